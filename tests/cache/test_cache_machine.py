@@ -14,12 +14,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from builders import a_node, a_pod, a_port, a_taint, an_image
 from kubesched.api.types import Node, Pod
 from kubesched.cache import Cache, CacheError
-from kubesched.cache.check import check_cache
+from kubesched.cache.check import check_cache, checking
 from kubesched.framework.podinfo import PodInfo
 
 _uids = st.sampled_from([f"u{index}" for index in range(6)])
 _names = st.sampled_from(NODE_NAMES)
 _pods = st.integers(0, len(PODS) - 1)
+
+
+@pytest.fixture(autouse=True)
+def one_row_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubesched.cache.check._ROWS_PER_STEP", 1)
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -31,6 +36,16 @@ class CacheMachine(RuleBasedStateMachine):
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.assumed: set[str] = set()
+        self.checking = checking(self.cache)
+
+    @invariant()
+    def what_changes_while_it_is_checked_is_no_problem(self) -> None:
+        found: list[str] = []
+        try:
+            next(self.checking)
+        except StopIteration as done:
+            found, self.checking = done.value, checking(self.cache)
+        assert found == []
 
     @initialize()
     def watched_labels(self) -> None:

@@ -9,7 +9,9 @@ from cluster_world import a_pod, a_store, kind, refused, running
 
 from kubesched.api.kinds import KINDS, NAMESPACES, NODES, PODS, Kind
 from kubesched.api.wire import ApiError
-from kubesched.cluster.schema import field_rules, types
+from kubesched.cluster.admission import Causes
+from kubesched.cluster.admission.checks import READ, check_conditions
+from kubesched.cluster.schema import field_rules, type_rules, types
 from kubesched.cluster.store import Store
 
 Data = dict[str, Any]
@@ -488,3 +490,28 @@ def test_each_rule_is_of_a_field_that_exists_and_every_kind_can_be_empty() -> No
         except ApiError as error:
             refusals[of] = error.code
     assert set(refusals.values()) <= {400, 422}
+
+
+def test_each_condition_can_be_evaluated_and_is_known_by_the_members_that_it_reads() -> None:
+    ruled = {name: rules.conditions for name, rules in type_rules().items() if rules.conditions}
+    assert len(ruled) > 30
+    for name, conditions in ruled.items():
+        for data in ({}, {"metadata": {"name": "a"}}):
+            check_conditions(name, data, None, "", Causes())
+            check_conditions(name, data, {"metadata": {"name": "b"}}, "", Causes())
+        for condition in conditions:
+            assert READ.search(condition.expression)
+            assert "elf" not in READ.sub("", condition.expression)
+
+
+def test_a_condition_holds_again_after_it_was_broken() -> None:
+    def problems(**spec: Any) -> list[str]:
+        causes = Causes()
+        check_conditions("PodDisruptionBudgetSpec", spec, None, "spec", causes)
+        return [path for path, _, _ in causes]
+
+    assert [problems(minAvailable=1), problems(minAvailable=1, maxUnavailable=1), problems(minAvailable=1)] == [
+        [],
+        ["spec"],
+        [],
+    ]

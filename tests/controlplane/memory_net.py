@@ -20,7 +20,6 @@ from kubesched.api.wire import WatchEvent
 from kubesched.client.http import FencedConnector
 from kubesched.cluster.http import HttpServer
 from kubesched.cluster.http.connection import Connections
-from kubesched.cluster.http.server import _make_request
 from kubesched.cluster.store import Store
 from kubesched.cluster.store.table import Watch
 
@@ -42,9 +41,7 @@ class Network:
         self._watches: dict[_Watch, None] = {}
         self._partitioned: dict[str, asyncio.Event] = {}
         self._server = HttpServer(store, token=TOKEN, rng=Random(rng.getrandbits(32)))
-        self._front = Connections(
-            self._answer, request_factory=_make_request, handler_cancellation=True, access_log=None, head_seconds=32.0
-        )
+        self._front = Connections(self._answer, handler_cancellation=True, access_log=None, head_seconds=32.0)
         self._spoil_watches()
 
     # -- faults ------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from queue_kit import NODE_ADD, POD_DELETE, WILDCARD, Bench, a_pod, in_a_line, ticking
 
 from kubesched.api.quantity import QuantityError
+from kubesched.api.turns import finish
 from kubesched.api.types import Container, ResourceRequirements
 from kubesched.framework.events import ClusterEvent
 from kubesched.queue.slices import Slices
@@ -87,7 +88,7 @@ def test_an_operation_ends_as_if_it_had_been_done_at_once(name: str, backing_off
     if name == "timeout" and backing_off:
         assert not slices.busy
     while slices.busy:
-        assert bench.queue.views.check() == []
+        assert finish(bench.queue.views.checking()) == []
         assert bench.queue.pop_nowait() is None
         assert not bench.queue.views.is_at_rest
         slices._slice(0.0)

@@ -1,77 +1,146 @@
 """Is the cache still right? Recount everything and compare.
 
 Two comparisons: columns and indexes against the NodeInfo objects, and the cache against the API server
-(upstream's cache comparer). Tests run both after every scenario; SIGUSR2 runs them live.
+(upstream's cache comparer). Tests run both after every scenario; SIGUSR2 runs them live, in steps: a row is compared by itself,
+and what the rows add up to when all have been counted.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from kubesched.api.declared_features import feature_mask
 from kubesched.api.requests import PODS, Resources
 from kubesched.api.times import cached_time
+from kubesched.api.turns import Steps, finish
 from kubesched.api.types import Node, Pod
-from kubesched.framework.disks import Disk, DiskUse
+from kubesched.framework.disks import DiskUse
 from kubesched.framework.nodeinfo import NodeInfo, PortTable
 from kubesched.framework.podinfo import PodInfo
 
 from .cache import Cache
-from .check_terms import check_terms
+from .check_terms import RowTerms, check_terms
 from .columns import ABSENT
 from .node_table import CPU_ROW, EPHEMERAL_ROW, MEMORY_ROW, PODS_ROW, NodeTable, _int64
 from .placed_pods import Kind
 
-__all__ = ["check_cache", "check_table", "compare_with_server"]
+__all__ = ["check_cache", "check_table", "checking", "compare_with_server"]
+
+_ROWS_PER_STEP: Final = 16
+#: Rows that change while all are counted are counted again, so many times before they are counted in one step.
+_MOST_ROUNDS: Final = 8
 
 
 def check_cache(cache: Cache) -> list[str]:
     """Everything :func:`check_table` finds, and disagreements of the pod map and the columns of pods with the rows."""
-    problems = check_table(cache.table) + _check_placed(cache.table)
-    on_rows = {uid: (info.name, pod) for info in cache.table.all_infos() for uid, pod in info.pods.items()}
-    for uid, pod in cache.pods.items():
-        name, accounted = on_rows.pop(uid, ("", None))
-        if accounted is not pod or name != pod.spec.node_name:
-            problems.append(f"pod {pod.key} is cached for node {pod.spec.node_name!r} but accounted on {name!r}")
-    problems += [f"pod {pod.key} is accounted on node {name} but not cached" for name, pod in on_rows.values()]
-    problems += [f"pod {uid} is assumed but not cached" for uid in cache.assumed if uid not in cache.pods]
+    return finish(checking(cache))
+
+
+def check_table(table: NodeTable) -> list[str]:
+    """Recount each row from its pods and node object, and compare with objects, columns and indexes."""
+    return finish(_checking_table(table, _Recount(table)))
+
+
+def checking(cache: Cache) -> Steps[list[str]]:
+    """As :func:`check_cache`, in steps between which the cache may change."""
+    recount = _Recount(cache.table, cache)
+    problems = yield from _checking_table(cache.table, recount)
     if cache.table.trials:
         problems.append(f"what-if questions about the rows {sorted(cache.table.trials)} were not closed")
     return problems
 
 
-def check_table(table: NodeTable) -> list[str]:
-    """Recount each row from its pods and node object, and compare with objects, columns and indexes."""
-    problems: list[str] = []
-    ports: dict[tuple[str, int], set[int]] = {}
-    pvcs: Counter[str] = Counter()
-    disks: dict[Disk, set[int]] = {}
-    images: dict[str, set[int]] = {}
-    for row, info in enumerate(table.infos):
+class _Row:
+    """One row when it was last counted: what it adds to sums and indexes, and what is wrong with it alone."""
+
+    __slots__ = ("disks", "images", "pods", "ports", "problems", "terms")
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.terms = RowTerms(())
+        self.ports = self.disks = self.images = self.pods = 0
+
+
+class _Recount:
+    """All rows, counted one by one; a row that changes meanwhile is counted again.
+
+    With ``cache`` its pod map and the columns of pods are compared, too: they know nothing of what-if questions.
+    """
+
+    def __init__(self, table: NodeTable, cache: Cache | None = None) -> None:
+        self.rows: dict[int, _Row] = {}
+        self.cache = cache
+        self._table = table
+
+    def steps(self) -> Steps[None]:
+        """Count all rows. At the end, and until the next step, they are as they are now."""
+        table, rounds = self._table, 0
+        position = table.journal.position
+        rows: list[int] = list(range(len(table.infos)))
+        while True:
+            for number, row in enumerate(rows, 1):
+                self.rows[row] = self._count(row)
+                if number % _ROWS_PER_STEP == 0:
+                    yield
+            changed, rounds, position = table.journal.since(position), rounds + 1, table.journal.position
+            rows = list(range(len(table.infos))) if changed is None else sorted({entry // 2 for entry in changed})
+            if len(rows) < _ROWS_PER_STEP or rounds > _MOST_ROUNDS:
+                break
+            yield
+        for row in rows:
+            self.rows[row] = self._count(row)
+
+    def _count(self, row: int) -> _Row:
+        table, found = self._table, _Row()
+        info = table.infos[row]
         if info is None:
             if table.alive[row] or table.requested[:, row].any() or table.allocatable[:, row].any():
-                problems.append(f"row {row} is free but its columns are not empty")
-            continue
-        problems += _check_row(table, row, info)
-        for _, protocol, port in info.used_ports:
-            ports.setdefault((protocol, port), set()).add(row)
-        pvcs.update(info.pvc_counts)
-        for disk, _ in info.disk_counts:
-            disks.setdefault(disk, set()).add(row)
-        if info.node is not None:
-            for image in info.node.status.images:
-                for name in image.names:
-                    images.setdefault(name, set()).add(row)
-    if ports != table.port_rows:
+                found.problems.append(f"row {row} is free but its columns are not empty")
+            return found
+        problems = found.problems = _check_row(table, row, info)
+        found.terms = RowTerms(info.pods.values())
+        ports = {(protocol, port) for _, protocol, port in info.used_ports}
+        disks = {disk for disk, _ in info.disk_counts}
+        images = {name for image in info.node.status.images for name in image.names} if info.node is not None else set()
+        states = table.images.states
+        if any(row not in table.port_rows.get(port, ()) for port in ports):
+            problems.append(f"node {info.name}: the host port index differs")
+        if any(row not in table.disk_rows.get(disk, ()) for disk in disks):
+            problems.append(f"node {info.name}: the disk index differs")
+        if any(name not in states or row not in states[name].rows for name in images):
+            problems.append(f"node {info.name}: the image table differs")
+        found.ports, found.disks, found.images, found.pods = len(ports), len(disks), len(images), len(info.pods)
+        if self.cache is not None:
+            problems += _check_placed(table, info)
+            for uid, pod in info.pods.items():
+                cached = self.cache.pods.get(uid)
+                if cached is None:
+                    problems.append(f"pod {pod.key} is accounted on node {info.name} but not cached")
+                elif cached is not pod or pod.spec.node_name != info.name:
+                    where = cached.spec.node_name
+                    problems.append(f"pod {pod.key} is cached for node {where!r} but accounted on {info.name!r}")
+        return found
+
+
+def _checking_table(table: NodeTable, recount: _Recount) -> Steps[list[str]]:
+    yield from recount.steps()
+    rows = list(recount.rows.values())
+    problems = [problem for row in rows for problem in row.problems]
+    if sum(row.ports for row in rows) != sum(map(len, table.port_rows.values())):
         problems.append("the host port index differs from the rows")
+    if sum(row.disks for row in rows) != sum(map(len, table.disk_rows.values())):
+        problems.append("the disk index differs from the rows")
+    if sum(row.images for row in rows) != sum(len(state.rows) for state in table.images.states.values()):
+        problems.append("the image table differs from the node objects")
+    pvcs: Counter[str] = Counter()
+    for info in table.all_infos():
+        if info.pvc_counts:
+            pvcs.update(info.pvc_counts)
     if dict(pvcs) != table.pvc_counts:
         problems.append("the claim counts differ from the rows")
-    if disks != table.disk_rows:
-        problems.append("the disk index differs from the rows")
-    if images != {name: state.rows for name, state in table.images.states.items()}:
-        problems.append("the image table differs from the node objects")
     named = {info.name: info.row for info in table.all_infos()}
     alive = sorted(info.name for info in table.all_infos() if info.node is not None)
     if sorted(table.tree.order()) != alive or len(table.tree) != len(alive):
@@ -80,36 +149,52 @@ def check_table(table: NodeTable) -> list[str]:
         problems.append("the node order does not list exactly the nodes that have an object")
     if any(table.get(name) is not table.infos[row] for name, row in named.items()):
         problems.append("the name index differs from the rows")
-    return problems + check_terms(table)
+    terms = {number: row.terms for number, row in recount.rows.items() if row.pods}
+    if recount.cache is not None:
+        problems += _check_pods(table, recount.cache, terms)
+    return problems + (yield from check_terms(table, terms))
 
 
-def _check_placed(table: NodeTable) -> list[str]:
-    """The columns of pods against the rows; a node's pods are in the order in which they were added."""
+def _check_pods(table: NodeTable, cache: Cache, rows: Mapping[int, RowTerms]) -> list[str]:
+    """What is cached, or has columns, for no row; and the kinds of pods."""
     problems: list[str] = []
-    entries = table.placed.entries()
     kinds: Counter[Kind] = Counter()
-    for info in table.all_infos():
-        numbers: list[int] = []
-        for uid, pod in info.pods.items():
-            entry, start = entries.pop(uid, ([], 0.0))
-            amounts = pod.requests
-            started = cached_time(pod.status.start_time) if pod.status.start_time else None
-            fields = [info.row, pod.priority]
-            fields += [_int64(each) for each in (amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage)]
-            kind = pod.namespace, frozenset(pod.labels.items())
-            kinds[kind] += 1
-            number = table.placed.kinds.get(kind)
-            fields.append(-1 if number is None else number)
-            if entry[:2] + entry[3:] != fields or start != (math.inf if started is None else started):
-                problems.append(
-                    f"pod {pod.key}: its columns say {entry} and start {start}, the pod {fields} and {started}"
-                )
-            numbers += entry[2:3]
-        if numbers != sorted(numbers):
-            problems.append(f"node {info.name}: its pods are not in the order of their columns")
+    pods = 0
+    for row in rows.values():
+        for (namespace, labels, _), count in row.classes.items():
+            kinds[namespace, labels] += count
+            pods += count
     if kinds != table.placed.kinds.counts():
         problems.append("the kinds of pods differ from the rows")
-    return problems + [f"pod {uid} has columns, but no node" for uid in entries]
+    if pods != len(cache.pods) or pods != len(table.placed):
+        on_rows = {uid for info in table.all_infos() for uid in info.pods}
+        problems += [
+            f"pod {pod.key} is cached for node {pod.spec.node_name!r} but accounted on ''"
+            for uid, pod in cache.pods.items()
+            if uid not in on_rows
+        ]
+        problems += [f"pod {uid} has columns, but no node" for uid in table.placed.uids() if uid not in on_rows]
+    return problems + [f"pod {uid} is assumed but not cached" for uid in cache.assumed if uid not in cache.pods]
+
+
+def _check_placed(table: NodeTable, info: NodeInfo) -> list[str]:
+    """The columns of pods against a row; its pods are in the order in which they were added."""
+    problems: list[str] = []
+    numbers: list[int] = []
+    for uid, pod in info.pods.items():
+        entry, start = table.placed.entry(uid) or ([], 0.0)
+        amounts = pod.requests
+        started = cached_time(pod.status.start_time) if pod.status.start_time else None
+        fields = [info.row, pod.priority]
+        fields += [_int64(each) for each in (amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage)]
+        number = table.placed.kinds.get((pod.namespace, frozenset(pod.labels.items())))
+        fields.append(-1 if number is None else number)
+        if entry[:2] + entry[3:] != fields or start != (math.inf if started is None else started):
+            problems.append(f"pod {pod.key}: its columns say {entry} and start {start}, the pod {fields} and {started}")
+        numbers += entry[2:3]
+    if numbers != sorted(numbers):
+        problems.append(f"node {info.name}: its pods are not in the order of their columns")
+    return problems
 
 
 def _check_row(table: NodeTable, row: int, info: NodeInfo) -> list[str]:
@@ -203,8 +288,8 @@ def compare_with_server(
     if server_nodes != cached_nodes:
         missed, redundant = sorted(server_nodes - cached_nodes), sorted(cached_nodes - server_nodes)
         problems.append(f"Cache mismatch: missedNodes={missed} redundantNodes={redundant}")
-    server_pods = {pod.uid for pod in pods}
-    cached_pods = {uid for info in cache.table.all_infos() for uid in info.pods} | {pod.uid for pod in queued}
+    server_pods = {pod.metadata.uid for pod in pods}
+    cached_pods = {pod.metadata.uid for pod in queued}.union(*(info.pods for info in cache.table.all_infos()))
     if server_pods != cached_pods:
         missed, redundant = sorted(server_pods - cached_pods), sorted(cached_pods - server_pods)
         problems.append(f"Cache mismatch: missedPods={missed} redundantPods={redundant}")

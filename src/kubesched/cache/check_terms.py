@@ -8,38 +8,55 @@ nothing is allocated that stays.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
+
+from kubesched.api.turns import Steps
+from kubesched.framework.podinfo import PodInfo
 
 from .columns import ABSENT, LabelColumn
 from .domain_counts import Counter, DomainCounts, RowMask
 from .node_table import NodeTable
 from .term_index import Role, TermIndex
 
-__all__ = ["check_terms"]
+__all__ = ["RowTerms", "check_terms"]
 
 
-def check_terms(table: NodeTable) -> list[str]:
-    """Every difference between the index and the rows; also in sums that plugins hold."""
+class RowTerms:
+    """The pods of a row as the index counts them: pod classes, and terms that they carry."""
+
+    __slots__ = ("carried", "classes")
+
+    def __init__(self, pods: Iterable[PodInfo]) -> None:
+        self.classes: Tally[tuple[str, frozenset[tuple[str, str]], bool]] = Tally()
+        self.carried: Tally[object] = Tally()
+        for pod in pods:
+            meta = pod.metadata
+            self.classes[meta.namespace, frozenset(meta.labels.items()), meta.deletion_timestamp is not None] += 1
+            if pod.has_affinity:
+                terms = pod.affinity_terms
+                listed = [(Role.ANTI, term, 0) for term in terms.required_anti]
+                listed += [(Role.HARD, term, 0) for term in terms.required]
+                listed += [(Role.SOFT, item.term, item.weight) for item in terms.preferred]
+                listed += [(Role.SOFT, item.term, -item.weight) for item in terms.preferred_anti]
+                self.carried.update(listed)
+
+
+def check_terms(table: NodeTable, rows: Mapping[int, RowTerms]) -> Steps[list[str]]:
+    """Every difference between the index and the rows; also in sums that plugins hold. ``rows`` are as they are now."""
     index, problems = table.terms, list[str]()
-    classes: dict[object, Tally[int]] = {}
-    carried: dict[object, Tally[int]] = {}
-    for row, pod in ((info.row, pod) for info in table.all_infos() for pod in info.pods.values()):
-        meta = pod.metadata
-        key = (meta.namespace, frozenset(meta.labels.items()), meta.deletion_timestamp is not None)
-        classes.setdefault(key, Tally())[row] += 1
-        terms = pod.affinity_terms
-        listed = [(Role.ANTI, term, 0) for term in terms.required_anti]
-        listed += [(Role.HARD, term, 0) for term in terms.required]
-        listed += [(Role.SOFT, item.term, item.weight) for item in terms.preferred]
-        listed += [(Role.SOFT, item.term, -item.weight) for item in terms.preferred_anti]
-        for part in listed:
-            carried.setdefault(part, Tally())[row] += 1
+    classes: dict[object, dict[int, int]] = {}
+    carried: dict[object, dict[int, int]] = {}
+    for row, found in rows.items():
+        for key, count in found.classes.items():
+            classes.setdefault(key, {})[row] = count
+        for part, count in found.carried.items():
+            carried.setdefault(part, {})[row] = count
 
     def compare(what: str, got: Mapping[int, int], want: Mapping[int, int]) -> None:
-        if dict(got) != dict(want):
-            problems.append(f"term index: {what} is {dict(got)}, recounted {dict(want)}")
+        if dict(got) != want:
+            problems.append(f"term index: {what} is {dict(got)}, recounted {want}")
 
     if index.classes().keys() != classes.keys():
         problems.append("term index: the pod classes are not those of the pods on the rows")
@@ -51,8 +68,11 @@ def check_terms(table: NodeTable) -> list[str]:
         compare(f"carried term {term.term}", term.by_row, carried.get(carried_key, {}))
         problems += _check_counter(term)
     problems += _check_rules(index)
-    nodes = _Nodes(table)
+    nodes, position = _Nodes(table), table.journal.position
     for domains in list(table.readers):
+        yield
+        if table.journal.position != position:
+            nodes, position = _Nodes(table), table.journal.position
         if domains.counter is None or domains.counter.live:
             problems += nodes.check(domains)
     return problems

@@ -226,12 +226,14 @@ class PlacedPods:
         rows, priorities = self._columns[ROW_AT], self._columns[PRIORITY_AT]
         return [(rows[place], pod) for place, pod in self._scalars.items() if priorities[place] < priority]
 
-    def entries(self) -> dict[str, tuple[list[int], float]]:
-        """UID to (numbers, start time); for the checker."""
-        return {
-            uid: ([column[place] for column in self._columns], self._starts[place])
-            for uid, place in self._entry_of.items()
-        }
+    def entry(self, uid: str) -> tuple[list[int], float] | None:
+        """Numbers and start time of a pod, or None; for the checker."""
+        place = self._entry_of.get(uid)
+        return None if place is None else ([column[place] for column in self._columns], self._starts[place])
+
+    def uids(self) -> list[str]:
+        """The pods that have an entry; for the checker."""
+        return list(self._entry_of)
 
 
 def _start(text: str) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kubesched.api.turns import Steps
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
@@ -76,9 +77,16 @@ class SubQueues:
             return "the active queue"
         return "the backoff queue" if key in self.backoff else ""
 
-    def check(self) -> list[str]:
-        problems = self.active.check("activeQ") + self.backoff.check() + self.unschedulable.check()
+    def checking(self) -> Steps[list[str]]:
+        """Every violated invariant, in steps between which pods may move."""
+        problems = self.active.check("activeQ") + self._check_gauges()
+        yield
+        problems += self.backoff.check()
+        yield
+        return problems + (yield from self.unschedulable.checking())
+
+    def _check_gauges(self) -> list[str]:
         pods = [sum(record.size for record in queue.items()) for queue in (self.active, self.backoff)]
         if [self._active_gauge.value, self._backoff_gauge.value] != pods:
-            problems.append("pending_pods: active or backoff is wrong")
-        return problems
+            return ["pending_pods: active or backoff is wrong"]
+        return []

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Final
 
+from kubesched.api.turns import Steps
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import GaugeValue
 from kubesched.framework.podinfo import PodInfo
@@ -26,6 +27,8 @@ RejectorKey = tuple[str, str]
 PodKeys = Callable[[PodInfo], Iterable[str]]
 _Keys = Mapping[RejectorKey, Collection[str]]
 _NO_KEYS: Final[_Keys] = {}
+#: So many pods are checked in one step.
+_PER_STEP: Final = 256
 
 
 def _no_keys() -> _Keys:
@@ -341,35 +344,44 @@ class UnschedulablePods:
             if not bucket:
                 del self._by_name[name]
 
-    def check(self) -> list[str]:
+    def checking(self) -> Steps[list[str]]:
+        """What is wrong, in steps between which pods may come and go."""
         problems = self._timeouts.check("unschedulable timeouts")
-        filed: dict[RejectorKey, set[str]] = {}
-        named: dict[tuple[RejectorKey, str], set[str]] = {}
-        always, held = set(), set()
-        gated = pods = 0
-        for key, parked in self._entries.items():
-            rejectors = self._rejectors(parked.record)
-            gated += parked.record.gated
-            pods += parked.record.size
-            if parked.held is not None:
-                held.add(key)
-            else:
-                for rejector in rejectors:
-                    filed.setdefault(rejector, set()).add(key)
-                for name in self._names(rejectors, parked.record):
-                    named.setdefault(name, set()).add(key)
-            if not rejectors and parked.held is None:
-                always.add(key)
+        wrong: set[str] = set()
+        for number, (key, parked) in enumerate(list(self._entries.items())):
+            if number % _PER_STEP == 0:
+                yield
+            if self._entries.get(key) is not parked:
+                continue
+            filed, held = self._rejectors(parked.record), parked.held
+            if held is not None and key not in self._held.get(held, ()):
+                wrong.add("what holds pods")
+            if held is None:
+                if set(parked.filed or ()) != set(filed):
+                    wrong.add("rejector plugin")
+                if set(parked.names) != set(self._names(filed, parked.record)):
+                    wrong.add("what pods name")
+                wrong.update("rejector plugin" for each in filed if key not in self._by_rejector.get(each, ()))
+                wrong.update("what pods name" for each in parked.names if key not in self._by_name.get(each, ()))
+                if not filed and key not in self._always:
+                    wrong.add("pods without rejector")
             if (key in self._timeouts) is parked.record.gated:
                 problems.append(f"unschedulable: {key} has a wrong timeout entry")
-        if filed != {rejector: set(bucket) for rejector, bucket in self._by_rejector.items()}:
-            problems.append("unschedulable: the index by rejector plugin is wrong")
-        if named != {name: set(bucket) for name, bucket in self._by_name.items()}:
-            problems.append("unschedulable: the index by what pods name is wrong")
-        if held != {key for bucket in self._held.values() for key in bucket} or not all(self._held.values()):
-            problems.append("unschedulable: the index of held pods is wrong")
-        if always != set(self._always):
-            problems.append("unschedulable: the index of pods without rejector is wrong")
+        yield
+        free = [parked for parked in self._entries.values() if parked.held is None]
+        for what, index, entries in (
+            ("rejector plugin", self._by_rejector, sum(len(parked.filed or ()) for parked in free)),
+            ("what pods name", self._by_name, sum(len(parked.names) for parked in free)),
+            ("what holds pods", self._held, len(self._entries) - len(free)),
+        ):
+            buckets: Iterable[Collection[str]] = index.values()
+            if sum(map(len, buckets)) != entries or not all(buckets):
+                wrong.add(what)
+        if len(self._always) != sum(not parked.filed for parked in free):
+            wrong.add("pods without rejector")
+        problems += [f"unschedulable: the index by {what} is wrong" for what in sorted(wrong)]
+        pods = sum(parked.record.size for parked in self._entries.values())
+        gated = sum(parked.record.gated for parked in self._entries.values())
         if len(self._timeouts) != len(self._entries) - gated:
             problems.append("unschedulable: timeouts of pods that are not here")
         if (self._gated.value, self._waiting.value) != (gated, pods - gated):

@@ -6,8 +6,9 @@ For the debugger, explanations, invariants and tests: the ``views`` of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from kubesched.api.turns import Steps, finish
 from kubesched.api.types import Pod
 from kubesched.framework.metrics import Gauge
 from kubesched.framework.queued import QueuedPodInfo
@@ -119,29 +120,47 @@ class QueueViews:
 
         Checks every pod; the answer lists what is wrong and is empty when all is well.
         """
+        self._slices.settle()
+        return finish(self.checking())
+
+    def checking(self) -> Steps[list[str]]:
+        """As :meth:`check`, in steps between which the queue may change."""
         self._lines.close()
-        problems = self._queues.check() + self._in_flight.check() + self._nominator.check()
-        rejected: dict[tuple[str, ...], int] = {}
+        problems = yield from self._queues.checking()
+        for check in (self._in_flight.check, self._nominator.check, self._check_places, self._check_rejected):
+            yield
+            self._lines.close()
+            problems += check()
+        return problems
+
+    def _check_places(self) -> list[str]:
+        problems: list[str] = []
         seen: dict[str, str] = {}
-        for place, records in (
-            ("Active", self._queues.active.items()),
-            ("Backoff", self._queues.backoff.items()),
-            ("Unschedulable", self._queues.unschedulable.records()),
-        ):
-            for record in self._lines.records(records):
+        for place, records in self._places():
+            for record in records:
                 key = record.key
                 if key in seen:
                     problems.append(f"{key} is in {seen[key]} and in {place}")
                 seen[key] = place
-                if record.gated and place != "Unschedulable":
+                if record.gating_plugin and place != "Unschedulable":
                     problems.append(f"{key} is gated by {record.gating_plugin} but in {place}")
+        return problems
+
+    def _check_rejected(self) -> list[str]:
+        rejected: dict[tuple[str, ...], int] = {}
+        for _, records in self._places():
+            for record in records:
                 profile = record.pod_info.pod.spec.scheduler_name
                 for plugin in record.unschedulable_plugins | record.pending_plugins:
                     rejected[plugin, profile] = rejected.get((plugin, profile), 0) + 1
         counted = {labels: child.value for labels, child in self._rejected_by.children.items() if child.value}
-        if counted != rejected:
-            problems.append(f"unschedulable_pods: should be {rejected}, is {counted}")
-        return problems
+        return [] if counted == rejected else [f"unschedulable_pods: should be {rejected}, is {counted}"]
+
+    def _places(self) -> Iterator[tuple[str, list[QueuedPodInfo]]]:
+        queues, records = self._queues, self._lines.records
+        yield "Active", records(queues.active.items())
+        yield "Backoff", records(queues.backoff.items())
+        yield "Unschedulable", records(queues.unschedulable.records())
 
 
 def _pods(records: Iterable[QueuedPodInfo]) -> list[Pod]:

@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from kubesched.api.requests import Resources
+from kubesched.api.tasks import Supervisor
+from kubesched.api.turns import Steps, finish, in_turns
 from kubesched.api.types import Pod
 from kubesched.cache import Cache
-from kubesched.cache.check import check_cache, compare_with_server
+from kubesched.cache.check import checking, compare_with_server
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.queue import Nominator, QueueViews
 
@@ -27,6 +29,10 @@ __all__ = ["CacheDebugger"]
 
 _log = logging.getLogger("kubesched.scheduler")
 
+T = TypeVar("T")
+
+#: Nodes, or queued pods, of one message of the log.
+_PER_MESSAGE: Final = 256
 #: None where the platform has neither.
 _SIGNAL: Final = getattr(signal, "SIGUSR2", getattr(signal, "SIGINT", None))
 
@@ -42,8 +48,14 @@ class CacheDebugger:
         nodes: Informer,
         pods: Informer,
         parts: Mapping[str, Any],
+        tasks: Supervisor,
     ) -> None:
-        """``parts`` are what plugins share, by name; those that have the method ``problems`` check themselves."""
+        """``parts`` are what plugins share, by name; those that have the method ``problems`` check themselves.
+
+        ``tasks`` runs what a signal asks for.
+        """
+        self._tasks = tasks
+        self._under_way = False
         self._cache = cache
         self._queue = queue
         self._nominator = nominator
@@ -52,14 +64,28 @@ class CacheDebugger:
         self._parts = parts
 
     def install(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Compare and dump on each signal; False where the loop cannot listen for signals."""
+        """Compare and dump on each signal, in turns with others; False where the loop cannot listen for signals."""
         if _SIGNAL is None:
             return False
         try:
-            loop.add_signal_handler(_SIGNAL, self.run)
+            loop.add_signal_handler(_SIGNAL, self._begin)
         except (NotImplementedError, RuntimeError, ValueError):
             return False
         return True
+
+    def _begin(self) -> None:
+        if self._under_way:
+            _log.warning("cache comparer: the last request is still under way")
+            return
+        self._under_way = True
+        self._tasks.spawn(self._in_turns(), "cache-debugger", lasting=False)
+
+    async def _in_turns(self) -> None:
+        try:
+            await in_turns(self.comparing())
+            await in_turns(self.dumping())
+        finally:
+            self._under_way = False
 
     def run(self) -> None:
         """Compare, then dump."""
@@ -71,9 +97,17 @@ class CacheDebugger:
 
         Pods in flight and unscheduled pods of other schedulers show up as missed.
         """
+        return finish(self.comparing())
+
+    def comparing(self) -> Steps[list[str]]:
+        """As :meth:`compare`, in steps between which anything may change."""
         queued, _ = self._queue.pending_pods()
         problems = compare_with_server(self._cache, self._nodes.values(), self._pods.values(), queued)
-        problems += check_cache(self._cache) + self._queue.check() + self.part_problems()
+        yield
+        problems += yield from checking(self._cache)
+        yield
+        problems += yield from self._queue.checking()
+        problems += self.part_problems()
         for problem in problems:
             _log.warning("%s", problem)
         _log.info("cache comparer finished: %d problems", len(problems))
@@ -89,11 +123,18 @@ class CacheDebugger:
 
     def dump(self) -> None:
         """Log every node of the cache with its pods, and every queued pod."""
+        finish(self.dumping())
+
+    def dumping(self) -> Steps[None]:
+        """As :meth:`dump`, in steps; long lists are several messages."""
         infos = sorted(self._cache.table.all_infos(), key=lambda info: info.name)
-        _log.info("Dump of cached NodeInfo\n%s", "\n".join(self._node_lines(info) for info in infos))
+        for nodes in _parts(infos):
+            _log.info("Dump of cached NodeInfo\n%s", "\n".join(self._node_lines(info) for info in nodes))
+            yield
         queued, summary = self._queue.pending_pods()
-        lines = "\n".join(_pod_line(pod) for pod in queued)
-        _log.info("Dump of scheduling queue: %s\n%s", summary, lines)
+        for pods in _parts(queued):
+            _log.info("Dump of scheduling queue: %s\n%s", summary, "\n".join(map(_pod_line, pods)))
+            yield
 
     def _node_lines(self, info: NodeInfo) -> str:
         pods = [_pod_line(entry.pod) for entry in info.pods.values()]
@@ -110,6 +151,12 @@ class CacheDebugger:
             lines.append(f"Nominated Pods(number: {len(nominated)}):")
             lines += [_pod_line(entry.pod) for entry in nominated]
         return "\n".join(lines)
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The items in lists of a size that is written at once; one that is empty if there are none."""
+    for start in range(0, max(len(items), 1), _PER_MESSAGE):
+        yield items[start : start + _PER_MESSAGE]
 
 
 def _amounts(amounts: Resources) -> str:

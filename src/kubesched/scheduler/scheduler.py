@@ -215,7 +215,13 @@ class Scheduler:
         self._connect_extenders()
         #: Compares what is cached with what the informers list, and dumps it, into the log.
         self.debugger = CacheDebugger(
-            self.cache, self.queue.views, self.queue.nominator, self.informers["nodes"], self._pods, backends.parts
+            self.cache,
+            self.queue.views,
+            self.queue.nominator,
+            self.informers["nodes"],
+            self._pods,
+            backends.parts,
+            self.tasks,
         )
         metrics.before_collect(self._measure_cache)
 

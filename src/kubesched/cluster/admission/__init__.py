@@ -1,8 +1,7 @@
 """What happens to an object before it is stored: defaults, validation, admission and limits."""
 
-from .admission import Admission
+from .admission import SYSTEM_PRIORITIES, Admission
 from .custom import unknown_fields, usable_schema
-from .kind_checks import SYSTEM_PRIORITIES
 from .kind_defaults import default_kind
 from .kind_validation import check_kind
 from .label_keys import merge_label_keys

@@ -23,8 +23,10 @@ from .checks import check_pod_spec
 from .custom import CustomSchema
 from .validation import Causes, forbidden
 
-__all__ = ["Admission", "ObjectTable", "PreparedSpec", "default_pod_spec"]
+__all__ = ["SYSTEM_PRIORITIES", "Admission", "ObjectTable", "PreparedSpec", "default_pod_spec"]
 
+#: The classes that every cluster has.
+SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
 _MEMO_SIZE: Final = 4096
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"

@@ -1,30 +1,40 @@
-"""The checks of an object: the rules of its fields, then what relates the members of each object in it.
+"""The checks of an object by its type: the rules of its fields, then what relates the members of each object in it.
 
 A check belongs to a type of the schema and is called for every object of that type, wherever it is: a toleration is
-checked alike in a pod, in a Deployment's template and in a CronJob's. One row in a table adds a type. Callers:
+checked alike in a pod, in a Deployment's template and in a CronJob's. Most checks are lines of ``rules.txt`` of the
+schema; what they cannot say is in the tables of :mod:`.type_checks` and :mod:`.pod_checks`. Callers:
 :mod:`.kind_validation`, and :mod:`.admission` and :mod:`.updates` for pods. The form of the data has been checked.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
-from ..schema import field_rules, holders, types
-from .device_checks import DEVICE_CHECKS
-from .kind_checks import KIND_CHECKS
-from .pod_checks import POD_CHECKS
-from .validation import Causes
-from .values import check_values, dotted
-from .volumes import check_mounts
+from ...api.equality import same_json
+from ...cel import Environment, Program
+from ..schema import Condition, FieldRules, encode, field_rules, holders, members, parts, reaches, type_rules, types
+from .formats import format_problem
+from .pod_checks import POD_CHECKS, check_mounts
+from .type_checks import TYPE_CHECKS
+from .validation import Causes, dotted
 
-__all__ = ["check_object", "check_pod_spec"]
+__all__ = ["READ", "check_changes", "check_conditions", "check_object", "check_pod_spec"]
 
 Data = dict[str, Any]
 
 #: What is wrong with an object of a type, at a path.
-_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {**POD_CHECKS, **KIND_CHECKS, **DEVICE_CHECKS}
+_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {**POD_CHECKS, **TYPE_CHECKS}
+#: What an absent value reads as; others are null.
+_ZEROS: Final[Mapping[str, Any]] = {"str": "", "int": 0, "int32": 0, "num": 0, "bool": False}
+
+#: A path that an expression reads, without a method at its end.
+READ: Final = re.compile(r"[sS]elf((?:\.\??\w+\b(?!\())+)")
+_MOST_KNOWN: Final = 256
+_LONGEST_KNOWN: Final = 1024
 
 
 def check_object(type_: str, data: Data, path: str, causes: Causes) -> None:
@@ -33,8 +43,8 @@ def check_object(type_: str, data: Data, path: str, causes: Causes) -> None:
     Raises:
         ApiError: 400 for values that cannot be decoded.
     """
-    check_values(type_, data, path, causes)
-    _visit(type_, data, path, causes)
+    _check_fields(type_, data, path, causes)
+    _check_relations(type_, data, path, causes)
 
 
 def check_pod_spec(spec: Data, causes: Causes) -> None:
@@ -43,43 +53,117 @@ def check_pod_spec(spec: Data, causes: Causes) -> None:
     check_mounts(spec, "spec", causes)
 
 
-def _visit(type_: str, data: Data, path: str, causes: Causes) -> None:
-    check = _CHECKS.get(type_)
+# -- one field ---------------------------------------------------------------------------------------------
+
+
+@cache
+def _ruled_fields(type_: str) -> tuple[list[str], dict[str, tuple[str, FieldRules | None, str]]]:
+    """The fields of a type that are required; and by name, of those that have rules or hold such: shape, rules, held type."""
+    rules, held = field_rules(type_), reaches("fields")
+    required = [name for name, rule in rules.items() if rule.required]
+    fields = {}
+    for name, field in types()[type_].fields.items():
+        has_values = field.shape or (field.type not in types() and field.type != "any")
+        kept, inner = rules.get(name) if has_values else None, field.type if field.type in held else ""
+        if kept is not None or inner:
+            fields[name] = field.shape, kept, inner
+    return required, fields
+
+
+def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
+    """The fields that an object lacks, then those that it has and what they hold."""
+    required, fields = _ruled_fields(type_)
+    for name in required:
+        if data.get(name) is None:
+            causes.required(dotted(path, [name]), field_rules(type_)[name].required_text)
+    for name, value in data.items():
+        if name not in fields or value is None:
+            continue
+        shape, rules, inner = fields[name]
+        if shape:
+            _check_items(value, shape, rules, inner, dotted(path, [name]), causes)
+            continue
+        if rules is not None and not _is_right(type_, name, value):
+            _check_value(value, rules, dotted(path, [name]), causes)
+        if inner:
+            _check_fields(inner, value, f"{path}.{name}" if path else name, causes)
+
+
+def _check_items(value: Any, shape: str, rules: FieldRules | None, inner: str, path: str, causes: Causes) -> None:
+    """A list or a map."""
+    if rules is not None:
+        if rules.required and not value:
+            causes.required(path, rules.required_text)
+        if rules.most is not None and len(value) > rules.most:
+            causes.too_many(path, len(value), rules.most)
+        for key, one in parts(value, shape):
+            _check_value(one, rules, f"{path}[{key}]", causes, of=path)
+    for key, one in parts(value, shape) if inner else ():
+        _check_fields(inner, one, f"{path}[{key}]", causes)
+
+
+@lru_cache(maxsize=4096)
+def _is_right(type_: str, name: str, value: Any) -> bool:
+    """Whether a value is what the rules of its field allow; most values have been seen before."""
+    causes = Causes()
+    _check_value(value, field_rules(type_)[name], "", causes)
+    return not causes
+
+
+def _check_value(value: Any, rules: FieldRules, path: str, causes: Causes, of: str = "") -> None:
+    """A value of a field, or an item of the one at the path ``of``, which upstream names for an enumeration."""
+    least, most = rules.minimum, rules.maximum
+    if rules.required and value == "" and not of:
+        causes.required(path, rules.required_text)
+    elif rules.enum:
+        if value not in rules.enum:
+            causes.unsupported(of or path, value, filter(None, rules.enum))
+    elif (least is not None and value < least and not (rules.zero and value == 0)) or (
+        most is not None and value > most
+    ):
+        between = f"between {least} and {most}, inclusive"
+        causes.invalid(path, value, f"must be {between if most is not None else f'greater than or equal to {least}'}")
+    elif rules.longest is not None and len(value.encode()) > rules.longest:
+        causes.too_long(path, rules.longest)
+    elif rules.format and (problem := format_problem(rules.format, value)):
+        causes.invalid(path, value, problem)
+
+
+# -- members that are related ------------------------------------------------------------------------------
+
+
+@cache
+def _related_types() -> frozenset[str]:
+    """The types with checks that relate members, and those that hold such."""
+    return reaches("relations") | holders(frozenset(_CHECKS))
+
+
+@cache
+def _relations(type_: str) -> tuple[Any, ...]:
+    """Of a type: its check, its fields with unique keys, and those that hold related types, with shape and type."""
+    unique = [(name, keys) for name, rules in field_rules(type_).items() for keys in rules.unique]
+    return _CHECKS.get(type_), unique, members(type_, _related_types())
+
+
+def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
+    """An object first, then those in it."""
+    check, unique, held = _relations(type_)
+    check_conditions(type_, data, None, path, causes)
     if check is not None:
         check(data, path, causes)
-    for name, shape, inner, unique in _members(type_):
+    for name, keys in unique:
+        if name in data:
+            _check_unique(data[name] or (), keys, dotted(path, [name]), causes)
+    for name, shape, inner in held:
         value = data.get(name)
         if value is None:
             continue
-        where = dotted(path, [name])
-        for keys in unique:
-            _check_unique(value, keys, where, causes)
-        if not inner:
-            continue
+        where = f"{path}.{name}" if path else name
         if not shape:
-            _visit(inner, value, where, causes)
+            _check_relations(inner, value, where, causes)
         else:
-            for key, item in enumerate(value) if shape == "list" else value.items():
-                _visit(inner, item, f"{where}[{key}]", causes)
-
-
-@cache
-def _members(type_: str) -> tuple[tuple[str, str, str, tuple[tuple[str, ...], ...]], ...]:
-    """The fields of a type to look into: name, shape, the type of what they hold if it is checked, and unique keys."""
-    checked, rules = _checked_types(), field_rules(type_)
-    found = []
-    for name, field in types()[type_].fields.items():
-        inner, unique = field.type if field.type in checked else "", rules[name].unique if name in rules else ()
-        if inner or unique:
-            found.append((name, field.shape, inner, unique))
-    return tuple(found)
-
-
-@cache
-def _checked_types() -> frozenset[str]:
-    """The types that have checks, or hold such types."""
-    unique = {name for name in types() if any(rules.unique for rules in field_rules(name).values())}
-    return holders(frozenset(unique | _CHECKS.keys()))
+            for key, one in parts(value, shape):
+                _check_relations(inner, one, f"{where}[{key}]", causes)
 
 
 def _check_unique(items: Iterable[Data], keys: tuple[str, ...], path: str, causes: Causes) -> None:
@@ -94,3 +178,94 @@ def _check_unique(items: Iterable[Data], keys: tuple[str, ...], path: str, cause
             else:
                 causes.duplicate(where, dict(zip(keys, key, strict=True)))
         seen.add(key)
+
+
+class _Self(dict[str, Any]):
+    """An object as expressions have it: absent members read as empty, although ``has`` does not find them."""
+
+    def __init__(self, type_: str, data: Data) -> None:
+        super().__init__(data)
+        self._fields = types()[type_].fields
+
+    def __getitem__(self, name: str) -> Any:
+        field, value = self._fields[name], self.get(name)
+        if field.type not in types():
+            empty = [] if field.is_list else {} if field.is_map else _ZEROS.get(field.type)
+            return empty if value is None else value
+        if field.is_list:
+            return [_Self(field.type, one) for one in value or ()]
+        if field.is_map:
+            return {key: _Self(field.type, one) for key, one in (value or {}).items()}
+        if type(value) is dict:
+            value = self[name] = _Self(field.type, value)
+        return _Self(field.type, {}) if value is None else value
+
+
+@cache
+def _environment() -> Environment:
+    return Environment({"self": "dyn", "oldSelf": "dyn"})
+
+
+@cache
+def _program(expression: str) -> Program:
+    return Program(_environment().compile(expression))
+
+
+@cache
+def _conditions(type_: str, *, on_update: bool) -> tuple[list[list[str]], list[Condition], set[bytes]]:
+    """The conditions of a type, the paths that they read, and values at these in JSON for which all hold."""
+    found = [one for one in type_rules()[type_].conditions if one.on_update is on_update]
+    paths = {path.replace("?", "") for one in found for path in READ.findall(one.expression)}
+    return [path.split(".")[1:] for path in sorted(paths)], found, set()
+
+
+def _at(data: Any, path: list[str]) -> Any:
+    for name in path:
+        data = data.get(name) if data is not None else None
+    return data
+
+
+def check_conditions(type_: str, data: Data, old: Data | None, path: str, causes: Causes) -> None:
+    """The conditions of an object, or with ``old``, its state before an update, those that relate the two."""
+    paths, conditions, known = _conditions(type_, on_update=old is not None)
+    if not conditions:
+        return
+    key = encode([_at(one, path) for one in ((data,) if old is None else (data, old)) for path in paths])
+    if key in known:
+        return
+    before = len(causes)
+    variables = {"self": _Self(type_, data)} | ({} if old is None else {"oldSelf": _Self(type_, old)})
+    for condition in conditions:
+        if _program(condition.expression).evaluate(variables, cost_limit=sys.maxsize) is not True:
+            where = dotted(path, [condition.path]) if condition.path else path
+            shown = _program(condition.shown).evaluate(variables)
+            match condition.reason:
+                case "required" | "forbidden" as reason:
+                    getattr(causes, reason)(where, condition.text)
+                case "unsupported":
+                    causes.unsupported(where, shown, condition.text.split("|"))
+                case _:
+                    causes.invalid(where, shown, condition.text)
+    if len(causes) == before and len(known) < _MOST_KNOWN and len(key) < _LONGEST_KNOWN:
+        known.add(key)
+
+
+# -- updates -----------------------------------------------------------------------------------------------
+
+
+def check_changes(type_: str, old: Data, new: Data, causes: Causes) -> None:
+    """Members that an update of an object may not change, and the conditions between it and the object before."""
+    _check_immutable(type_, old, new, "", causes)
+    check_conditions(type_, new, old, "", causes)
+
+
+def _check_immutable(type_: str, old: Data, new: Data, path: str, causes: Causes) -> None:
+    """Members that the rules of a type or of what it holds call immutable; what a template holds may change with it."""
+    rules, held = field_rules(type_), reaches("immutable")
+    for name, field in types()[type_].fields.items():
+        before, after = old.get(name), new.get(name)
+        if name in rules and rules[name].immutable:
+            if not same_json(before, after):
+                causes.invalid(dotted(path, [name]), after, rules[name].immutable)
+        elif field.type in held and not field.shape and not field.type.endswith("TemplateSpec") and before and after:
+            _check_immutable(field.type, before, after, dotted(path, [name]), causes)

@@ -19,10 +19,9 @@ from ...api.equality import same_json
 from ...api.wire import ApiError
 from ...cel.schema_rules import Failure, Rules
 from ..schema import encode
-from .validation import Causes
-from .values import dotted
+from .validation import Causes, dotted
 
-__all__ = ["CustomSchema", "check_definition", "unknown_fields", "usable_schema"]
+__all__ = ["CustomSchema", "check_schemas", "unknown_fields", "usable_schema"]
 
 _log: Final = logging.getLogger("kubesched.cluster")
 
@@ -358,17 +357,9 @@ def _check_supported(schema: Schema, path: str, causes: Causes) -> None:
             _check_supported(part, where, causes)
 
 
-def check_definition(data: Data, path: str, causes: Causes) -> None:
-    """A CustomResourceDefinition: its names, versions and schemas."""
-    spec = data["spec"]
-    versions, names = spec.get("versions") or [], spec.get("names") or {}
-    if versions and sum(bool(version.get("storage")) for version in versions) != 1:
-        shown = [version.get("name") for version in versions]
-        causes.invalid("spec.versions", shown, "must have exactly one version marked as storage version")
-    name, wanted = data["metadata"]["name"], f"{names.get('plural')}.{spec.get('group')}"
-    if names.get("plural") and spec.get("group") and name != wanted:
-        causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
-    for index, version in enumerate(versions):
+def check_schemas(data: Data, path: str, causes: Causes) -> None:
+    """The schemas of a CustomResourceDefinition."""
+    for index, version in enumerate(data["spec"].get("versions") or ()):
         where = f"spec.versions[{index}].schema.openAPIV3Schema"
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from ...api.equality import same_json
 from ...api.quantity import parse_quantity
-from .validation import Causes
-from .volumes import volume_sources
+from .validation import Causes, volume_sources
 
 __all__ = ["KIND_UPDATES", "without"]
 
@@ -40,7 +39,6 @@ _CSI_SECRETS: Final = (
     "nodePublishSecretRef",
     "nodeExpandSecretRef",
 )
-_FROZEN_TEXT: Final = "field is immutable when `immutable` is set"
 _MOST_CONSUMERS: Final = 256
 #: What may change in the template of a suspended Job that has not begun.
 _DIRECTIVES: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
@@ -49,16 +47,6 @@ _DIRECTIVES: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGate
 def without(data: Data | None, names: Iterable[str]) -> Data:
     """An object without some of its members."""
     return {name: value for name, value in (data or {}).items() if name not in names}
-
-
-def _frozen(old: Data, new: Data, causes: Causes) -> None:
-    """ConfigMaps and Secrets that are marked immutable."""
-    if old.get("immutable"):
-        if not new.get("immutable"):
-            causes.forbidden("immutable", _FROZEN_TEXT)
-        for field in ("data", "binaryData"):
-            if not same_json(old.get(field) or {}, new.get(field) or {}):
-                causes.forbidden(field, _FROZEN_TEXT)
 
 
 def _stateful_set(old: Data, new: Data, causes: Causes) -> None:
@@ -73,10 +61,6 @@ def _job(old: Data, new: Data, causes: Causes) -> None:
         templates = [{"spec": without(one.get("spec"), _DIRECTIVES)} for one in templates]
     if not same_json(*templates):
         causes.invalid("spec.template", after["template"], "field is immutable")
-    count, was = after.get("completions"), before.get("completions")
-    elastic = after.get("completionMode") == "Indexed" and count is not None and count == after.get("parallelism")
-    if count != was and not elastic:
-        causes.invalid("spec.completions", count, "field is immutable")
 
 
 def _claim(old: Data, new: Data, causes: Causes) -> None:
@@ -108,13 +92,6 @@ def _volume(old: Data, new: Data, causes: Causes) -> None:
 def _storage(amounts: Data | None) -> int | None:
     text = (amounts or {}).get("storage")
     return None if text is None else parse_quantity(text).nanos
-
-
-def _node(old: Data, new: Data, causes: Causes) -> None:
-    """What a cloud or the cluster assigns to a node stays."""
-    for field, named in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
-        if old["spec"].get(field) and old["spec"][field] != new["spec"].get(field):
-            causes.forbidden(f"spec.{field}", f'node updates may not change {named} except from "" to valid')
 
 
 def _resource_claim(old: Data, new: Data, causes: Causes) -> None:
@@ -162,12 +139,9 @@ def _device_key(data: Data) -> tuple[Any, ...]:
 
 #: Each gets the object before and after.
 KIND_UPDATES: Final[Mapping[str, Callable[[Data, Data, Causes], None]]] = {
-    "configmaps": _frozen,
-    "secrets": _frozen,
     "statefulsets.apps": _stateful_set,
     "jobs.batch": _job,
     "persistentvolumeclaims": _claim,
     "persistentvolumes": _volume,
-    "nodes": _node,
     "resourceclaims.resource.k8s.io": _resource_claim,
 }

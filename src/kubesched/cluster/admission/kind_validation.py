@@ -10,18 +10,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ...api.decode import from_builtins
-from ...api.equality import same_json
 from ...api.kinds import PRIORITY_CLASSES, Kind
 from ...api.selectors import compile_label_selector, label_selector_problem
 from ...api.types import LabelSelector
-from ..schema import field_rules, reaches, root_type, types
+from ..schema import root_type
 from .admission import Admission
-from .checks import check_object
+from .checks import check_changes, check_object
 from .kind_defaults import template_of
 from .kind_updates import KIND_UPDATES
+from .pod_checks import check_mounts
 from .validation import Causes, check_labels, forbidden
-from .values import dotted
-from .volumes import check_mounts
 
 __all__ = ["check_kind", "check_kind_update"]
 
@@ -126,19 +124,7 @@ def check_kind_update(kind: Kind, old: Data, new: Data, causes: Causes) -> None:
     """Members that may not change, and what else depends on the state before."""
     type_ = None if kind.custom else root_type(kind.group, kind.kind)
     if type_ is not None:
-        _check_immutable(type_.name, old, new, "", causes)
+        check_changes(type_.name, old, new, causes)
     check = KIND_UPDATES.get(kind.group_resource)
     if check is not None:
         check(old, new, causes)
-
-
-def _check_immutable(type_: str, old: Data, new: Data, path: str, causes: Causes) -> None:
-    """Members that the rules of a type or of what it holds call immutable; what a template holds may change with it."""
-    rules, held = field_rules(type_), reaches("immutable")
-    for name, field in types()[type_].fields.items():
-        before, after, where = old.get(name), new.get(name), dotted(path, [name])
-        if name in rules and rules[name].immutable:
-            if not same_json(before, after):
-                causes.invalid(where, after, rules[name].immutable)
-        elif field.type in held and not field.shape and not field.type.endswith("TemplateSpec") and before and after:
-            _check_immutable(field.type, before, after, where, causes)

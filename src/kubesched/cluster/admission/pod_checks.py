@@ -1,11 +1,12 @@
-"""What relates the members of a pod spec, by type; see :mod:`.checks`, which is the caller.
+"""What relates the members of a pod spec, by type, where ``rules.txt`` of the schema cannot say it.
 
-Rules and texts: upstream ``pkg/apis/core/validation``.
+Rules and texts: upstream ``pkg/apis/core/validation``. Callers: :mod:`.checks`, and :mod:`.kind_validation` for mounts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ...api.decode import from_builtins
@@ -21,7 +22,6 @@ from ...api.selectors import (
 )
 from ...api.types import LabelSelector, NodeAffinity, NodeSelector, Pod, PodSpec
 from .validation import (
-    LABEL_TEXT,
     LABEL_VALUE_TEXT,
     QUALIFIED_TEXT,
     Causes,
@@ -29,27 +29,19 @@ from .validation import (
     check_node_selector,
     check_quantities,
     check_single,
-    is_dns_label,
+    check_source,
 )
-from .volumes import check_source, containers_of
 
-__all__ = ["POD_CHECKS"]
+__all__ = ["POD_CHECKS", "check_mounts"]
 
 Data = dict[str, Any]
 
 _STANDARD_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
-_SELECTION: Final = ("resourceClaimName", "resourceClaimTemplateName")
 
 
 def _pod_spec(spec: Data, path: str, causes: Causes) -> None:
     names: set[str] = set()
-    if spec.get("dnsPolicy") == "None":
-        if spec.get("dnsConfig") is None:
-            causes.required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
-        elif not spec["dnsConfig"].get("nameservers"):
-            text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            causes.required(f"{path}.dnsConfig.nameservers", text)
     if spec.get("resources"):
         _pod_level(spec, path, causes)
     host_ports: set[tuple[str, str, int]] = set()
@@ -80,8 +72,6 @@ def _pod_spec(spec: Data, path: str, causes: Causes) -> None:
         elif name in gates:
             causes.duplicate(f"{path}.schedulingGates[{index}]", name)
         gates.add(name)
-    if gates and spec.get("nodeName"):
-        causes.forbidden(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared")
     pairs: set[tuple[str, str]] = set()
     for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
         pair = (constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or "")
@@ -89,6 +79,28 @@ def _pod_spec(spec: Data, path: str, causes: Causes) -> None:
             where = f"{path}.topologySpreadConstraints[{index}].{{topologyKey, whenUnsatisfiable}}"
             causes.duplicate(where, f"{{{pair[0]}, {pair[1]}}}")
         pairs.add(pair)
+
+
+def containers_of(spec: Data, path: str) -> Iterator[tuple[str, Data]]:
+    """The containers of a pod spec, first those that initialise it, with their paths."""
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            yield f"{path}.{field}[{index}]", container
+
+
+def check_mounts(spec: Data, path: str, causes: Causes, claimed: Iterable[str] = ()) -> None:
+    """What the containers of a pod spec mount; ``claimed`` are volumes that the pods of a set get alongside their own."""
+    names = {*claimed, *(volume.get("name") for volume in spec.get("volumes") or ())}
+    for where, container in containers_of(spec, path):
+        places: set[str] = set()
+        for field in ("volumeMounts", "volumeDevices"):
+            for index, mount in enumerate(container.get(field) or ()):
+                name, place = mount.get("name"), mount.get("mountPath")
+                if name and name not in names:
+                    causes.not_found(f"{where}.{field}[{index}].name", name)
+                if place and place in places:
+                    causes.invalid(f"{where}.{field}[{index}].mountPath", place, "must be unique")
+                places.add(place or "")
 
 
 def _pod_level(spec: Data, path: str, causes: Causes) -> None:
@@ -129,35 +141,6 @@ def _ports(container: Data, path: str, host_network: bool, taken: set[tuple[str,
         taken.add(key)
 
 
-def _container(container: Data, path: str, causes: Causes) -> None:
-    """Which probes may have what; the members of each are checked by :func:`_probe`."""
-    for name in _PROBES:
-        probe = container.get(name) or {}
-        threshold, grace = probe.get("successThreshold") or 1, probe.get("terminationGracePeriodSeconds")
-        if name == "readinessProbe":
-            if grace is not None:
-                text = "must not be set for readinessProbes"
-                causes.invalid(f"{path}.{name}.terminationGracePeriodSeconds", grace, text)
-        elif threshold != 1:
-            causes.invalid(f"{path}.{name}.successThreshold", threshold, "must be 1")
-
-
-def _env(variable: Data, path: str, causes: Causes) -> None:
-    if variable.get("value") and variable.get("valueFrom") is not None:
-        causes.invalid(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
-
-
-def _handler(handler: Data, path: str, causes: Causes) -> None:
-    check_single(handler, ("exec", "httpGet", "tcpSocket", "grpc", "sleep"), path, causes, "handler")
-
-
-def _probe(probe: Data, path: str, causes: Causes) -> None:
-    _handler(probe, path, causes)
-    grace = probe.get("terminationGracePeriodSeconds")
-    if grace is not None and grace <= 0:
-        causes.invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
-
-
 def _resources(resources: Data, path: str, causes: Causes) -> None:
     requests, limits = (
         check_quantities(resources.get(field), f"{path}.{field}", causes) for field in ("requests", "limits")
@@ -184,41 +167,16 @@ def _check_limit(name: str, amount: Quantity, limit: Quantity | None, path: str,
         causes.invalid(f"{path}.requests", str(amount), f"must be less than or equal to {name} limit of {limit}")
 
 
-def _claim(claim: Data, path: str, causes: Causes) -> None:
-    given = [field for field in _SELECTION if claim.get(field)]
-    if not given:
-        causes.invalid(path, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
-    elif len(given) > 1:
-        text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-        causes.invalid(path, claim, text)
-
-
 # -- placement rules ---------------------------------------------------------------------------------------
 
 
 def _toleration(toleration: Data, path: str, causes: Causes) -> None:
-    """One toleration. Gt and Lt are let through whatever the gate says: the scheduler's gate decides."""
-    key, given, value = (toleration.get(name) or "" for name in ("key", "operator", "value"))
-    operator = given or "Equal"
-    if key:
-        if not is_qualified_name(key):
-            causes.invalid(f"{path}.key", key, QUALIFIED_TEXT)
-    elif operator != "Exists":
-        why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        causes.invalid(f"{path}.operator", given, why)
-    if operator == "Exists":
-        if value:
-            causes.invalid(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'")
-    elif operator == "Equal":
-        if not is_label_value(value):
-            causes.invalid(f"{path}.operator", value, LABEL_VALUE_TEXT)
-    elif operator not in ("Lt", "Gt"):
-        causes.unsupported(f"{path}.operator", given, ("Equal", "Exists"))
-    elif parse_int64(value) is None:
+    """Its value. Gt and Lt are let through whatever the gate says: the scheduler's gate decides."""
+    operator, value = toleration.get("operator") or "Equal", toleration.get("value") or ""
+    if operator == "Equal" and not is_label_value(value):
+        causes.invalid(f"{path}.operator", value, LABEL_VALUE_TEXT)
+    elif operator in ("Lt", "Gt") and parse_int64(value) is None:
         causes.invalid(f"{path}.value", value, "must be an integer when `operator` is 'Lt' or 'Gt'")
-    effect = toleration.get("effect") or ""
-    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
-        causes.invalid(f"{path}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
 
 
 def _label_selector(selector: Data, path: str, causes: Causes) -> None:
@@ -236,69 +194,20 @@ def _node_affinity(affinity: Data, path: str, causes: Causes) -> None:
         causes.selector(str(error))
 
 
-def _weighted(term: Data, path: str, causes: Causes) -> None:
-    weight = term.get("weight") or 0
-    if not 1 <= weight <= 100:
-        causes.invalid(f"{path}.weight", weight, "must be in the range 1-100")
+def _node_selector(selector: Data, path: str, causes: Causes) -> None:
+    check_node_selector(from_builtins(selector, NodeSelector), path, causes)
 
 
-def _affinity_term(term: Data, path: str, causes: Causes) -> None:
-    _check_topology_key(term, path, causes)
-    for index, namespace in enumerate(term.get("namespaces") or ()):
-        if not is_dns_label(namespace):
-            causes.invalid(f"{path}.namespaces[{index}]", namespace, LABEL_TEXT)
-    for field in ("matchLabelKeys", "mismatchLabelKeys"):
-        _check_label_keys(term, field, path, causes)
-    for key in set(term.get("matchLabelKeys") or ()) & set(term.get("mismatchLabelKeys") or ()):
-        causes.invalid(f"{path}.matchLabelKeys", key, "exists in both matchLabelKeys and mismatchLabelKeys")
-
-
-def _check_topology_key(term: Data, path: str, causes: Causes) -> None:
-    key = term.get("topologyKey")
-    if key and not is_qualified_name(key):
-        causes.invalid(f"{path}.topologyKey", key, QUALIFIED_TEXT)
-
-
-def _check_label_keys(term: Data, field: str, path: str, causes: Causes) -> None:
-    keys = term.get(field) or ()
-    if keys and term.get("labelSelector") is None:
-        causes.forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set")
-    for index, key in enumerate(keys):
-        if not is_qualified_name(key):
-            causes.invalid(f"{path}.{field}[{index}]", key, QUALIFIED_TEXT)
-
-
-def _spreading(constraint: Data, path: str, causes: Causes) -> None:
-    skew, domains = constraint.get("maxSkew") or 0, constraint.get("minDomains")
-    if skew <= 0:
-        causes.invalid(f"{path}.maxSkew", skew, "must be greater than zero")
-    _check_topology_key(constraint, path, causes)
-    if domains is not None:
-        if domains <= 0:
-            causes.invalid(f"{path}.minDomains", domains, "must be greater than zero")
-        if constraint.get("whenUnsatisfiable") != "DoNotSchedule":
-            text = "can only use minDomains if whenUnsatisfiable=DoNotSchedule"
-            causes.invalid(f"{path}.minDomains", domains, text)
-    _check_label_keys(constraint, "matchLabelKeys", path, causes)
-
+_handler = partial(check_single, ("exec", "httpGet", "tcpSocket", "grpc", "sleep"), "handler")
 
 POD_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {
     "PodSpec": _pod_spec,
-    "Container": _container,
-    "EnvVar": _env,
-    "Probe": _probe,
+    "Probe": _handler,
     "LifecycleHandler": _handler,
     "ResourceRequirements": _resources,
-    "PodResourceClaim": _claim,
-    "Volume": lambda volume, path, causes: check_source(volume, "Volume", path, causes),
+    "Volume": partial(check_source, "Volume"),
     "Toleration": _toleration,
     "LabelSelector": _label_selector,
-    "NodeSelector": lambda selector, path, causes: check_node_selector(
-        from_builtins(selector, NodeSelector), path, causes
-    ),
+    "NodeSelector": _node_selector,
     "NodeAffinity": _node_affinity,
-    "PreferredSchedulingTerm": _weighted,
-    "WeightedPodAffinityTerm": _weighted,
-    "PodAffinityTerm": _affinity_term,
-    "TopologySpreadConstraint": _spreading,
 }

@@ -1,4 +1,4 @@
-"""Services: their ports, cluster IPs and node ports.
+"""Services: their cluster IPs and node ports.
 
 Addresses come in order from the ranges of a default cluster; no two Services hold the same. Caller:
 ``store``, on create and update. Rules: upstream ``pkg/registry/core/service``, single stack.
@@ -13,9 +13,9 @@ from typing import Any, Final, Generic, TypeVar
 from ...api.kinds import SERVICES
 from ...api.wire import ApiError
 from ..schema import Stored
-from .validation import Causes, check_labels
+from .validation import IP_TEXT, Causes
 
-__all__ = ["ServiceAddresses", "check_ports"]
+__all__ = ["ServiceAddresses"]
 
 Data = dict[str, Any]
 T = TypeVar("T")
@@ -103,9 +103,7 @@ class ServiceAddresses:
         try:
             address = ip_address(wanted)
         except ValueError:
-            causes.invalid(
-                "spec.clusterIPs[0]", wanted, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-            )
+            causes.invalid("spec.clusterIPs[0]", wanted, IP_TEXT)
             return
         failed = f"failed to allocate IP {wanted}: "
         if address.version != 4:
@@ -168,16 +166,3 @@ def _ports_of(item: Stored) -> set[int]:
 def _no_address(spec: Data, causes: Causes) -> None:
     if spec.get("clusterIP") or spec.get("clusterIPs"):
         causes.forbidden("spec.clusterIPs", "may not be set when `type` is 'ExternalName'")
-
-
-def check_ports(spec: Data, path: str, causes: Causes) -> None:
-    """The ports and the selector of a Service."""
-    ports: list[Data] = spec.get("ports") or []
-    if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
-        causes.required(f"{path}.ports")
-    if spec.get("clusterIP") == "None" and spec["type"] in _WITH_NODE_PORTS:
-        causes.invalid(f"{path}.clusterIPs[0]", "None", f"may not be set to 'None' for {spec['type']} services")
-    check_labels(spec.get("selector") or {}, f"{path}.selector", causes)
-    for index, port in enumerate(ports):
-        if not port.get("name") and len(ports) > 1:
-            causes.required(f"{path}.ports[{index}].name")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,7 @@ from ...api.quantity import Quantity, QuantityError, parse_quantity
 from ...api.selectors import NodeSelectorMatcher, is_label_value, is_qualified_name
 from ...api.types import NodeSelector
 from ...api.wire import ApiError
-from ..schema import check_metadata_form
+from ..schema import check_metadata_form, types
 
 __all__ = [
     "QUANTITY_TEXT",
@@ -28,10 +28,13 @@ __all__ = [
     "check_node_selector",
     "check_quantities",
     "check_single",
+    "check_source",
+    "dotted",
     "forbidden",
     "is_config_key",
     "is_dns_label",
     "is_dns_subdomain",
+    "volume_sources",
 ]
 
 _LABEL_PATTERN: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -67,6 +70,7 @@ LABEL_VALUE_TEXT: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345'), at most 63 characters"
 )
+IP_TEXT: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 QUANTITY_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -122,6 +126,16 @@ class Causes(list[tuple[str, str, str]]):
 
 def _shown(value: object) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def dotted(path: str, places: Iterable[str | int]) -> str:
+    """A path with further steps: ``spec.ports[0].port``. Keys of maps are in brackets."""
+    for place in places:
+        if isinstance(place, int):
+            path += f"[{place}]"
+        else:
+            path += f".{place}" if path and place[0] != "[" else place
+    return path
 
 
 def is_dns_label(text: str) -> bool:
@@ -233,13 +247,24 @@ def _typed(value: Any, type_: type[Any], path: str) -> Any:
     return value
 
 
-def check_single(owner: Mapping[str, Any], names: Iterable[str], path: str, causes: Causes, what: str) -> None:
+def check_single(names: Iterable[str], what: str, owner: Mapping[str, Any], path: str, causes: Causes) -> None:
     """Exactly one of some members that exclude each other, such as the sources of a volume."""
     given = [name for name in names if owner.get(name) is not None]
     if not given:
         causes.required(path, f"must specify a {what} type")
     for name in given[1:]:
         causes.forbidden(f"{path}.{name}", f"may not specify more than 1 {what} type")
+
+
+@cache
+def volume_sources(type_: str) -> tuple[str, ...]:
+    """The fields of a type that are sources of volumes."""
+    return tuple(name for name, field in types()[type_].fields.items() if field.type.endswith("VolumeSource"))
+
+
+def check_source(type_: str, owner: Mapping[str, Any], path: str, causes: Causes) -> None:
+    """A volume of a pod or a PersistentVolume has exactly one source."""
+    check_single(volume_sources(type_), "volume", owner, path, causes)
 
 
 def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Causes) -> dict[str, Quantity]:

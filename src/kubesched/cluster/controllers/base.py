@@ -31,7 +31,7 @@ class Controller:
     """One control loop; one key at a time, in the order in which they came."""
 
     name: ClassVar[str] = ""
-    #: The component that its events name.
+    #: The component that its events name; ``<name>-controller`` unless it is given.
     component: ClassVar[str] = ""
 
     def __init__(self, context: Context) -> None:
@@ -52,7 +52,8 @@ class Controller:
 
     async def record(self, about: Item, type_: str, reason: str, message: str) -> None:
         """Record an event about an object; it does no harm when that fails."""
-        await self.context.events.record(about, self.component, type_, reason, message)
+        component = self.component or f"{self.name}-controller"
+        await self.context.events.record(about, component, type_, reason, message)
 
     async def reconcile(self, key: str) -> None:
         """Bring one object a step further. Raises what the transport raises: the key is then tried again."""
@@ -92,6 +93,10 @@ class ObjectController(Controller):
     """A controller of the objects of one kind, whose keys are theirs."""
 
     kind: ClassVar[Kind]
+    #: What events say of something that was created for an object, was refused, and was deleted.
+    created: ClassVar[str] = "Created pod: {name}"
+    refused: ClassVar[str] = "Error creating: {error}"
+    deleted: ClassVar[str] = "Deleted pod: {name}"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -119,6 +124,32 @@ class ObjectController(Controller):
         fresh = self.cache.get(item.key)
         return fresh if fresh is not None and fresh.uid == item.uid else None
 
+    async def create_owned(self, owner: Item, kind: Kind, body: Mapping[str, Any], *, tolerated: int = 0) -> Item:
+        """Create something for an object and record an event, also for a refusal unless its code is ``tolerated``.
+
+        Raises what the transport raises.
+        """
+        try:
+            made = await self.context.create(kind, owner.namespace, body)
+        except ApiError as error:
+            name = body["metadata"].get("name", "")
+            text = self.refused.format(name=name, owner=owner.name, error=error.message)
+            if error.code != tolerated:
+                await self.record(owner, WARNING, "FailedCreate", text)
+            raise
+        await self.record(owner, NORMAL, "SuccessfulCreate", self.created.format(name=made.name, owner=owner.name))
+        return made
+
+    async def delete_owned(self, owner: Item, item: Item) -> None:
+        """Delete something that was made for an object, unless it is going already, and record an event.
+
+        Raises what the transport raises.
+        """
+        if not self.context.is_going(item):
+            await self.context.delete(item)
+            text = self.deleted.format(name=item.name, owner=owner.name)
+            await self.record(owner, NORMAL, "SuccessfulDelete", text)
+
     async def act_and_report(
         self, item: Item, action: Awaitable[object], report: Callable[[Item, ApiError | None], Awaitable[object]]
     ) -> None:
@@ -137,27 +168,10 @@ class ObjectController(Controller):
 class WorkloadController(ObjectController):
     """A controller of objects that own pods."""
 
-    #: What events say of a pod that was created, of one that was refused, and of one that was deleted.
-    created: ClassVar[str] = "Created pod: {pod}"
-    refused: ClassVar[str] = "Error creating: {error}"
-    deleted: ClassVar[str] = "Deleted pod: {pod}"
-
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         context.owned_cache(self.kind)  # their own owners matter, too
         self.watch(PODS, self._pod_changed)
-
-    async def create_pod(self, owner: Item, body: Mapping[str, Any]) -> Item:
-        """Create a pod and record an event, also for a failure. Raises what the transport raises."""
-        try:
-            pod = await self.context.create(PODS, owner.namespace, body)
-        except ApiError as error:
-            name = body["metadata"].get("name", "")
-            text = self.refused.format(pod=name, owner=owner.name, error=error.message)
-            await self.record(owner, WARNING, "FailedCreate", text)
-            raise
-        await self.record(owner, NORMAL, "SuccessfulCreate", self.created.format(pod=pod.name, owner=owner.name))
-        return pod
 
     def is_available(self, owner: Item, pod: Item) -> bool:
         """Whether a pod has been ready for ``minReadySeconds``; when it will have been, its owner is reconciled again."""
@@ -169,11 +183,6 @@ class WorkloadController(ObjectController):
         if left > 0:
             self.queue.add_after(owner.key, left)
         return left <= 0
-
-    async def delete_pod(self, owner: Item, pod: Item) -> None:
-        """Delete a pod and record an event. Raises what the transport raises."""
-        await self.context.delete(pod)
-        await self.record(owner, NORMAL, "SuccessfulDelete", self.deleted.format(pod=pod.name, owner=owner.name))
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Enqueue the owner: at once when a pod is removed, a little later when its status changed or it is new."""

@@ -15,8 +15,8 @@ from ...api.times import parse_time
 from ...api.types import LabelSelector
 from ...api.wire import Item
 from .base import ObjectController
-from .context import BY_NAMESPACE, Context, Data, controller_of, owner_key, spec_of, status_of
-from .pods import conditions_with, is_finished, is_ready, resolve_count
+from .context import BY_NAMESPACE, Context, Data, controller_of, differ, owner_key, spec_of, status_of
+from .pods import is_finished, is_ready, resolve_count
 
 __all__ = ["Budgets"]
 
@@ -32,51 +32,41 @@ class Budgets(ObjectController):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.cache.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
-        self._selectors: dict[str, tuple[int, Selector | None]] = {}
+        #: By key; those that cannot be read are left out, and select nothing.
+        self._selectors: dict[str, Selector] = {}
         self.watch(PODS, self._pod_changed)
         for kind in _SCALABLE.values():
             self.watch(kind, self._scale_changed)
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is None:
-            self._selectors.pop(item.key, None)
         super().enqueue(item, old, new)
-
-    def _selector(self, item: Item) -> Selector | None:
-        """The budget's selector; None when it cannot be read, which selects nothing."""
-        known = self._selectors.get(item.key)
-        if known is not None and known[0] == item.resource_version:
-            return known[1]
-        given, selector = spec_of(item).get("selector"), None
-        try:
-            if given is not None:
-                selector = compile_label_selector(from_builtins(given, LabelSelector))
-        except (DecodeError, SelectorError) as error:
-            self.context.note_problem(f"{self.name} {item.key}: {error}")
-        self._selectors[item.key] = (item.resource_version, selector)
-        return selector
+        self._selectors.pop(item.key, None)
+        selector = spec_of(item).get("selector")
+        if new is not None and selector is not None:
+            try:
+                self._selectors[item.key] = compile_label_selector(from_builtins(selector, LabelSelector))
+            except (DecodeError, SelectorError) as error:
+                self.context.note_problem(f"{self.name} {item.key}: {error}")
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """At once when health is lost, a little later when it is gained: the safe direction is the slow one."""
         budgets = self.cache.indexed(BY_NAMESPACE, item.namespace)
-        if not budgets:
-            return
-        if old is not None and new is not None and _seen(old) == _seen(new):
+        if not budgets or not differ(old, new, _seen):
             return
         seen = [one.typed.metadata.labels for one in (old, new) if one is not None]
         delay = 0.0 if _healthy(old) and not _healthy(new) else self.context.settings.batch_seconds
         for budget in budgets:
-            selector = self._selector(budget)
+            selector = self._selectors.get(budget.key)
             if selector is not None and any(map(selector.matches, seen)):
                 self.queue.add_after(budget.key, delay)
 
     def _scale_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if old is None or new is None or _replicas(old) != _replicas(new):
+        if differ(old, new, _replicas):
             for budget in self.cache.indexed(BY_NAMESPACE, item.namespace):
                 self.queue.add(budget.key)
 
     async def reconcile_object(self, item: Item) -> None:
-        selector = self._selector(item)
+        selector = self._selectors.get(item.key)
         pods = [
             pod
             for pod in self.context.pods.indexed(BY_NAMESPACE, item.namespace)
@@ -89,7 +79,9 @@ class Budgets(ObjectController):
         allowed = max(0, healthy - desired) if expected > 0 else 0
         # Conditions of this kind always carry a message, though it be empty: clients with models insist on it.
         reason = "SufficientPods" if allowed else "InsufficientPods"
-        condition = self.context.condition("DisruptionAllowed", str(allowed > 0), reason, "")
+        conditions = self.context.with_condition(
+            status.get("conditions"), "DisruptionAllowed", str(allowed > 0), reason, ""
+        )
         new_status: Data = {
             "observedGeneration": item.typed["metadata"].get("generation", 0),
             "disruptedPods": disrupted or None,
@@ -97,7 +89,7 @@ class Budgets(ObjectController):
             "currentHealthy": healthy,
             "desiredHealthy": desired,
             "expectedPods": expected,
-            "conditions": conditions_with(status.get("conditions"), condition),
+            "conditions": conditions,
         }
         if again is not None:
             self.queue.add_after(item.key, again)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -25,7 +25,7 @@ from ..kubelets import Stage
 from .watch_cache import WatchCache
 
 __all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
-__all__ += ["owner_key", "owners_of", "spec_of", "status_of", "tolerate"]
+__all__ += ["differ", "owner_key", "owners_of", "spec_of", "status_of", "tolerate"]
 
 Data = dict[str, Any]
 
@@ -91,6 +91,11 @@ def owners_of(item: Item) -> tuple[OwnerReference, ...]:
         return from_builtins(item.typed["metadata"], ObjectMeta).owner_references
     references: tuple[OwnerReference, ...] = item.typed.metadata.owner_references
     return references
+
+
+def differ(old: Item | None, new: Item | None, of: Callable[[Item], object]) -> bool:
+    """Whether two versions of an object show something else of what ``of`` reads, or one of them is missing."""
+    return old is None or new is None or of(old) != of(new)
 
 
 def controller_of(item: Item) -> OwnerReference | None:
@@ -174,25 +179,58 @@ class Context:
         text = {} if message is None else {"message": message}
         return {"type": type_, "status": status, "reason": reason, **text, "lastTransitionTime": self.now_text()}
 
+    def with_condition(
+        self,
+        conditions: Sequence[Data] | None,
+        type_: str,
+        status: str,
+        reason: str,
+        message: str,
+        *,
+        updated: bool = False,
+    ) -> list[Data]:
+        """A list of conditions with one set; its transition time moves only when its status changes.
+
+        ``updated`` keeps a ``lastUpdateTime`` too, which moves when reason or message change.
+        """
+        fresh = self.condition(type_, status, reason, message)
+        if updated:
+            fresh["lastUpdateTime"] = fresh["lastTransitionTime"]
+        result = list(conditions or ())
+        place = next((index for index, one in enumerate(result) if one.get("type") == type_), len(result))
+        for known in result[place : place + 1]:
+            times: Data = {time: known[time] for time in ("lastTransitionTime", "lastUpdateTime") if time in known}
+            if (known.get("reason"), known.get("message")) != (reason, message):
+                times.pop("lastUpdateTime", None)
+            if known.get("status") == status:
+                fresh |= times
+        result[place : place + 1] = [fresh]
+        return result
+
     def owned_pods(self, uid: str) -> list[Item]:
         """The pods controlled by an object, also those that are going."""
         return self.pods.indexed(BY_OWNER, uid)
 
     def is_going(self, item: Item) -> bool:
-        """Whether a pod is being deleted, by any client or by a request of ours that the watch has not delivered yet."""
+        """Whether an object is being deleted, for pods also by a request of ours that the watch has not delivered yet."""
+        if item.kind.type is None:
+            return "deletionTimestamp" in item.typed["metadata"]
         return item.uid in self._doomed or item.typed.metadata.deletion_timestamp is not None
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if self._doomed and (new is None or new.typed.metadata.deletion_timestamp is not None):
             self._doomed.discard(item.uid)
 
-    # -- writing ---------------------------------------------------------------------------------------
-
     async def get(self, kind: Kind, namespace: str, name: str) -> Item | None:
         """What the server has now; None when it has none. For decisions that a cache which lags behind must not make."""
         with tolerate(404):
             return await self.client.get(kind, namespace, name)
         return None
+
+    async def is_gone(self, kind: Kind, namespace: str, reference: OwnerReference) -> bool:
+        """Whether the server has no such object: only it knows, as a cache may lag behind."""
+        live = await self.get(kind, namespace if kind.namespaced else "", reference.name)
+        return live is None or live.uid != reference.uid
 
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Item:
         return await self._noted(self.client.create(kind, namespace, obj))

@@ -16,7 +16,7 @@ from typing import Final
 from ...api.cron import Cron, CronError, parse_cron, time_zone
 from ...api.kinds import CRON_JOBS, JOBS
 from ...api.times import parse_time, timestamp
-from ...api.wire import ApiError, Item
+from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import ObjectController
 from .context import BY_OWNER, Context, Data, spec_of, status_of
@@ -59,8 +59,10 @@ class CronJobs(ObjectController):
     """Keys are those of CronJobs."""
 
     name = "cronjob"
-    component = "cronjob-controller"
     kind = CRON_JOBS
+    created = "Created job {name}"
+    refused = "Error creating job: {error}"
+    deleted = "Deleted job {name}"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -71,7 +73,7 @@ class CronJobs(ObjectController):
         self.queue.forget_timers(item.key)
         jobs = self._jobs.indexed(BY_OWNER, item.uid)
         status = await self._follow(item, jobs)
-        if "deletionTimestamp" not in item.typed["metadata"]:
+        if not self.context.is_going(item):
             await self._start(item, status, jobs)
         await self._clean(await self.context.write_status(item, item.typed, status), jobs)
 
@@ -129,7 +131,7 @@ class CronJobs(ObjectController):
         if spec.get("concurrencyPolicy") == "Replace":
             for job in jobs:
                 if job.uid in active:
-                    await self._delete(item, job)
+                    await self.delete_owned(item, job)
             status["active"] = None
         await self._create(item, spec, status, due)
 
@@ -143,18 +145,9 @@ class CronJobs(ObjectController):
             metadata["labels"] = given["labels"]
         type_ = {"apiVersion": "batch/v1", "kind": "Job"}
         body = {**type_, "metadata": metadata, "spec": template.get("spec") or {}}
-        try:
-            job = await self.context.create(JOBS, item.namespace, body)
-        except ApiError as error:
-            if error.code != 409:
-                await self.record(item, WARNING, "FailedCreate", f"Error creating job: {error.message}")
-                raise
-            known = self._jobs.get(f"{item.namespace}/{name}")
-            if known is None:
-                raise
-            job = known  # made already; only the status was not written
-        else:
-            await self.record(item, NORMAL, "SuccessfulCreate", f"Created job {name}")
+        # It may have been made already, and only the status was not written.
+        known = self._jobs.get(f"{item.namespace}/{name}")
+        job = known or await self.create_owned(item, JOBS, body, tolerated=409)
         active = [one for one in status.get("active") or () if one.get("uid") != job.uid]
         if not finished_as(job.typed):
             active.append({**type_, "name": job.name, "namespace": job.namespace, "uid": job.uid})
@@ -164,17 +157,12 @@ class CronJobs(ObjectController):
         """Remove the oldest finished jobs beyond the limits."""
         ended = []
         for job in jobs:
-            metadata = job.typed["metadata"]
-            begun = status_of(job).get("startTime") or metadata.get("creationTimestamp") or ""
-            if "deletionTimestamp" not in metadata:
+            begun = status_of(job).get("startTime") or job.typed["metadata"].get("creationTimestamp") or ""
+            if not self.context.is_going(job):
                 ended.append((begun, job.name, job, finished_as(job.typed)))
         ended.sort(key=itemgetter(0, 1))
         for limit, how in (("successfulJobsHistoryLimit", "Complete"), ("failedJobsHistoryLimit", "Failed")):
             found = [job for _, _, job, end in ended if end == how]
             if (keep := spec_of(item).get(limit)) is not None:
                 for job in found[: max(0, len(found) - int(keep))]:
-                    await self._delete(item, job)
-
-    async def _delete(self, item: Item, job: Item) -> None:
-        await self.context.delete(job)
-        await self.record(item, NORMAL, "SuccessfulDelete", f"Deleted job {job.name}")
+                    await self.delete_owned(item, job)

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Final
 
 from ...api.decode import from_builtins
-from ...api.kinds import DAEMON_SETS, NODES
+from ...api.kinds import DAEMON_SETS, NODES, PODS
 from ...api.selectors import RequiredNodeAffinity, required_node_affinity
 from ...api.taints import NO_EXECUTE, do_not_schedule, first_untolerated
 from ...api.types import Node, PodSpec, Taint
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
-from .context import Context, Data, spec_of
+from .context import Context, Data, differ, spec_of
 from .pods import is_finished, is_ready, pod_body, resolve_count
 from .revisions import REVISION_LABEL, Revisions
 
@@ -84,7 +84,6 @@ class DaemonSets(WorkloadController):
     """Keeps one pod of each set on every node it is for."""
 
     name = "daemonset"
-    component = "daemonset-controller"
     kind = DAEMON_SETS
 
     def __init__(self, context: Context) -> None:
@@ -93,15 +92,12 @@ class DaemonSets(WorkloadController):
         self._revisions = Revisions(context)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if old is not None and new is not None:
-            before, after = old.typed, new.typed
-            if before.metadata.labels == after.metadata.labels and before.spec.taints == after.spec.taints:
-                return
-        for one in self.cache.values():
-            self.queue.add(one.key)
+        if differ(old, new, lambda node: (node.typed.metadata.labels, node.typed.spec.taints)):
+            for one in self.cache.values():
+                self.queue.add(one.key)
 
     async def reconcile_object(self, item: Item) -> None:
-        if "deletionTimestamp" in item.typed["metadata"]:
+        if self.context.is_going(item):
             return
         revision = await self._revisions.current(item)
         fit = _Fit((spec_of(item).get("template") or {}).get("spec") or {})
@@ -127,28 +123,27 @@ class DaemonSets(WorkloadController):
                 for pod in staying:
                     if is_finished(pod.typed):
                         await self._record_finished(item, pod, name)
-                        await self.delete_pod(item, pod)
+                        await self.delete_owned(item, pod)
                 if name not in there:
                     spec = daemon_spec(template.get("spec") or {}, name)
-                    await self.create_pod(item, pod_body(item, template, labels=labels, spec=spec))
+                    await self.create_owned(item, PODS, pod_body(item, template, labels=labels, spec=spec))
                 healthy = [pod for pod in staying if not is_finished(pod.typed)]
                 healthy.sort(key=lambda pod: (not pod.typed.spec.node_name, pod.typed.metadata.creation_timestamp))
                 surplus = healthy[1:]
             elif not fit.allows(node, _no_execute):  # nothing else drives out pods that run
                 surplus = staying
             for pod in surplus:
-                await self.delete_pod(item, pod)
+                await self.delete_owned(item, pod)
         for pod in [pod for name, pods in there.items() if name not in nodes for pod in pods]:
-            if not self.context.is_going(pod):
-                await self.delete_pod(item, pod)
+            await self.delete_owned(item, pod)
         if (spec_of(item).get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":
             await self._update(item, [name for name, node in nodes.items() if fit.allows(node)], labels)
 
     async def _record_finished(self, item: Item, pod: Item, node: str) -> None:
-        failed = pod.typed.status.phase == "Failed"
-        word, end = ("failed", "kill") if failed else ("succeeded", "delete")
-        text = f"Found {word} daemon pod {pod.key} on node {node}, will try to {end} it"
-        await self.record(item, WARNING if failed else NORMAL, f"{word.capitalize()}DaemonPod", text)
+        word = pod.typed.status.phase
+        type_, end = (WARNING, "kill") if word == "Failed" else (NORMAL, "delete")
+        text = f"Found {word.lower()} daemon pod {pod.key} on node {node}, will try to {end} it"
+        await self.record(item, type_, f"{word}DaemonPod", text)
 
     async def _update(self, item: Item, nodes: list[str], labels: dict[str, str]) -> None:
         """Replace pods of older templates, as many at a time as may be unavailable."""
@@ -165,13 +160,12 @@ class DaemonSets(WorkloadController):
                 continue
             most -= 1
             for pod in old:
-                if not self.context.is_going(pod):
-                    await self.delete_pod(item, pod)
+                await self.delete_owned(item, pod)
         for pod in stale[: max(0, most)]:
-            await self.delete_pod(item, pod)
+            await self.delete_owned(item, pod)
 
     async def _write_status(self, item: Item, fit: _Fit, revision: Item) -> None:
-        label = self._revisions.label(item, revision.name)
+        labels = {REVISION_LABEL: self._revisions.label(item, revision.name)}
         running = {
             name: min(alive, key=lambda pod: pod.typed.metadata.creation_timestamp or "")
             for name, pods in self._by_node(item).items()
@@ -179,7 +173,7 @@ class DaemonSets(WorkloadController):
         }
         nodes = {node.name: fit.allows(node.typed) for node in self._nodes.values()}
         pods = [running[name] for name, wanted in nodes.items() if wanted and name in running]
-        desired = sum(nodes.values())
+        desired, updated = sum(nodes.values()), sum(labels.items() <= pod.typed.metadata.labels.items() for pod in pods)
         available = sum([not self.context.is_going(pod) and self.is_available(item, pod) for pod in pods])
         status: Data = {
             "currentNumberScheduled": len(pods),
@@ -187,8 +181,7 @@ class DaemonSets(WorkloadController):
             "desiredNumberScheduled": desired,
             "numberReady": sum(is_ready(pod.typed) for pod in pods),
             "observedGeneration": item.typed["metadata"].get("generation", 0),
-            "updatedNumberScheduled": sum(pod.typed.metadata.labels.get(REVISION_LABEL) == label for pod in pods)
-            or None,
+            "updatedNumberScheduled": updated or None,
             "numberAvailable": available or None,
             "numberUnavailable": (desired - available) or None,
         }

@@ -15,7 +15,7 @@ from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL
 from .base import ObjectController
 from .context import BY_OWNER, Context, Data, owner_key, spec_of, status_of
-from .pods import conditions_with, is_finished, owner_reference, template_hash
+from .pods import is_finished, owner_reference, template_hash
 from .rollout import REVISION, Member, Rollout, plan_rolling, plan_scaling
 
 __all__ = ["Deployments", "replica_set_body"]
@@ -63,7 +63,6 @@ class Deployments(ObjectController):
     """Rolls each deployment towards its template and replica count."""
 
     name = "deployment"
-    component = "deployment-controller"
     kind = DEPLOYMENTS
 
     def __init__(self, context: Context) -> None:
@@ -79,7 +78,7 @@ class Deployments(ObjectController):
             self.enqueue_owner(owner, owner, owner)
 
     async def reconcile_object(self, item: Item) -> None:
-        if "deletionTimestamp" in item.typed["metadata"]:
+        if self.context.is_going(item):
             return
         spec = spec_of(item)
         rollout = Rollout(spec)
@@ -109,8 +108,6 @@ class Deployments(ObjectController):
             member.replicas or any(not is_finished(pod.typed) for pod in self.context.owned_pods(member.item.uid))
             for member in old
         )
-
-    # -- replica sets ----------------------------------------------------------------------------------
 
     async def _new_set(self, item: Item, rollout: Rollout, new: Member | None, old: list[Member]) -> Member:
         """The set of the current template, made when there is none, with the newest revision."""
@@ -162,8 +159,6 @@ class Deployments(ObjectController):
             text = f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}"
             await self.record(item, NORMAL, "ScalingReplicaSet", text)
 
-    # -- status ----------------------------------------------------------------------------------------
-
     async def _write_status(self, item: Item, rollout: Rollout, new: Member | None, old: list[Member]) -> None:
         """Write the status; when all is done, drop old empty sets beyond the history limit."""
         before, now = status_of(item), self.context.now_text()
@@ -173,24 +168,24 @@ class Deployments(ObjectController):
             for field in ("replicas", "readyReplicas", "availableReplicas")
         )
         updated = new.count("replicas") if new else 0
-        counts = {
-            "replicas": total,
-            "updatedReplicas": updated,
-            "readyReplicas": ready,
-            "availableReplicas": available,
-            "unavailableReplicas": max(0, sum(member.replicas for member in members) - available),
-            "collisionCount": before.get("collisionCount"),
+        status = {
+            "observedGeneration": item.typed["metadata"].get("generation", 0),
+            "replicas": total or None,
+            "updatedReplicas": updated or None,
+            "readyReplicas": ready or None,
+            "availableReplicas": available or None,
+            "unavailableReplicas": max(0, sum(member.replicas for member in members) - available) or None,
+            "collisionCount": before.get("collisionCount") or None,
         }
-        status: Data = {"observedGeneration": item.typed["metadata"].get("generation", 0)}
-        status |= {name: count for name, count in counts.items() if count}
         enough = available >= rollout.replicas - rollout.unavailable
-        condition = self.context.condition(
+        conditions = self.context.with_condition(
+            before.get("conditions"),
             "Available",
             str(enough),
             f"MinimumReplicas{'Available' if enough else 'Unavailable'}",
             f"Deployment {'has' if enough else 'does not have'} minimum availability.",
+            updated=True,
         )
-        conditions = conditions_with(before.get("conditions"), condition, updated=True)
         conditions = [entry for entry in conditions if entry.get("type") != "ReplicaFailure"]
         reported = (entry for member in members for entry in member.status.get("conditions") or ())
         failure = next((entry for entry in reported if entry.get("type") == "ReplicaFailure"), None)
@@ -213,8 +208,8 @@ class Deployments(ObjectController):
         now = self.context.now_text()
 
         def progressing(known: list[Data], status: str, reason: str, what: str) -> list[Data]:
-            condition = self.context.condition("Progressing", status, reason, f'ReplicaSet "{name}" {what}.')
-            return conditions_with(known, condition, updated=True)
+            text = f'ReplicaSet "{name}" {what}.'
+            return self.context.with_condition(known, "Progressing", status, reason, text, updated=True)
 
         if complete:
             return progressing(conditions, "True", "NewReplicaSetAvailable", "has successfully progressed")
@@ -248,10 +243,8 @@ class Deployments(ObjectController):
 
 def _has_moved(before: Data, status: Data) -> bool:
     """Whether more pods are new, ready or available than before, or fewer are old."""
-    if any(
-        status.get(field, 0) > before.get(field, 0)
-        for field in ("updatedReplicas", "readyReplicas", "availableReplicas")
-    ):
+    counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    if any((status.get(field) or 0) > before.get(field, 0) for field in counts):
         return True
-    old_before, old_now = (one.get("replicas", 0) - one.get("updatedReplicas", 0) for one in (before, status))
+    old_before, old_now = ((one.get("replicas") or 0) - (one.get("updatedReplicas") or 0) for one in (before, status))
     return bool(old_now < old_before)

@@ -1,25 +1,9 @@
 """Device pools of a hollow node as data: the text of an annotation in, specs of ResourceSlices out. Pure.
 
-    kubesched.io/devices: |
-      - driver: gpu.example.com
-        binding: {seconds: 2, failure: 0.1}  # of devices with binding conditions: how long, and how often it fails
-        devices:
-        - name: gpu                          # gpu-0 to gpu-7
-          count: 8
-          attributes: {model: A100, driverVersion: {version: 1.2.3}}
-          capacity: {memory: 80Gi}
-          perDevice: [{numa: 0}, {numa: 1}]  # further attributes, dealt in turn
-          counters: {slices: 7}              # what its partitions share; the whole device takes all of it
-          partitions:
-          - name: 1g                         # gpu-0-1g-0 to gpu-0-1g-6
-            count: 7
-            attributes: {profile: 1g.10gb}
-            capacity: {memory: 10Gi}
-            consumes: {slices: 1}
-
-Attributes are integers, booleans and texts, or written as in a ResourceSlice (``{version: 1.2.3}``). Every other member
-that a device has in a ResourceSlice (``taints``, ``bindingConditions``, ``allowMultipleAllocations`` and so on) may be
-given too. A pool is named like its node. Callers: :mod:`.device_driver`, and commands that check a text beforehand.
+``docs/controllers.md``, "Hollow devices", describes the annotation ``kubesched.io/devices``. Attributes are integers, booleans
+and texts, or written as in a ResourceSlice (``{version: 1.2.3}``). Every other member that a device has in a ResourceSlice
+(``taints``, ``bindingConditions``, ``allowMultipleAllocations`` and so on) may be given too. A pool is named like its
+node. Callers: :mod:`.device_driver`, and commands that check a text beforehand.
 """
 
 from __future__ import annotations

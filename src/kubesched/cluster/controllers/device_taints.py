@@ -23,28 +23,24 @@ from ...api.taints import NO_EXECUTE, tolerates
 from ...api.times import parse_time
 from ...api.types import Pod
 from ...api.wire import Item
-from .base import Controller
 from .context import Context
 from .pods import is_finished
 from .resource_claims import claims_of
-from .taint_eviction import Eviction, evict
+from .taint_eviction import Evictor
 
 __all__ = ["DeviceTaintEviction"]
 
-_EVICTION = Eviction(
-    "DeviceTaintManagerEviction",
-    "DeletionByDeviceTaintManager",
-    "Device Taint manager: deleting due to NoExecute taint",
-)
 #: Indexes of slices by their pools: of all, and of those with NoExecute taints; the latter are also filed under "".
 _BY_POOL, _TAINTED = "pool", "tainted"
 
 
-class DeviceTaintEviction(Controller):
-    """Deletes pods that may not keep their devices. The key is a pod's."""
+class DeviceTaintEviction(Evictor):
+    """Deletes pods that may not keep their devices."""
 
     name = "device-taint-eviction"
     component = "device-taint-eviction"
+    event, reason = "DeviceTaintManagerEviction", "DeletionByDeviceTaintManager"
+    message = "Device Taint manager: deleting due to NoExecute taint"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -101,18 +97,9 @@ class DeviceTaintEviction(Controller):
 
     # -- deciding --------------------------------------------------------------------------------------
 
-    async def reconcile(self, key: str) -> None:
-        item = self.context.pods.get(key)
-        if item is None or self.context.is_going(item) or is_finished(item.typed) or not item.typed.spec.node_name:
-            return
-        due = min(self._due(item.typed), default=None)
-        if due is None:
-            return
-        left = due - self.context.now()
-        if left > 0:
-            self.queue.add_after(key, left)
-        else:
-            await evict(self, item, _EVICTION)
+    def left(self, pod: Pod) -> float | None:
+        due = min(self._due(pod), default=None) if pod.spec.node_name and not is_finished(pod) else None
+        return due - self.context.now() if due is not None else None
 
     def _due(self, pod: Pod) -> Iterator[float]:
         """The times at which a taint of a device of a pod has been tolerated long enough."""

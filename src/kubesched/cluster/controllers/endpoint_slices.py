@@ -14,7 +14,7 @@ from ...api.types import Pod
 from ...api.wire import Item
 from ..kubelets import pod_ip
 from .base import ObjectController
-from .context import BY_NAMESPACE, BY_OWNER, Context, Data, spec_of, status_of
+from .context import BY_NAMESPACE, BY_OWNER, Context, Data, differ, spec_of, status_of
 from .pods import is_finished, is_ready, owner_reference
 
 __all__ = ["EndpointSlices"]
@@ -39,20 +39,9 @@ class EndpointSlices(ObjectController):
         super().__init__(context)
         self._slices = context.owned_cache(ENDPOINT_SLICES)
         self._nodes = context.cache(NODES)
-        #: By namespace: the selectors of its Services by key.
-        self._selectors: dict[str, dict[str, dict[str, str]]] = {}
+        self.cache.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
         self.watch(ENDPOINT_SLICES, self._slice_changed)
         self.watch(PODS, self._pod_changed)
-
-    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
-        super().enqueue(item, old, new)
-        selectors = self._selectors.setdefault(item.namespace, {})
-        selectors.pop(item.key, None)
-        selector = new.typed["spec"].get("selector") if new is not None else None
-        if selector:
-            selectors[item.key] = selector
-        if not selectors:
-            del self._selectors[item.namespace]
 
     def _slice_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A slice that another client changed or deleted is repaired."""
@@ -61,27 +50,28 @@ class EndpointSlices(ObjectController):
             self.queue.add(f"{item.namespace}/{labels.get(_SERVICE, '')}")
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        selectors = self._selectors.get(item.namespace)
-        if not selectors or (old is not None and new is not None and _seen(old) == _seen(new)):
+        services = self.cache.indexed(BY_NAMESPACE, item.namespace)
+        if not services or not differ(old, new, _seen):
             return
         pods = [one.typed.metadata.labels.items() for one in (old, new) if one is not None]
-        for key, selector in selectors.items():
-            if any(selector.items() <= labels for labels in pods):
-                self.queue.add_after(key, _BATCH_SECONDS)
+        for service in services:
+            selector = spec_of(service).get("selector")
+            if selector and any(selector.items() <= labels for labels in pods):
+                self.queue.add_after(service.key, _BATCH_SECONDS)
 
     async def reconcile_object(self, item: Item) -> None:
-        service, spec = item, spec_of(item)
-        if "deletionTimestamp" in service.typed["metadata"]:
+        if self.context.is_going(item):
             return
-        await self._balance(service, spec)
+        spec = spec_of(item)
+        await self._balance(item, spec)
         selector = spec.get("selector")
         if not selector or spec.get("type") == "ExternalName":
             return
         groups: dict[tuple[tuple[str, int, str], ...], list[Data]] = {}
-        for item in self.context.pods.indexed(BY_NAMESPACE, service.namespace):
-            pod: Pod = item.typed
-            if selector.items() <= pod.metadata.labels.items() and not is_finished(pod) and (ip := pod_ip(item)):
-                groups.setdefault(_ports(spec, pod), []).append(self._endpoint(item, ip, spec))
+        for one in self.context.pods.indexed(BY_NAMESPACE, item.namespace):
+            pod: Pod = one.typed
+            if selector.items() <= pod.metadata.labels.items() and not is_finished(pod) and (ip := pod_ip(one)):
+                groups.setdefault(_ports(spec, pod), []).append(self._endpoint(one, ip, spec))
         wanted = [
             {
                 "addressType": "IPv4",
@@ -91,7 +81,7 @@ class EndpointSlices(ObjectController):
             for ports, endpoints in (groups or {(): []}).items()
             for start in range(0, max(1, len(endpoints)), _MOST)
         ]
-        await self._write(service, wanted)
+        await self._write(item, wanted)
 
     async def _write(self, service: Item, wanted: list[Data]) -> None:
         """Make the slices of a Service what is wanted, those that are there being changed in order."""

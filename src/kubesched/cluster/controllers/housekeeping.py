@@ -158,14 +158,10 @@ class GarbageCollector(Controller):
             return
         owners = owners_of(item)
         for owner in owners:
-            if self._is_cached(owner, item.namespace) or await self._exists(owner, item.namespace):
+            kind = kind_of(owner.api_version, owner.kind)
+            if kind is None:
+                return  # a kind we cannot ask for gets the benefit of the doubt
+            if self._is_cached(owner, item.namespace) or not await self.context.is_gone(kind, item.namespace, owner):
                 return
         if owners:
             await self.context.delete(item)
-
-    async def _exists(self, reference: OwnerReference, namespace: str) -> bool:
-        kind = kind_of(reference.api_version, reference.kind)
-        if kind is None:
-            return True  # a kind we cannot ask for gets the benefit of the doubt
-        owner = await self.context.get(kind, namespace if kind.namespaced else "", reference.name)
-        return owner is not None and owner.uid == reference.uid

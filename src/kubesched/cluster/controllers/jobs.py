@@ -2,7 +2,7 @@
 
 Pods carry the finalizer ``batch.kubernetes.io/job-tracking`` until they are counted, so that none is lost when
 it is deleted; ``status.uncountedTerminatedPods`` holds those being counted. Rules: upstream ``job_controller.go``.
-Left out: success and failure policies, per-index backoff, pod replacement policy. Counting is in :mod:`.job_status`.
+Left out: success and failure policies, per-index backoff, pod replacement policy.
 
 A job that is deleted in the background is removed before its pods, one that is deleted with ``--cascade=orphan`` leaves them
 behind; either way no job is left to count for, and the finalizer would keep the pods: ``JobOrphans`` removes it.
@@ -10,22 +10,26 @@ behind; either way no job is left to count for, and the finalizer would keep the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice, repeat
-from typing import Final
+from collections.abc import Callable, Iterable
+from itertools import groupby, islice, repeat
+from typing import Any, Final
 
 from ...api.kinds import JOBS, PODS
+from ...api.selectors import parse_int64
 from ...api.times import parse_time
+from ...api.types import Pod
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from ..schema import has_condition
 from .base import Controller, WorkloadController
 from .context import Context, Data, controller_of, owner_key, spec_of, status_of, tolerate
-from .job_status import COMPLETION_INDEX, TRACKING, Count, completed_indexes, format_indexes
-from .pods import conditions_with, is_finished, is_ready, pod_body
+from .pods import is_finished, is_ready, pod_body
 
-__all__ = ["COMPLETION_INDEX", "TRACKING", "JobOrphans", "Jobs", "finished_as", "indexed_spec", "job_labels"]
+__all__ = ["COMPLETION_INDEX", "TRACKING", "JobOrphans", "Jobs", "completed_indexes", "finished_as"]
+__all__ += ["format_indexes", "indexed_spec", "job_labels", "parse_indexes"]
 
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+TRACKING: Final = "batch.kubernetes.io/job-tracking"
 _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 600.0
 
@@ -76,11 +80,98 @@ async def _release(context: Context, pods: Iterable[Item]) -> None:
                 await context.patch(pod, {"metadata": {"uid": pod.uid, "finalizers": left or None}})
 
 
+def parse_indexes(text: str, completions: int) -> set[int]:
+    """``1,3-5`` as {1, 3, 4, 5}; parts that cannot be read and indexes from ``completions`` on are left out."""
+    result: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        begin, end = parse_int64(first), parse_int64(last or first)
+        if begin is not None and end is not None and begin >= 0:
+            result.update(range(begin, min(end + 1, completions)))
+    return result
+
+
+def format_indexes(indexes: Iterable[int]) -> str:
+    """{1, 3, 4, 5} as ``1,3-5``."""
+    parts: list[str] = []
+    # The numbers of a run are all as far from their positions.
+    for _, run in groupby(enumerate(sorted(indexes)), key=lambda pair: pair[1] - pair[0]):
+        numbers = [number for _, number in run]
+        parts.append("-".join(map(str, numbers if len(numbers) == 1 else (numbers[0], numbers[-1]))))
+    return ",".join(parts)
+
+
+def completed_indexes(data: Data) -> set[int]:
+    """The indexes that a job's status lists as completed."""
+    completions = int((data.get("spec") or {}).get("completions") or 0)
+    return parse_indexes((data.get("status") or {}).get("completedIndexes") or "", completions)
+
+
+def index_of(pod: Pod) -> int | None:
+    """The completion index of a pod."""
+    text = pod.metadata.annotations.get(COMPLETION_INDEX) or pod.metadata.labels.get(COMPLETION_INDEX) or ""
+    return parse_int64(text) if text.isdigit() else None
+
+
+class Count:
+    """One evaluation of a job. ``succeeded``, ``failed`` and ``completed`` are what they will be once all is counted."""
+
+    def __init__(self, data: Data, pods: list[Item], is_going: Callable[[Item], bool]) -> None:
+        status = data.get("status") or {}
+        noted = status.get("uncountedTerminatedPods") or {}
+        #: UIDs of pods that are being counted, by outcome.
+        self.uncounted = {name: dict.fromkeys(noted.get(name) or ()) for name in ("succeeded", "failed")}
+        self.indexed = (data.get("spec") or {}).get("completionMode") == "Indexed"
+        self.completed = completed_indexes(data)
+        self.active: list[Item] = []
+        self.going: list[Item] = []
+        self.to_release: list[Item] = []
+        self.newly_failed = False
+        self.busy_indexes: set[int | None] = set()
+        for item in pods:
+            pod: Pod = item.typed
+            phase, index = pod.status.phase, index_of(pod)
+            tracked = TRACKING in pod.metadata.finalizers
+            if phase == "Succeeded" and tracked:
+                if self.indexed and (index is None or index in self.completed):
+                    self.to_release.append(item)  # this index was done already
+                    continue
+                if index is not None:
+                    self.completed.add(index)
+                self._end(item, "succeeded")
+            elif tracked and (phase == "Failed" or (is_going(item) and not pod.spec.node_name)):
+                # A pod that never reached a node has nothing to stop: it is gone once its finalizer is.
+                self._end(item, "failed")
+            elif not is_finished(pod):
+                (self.going if is_going(item) else self.active).append(item)
+                self.busy_indexes.add(index)
+        self.failed = int(status.get("failed") or 0) + len(self.uncounted["failed"])
+        self.succeeded = int(status.get("succeeded") or 0) + len(self.uncounted["succeeded"])
+        if self.indexed:
+            self.succeeded = len(self.completed)
+
+    def _end(self, item: Item, outcome: str) -> None:
+        self.to_release.append(item)
+        if not any(item.uid in uids for uids in self.uncounted.values()):
+            self.uncounted[outcome][item.uid] = None
+            self.newly_failed |= outcome == "failed"
+
+    def uncounted_status(self) -> dict[str, list[str]]:
+        """What the status says while pods are being counted."""
+        return {name: list(uids) for name, uids in self.uncounted.items() if uids}
+
+    def totals(self) -> dict[str, Any]:
+        """The totals once all is counted."""
+        result: dict[str, Any] = {"succeeded": self.succeeded or None, "failed": self.failed or None}
+        if self.indexed:
+            result["completedIndexes"] = format_indexes(self.completed) or None
+        return result
+
+
 class Jobs(WorkloadController):
     """Runs each job to completion."""
 
     name = "job"
-    component = "job-controller"
     kind = JOBS
 
     def __init__(self, context: Context) -> None:
@@ -89,7 +180,7 @@ class Jobs(WorkloadController):
 
     async def reconcile_object(self, item: Item) -> None:
         pods = self.context.owned_pods(item.uid)
-        if "deletionTimestamp" in item.typed["metadata"] or finished_as(item.typed):
+        if self.context.is_going(item) or finished_as(item.typed):
             await _release(self.context, pods)
             await self._expire(item)
             return
@@ -137,12 +228,12 @@ class Jobs(WorkloadController):
     async def _end(self, item: Item, count: Count, type_: str, reason: str, message: str) -> None:
         """Stop the pods of a job that is over, and write the condition."""
         for pod in count.active:
-            await self.delete_pod(item, pod)
+            await self.delete_owned(item, pod)
         failed = type_ == "Failed"
         status = {**status_of(item), "active": None, "ready": None}
         conditions = status.get("conditions")
         for one in ("FailureTarget" if failed else "SuccessCriteriaMet", type_):
-            conditions = conditions_with(conditions, self.context.condition(one, "True", reason, message))
+            conditions = self.context.with_condition(conditions, one, "True", reason, message)
         status["conditions"] = conditions
         if failed:
             status["failed"] = count.failed + len(count.active)
@@ -154,7 +245,7 @@ class Jobs(WorkloadController):
     async def _expire(self, item: Item) -> None:
         """Delete a finished job after ``ttlSecondsAfterFinished``."""
         ttl = spec_of(item).get("ttlSecondsAfterFinished")
-        if ttl is None or "deletionTimestamp" in item.typed["metadata"]:
+        if ttl is None or self.context.is_going(item):
             return
         ended, now = _end_of(item.typed).get("lastTransitionTime"), self.context.now()
         left = (parse_time(ended) if ended else now) + float(ttl) - now
@@ -199,7 +290,7 @@ class Jobs(WorkloadController):
     async def _drop(self, item: Item, pod: Item) -> None:
         """Stop a pod that is wanted no more; it counts neither as succeeded nor as failed."""
         await _release(self.context, [pod])
-        await self.delete_pod(item, pod)
+        await self.delete_owned(item, pod)
 
     def _backoff(self, item: Item, count: Count) -> float:
         """Seconds until the next pod may be made after failures: 10 s, doubling, at most 10 minutes."""
@@ -218,7 +309,7 @@ class Jobs(WorkloadController):
             spec = indexed_spec(spec, name)
         labels = job_labels(item.name, item.uid) | number
         fields: Data = {"labels": labels, "annotations": number, "finalizers": [TRACKING], "spec": spec}
-        await self.create_pod(item, pod_body(item, template, generate=f"{name}-", **fields))
+        await self.create_owned(item, PODS, pod_body(item, template, generate=f"{name}-", **fields))
 
     async def _write_counts(self, item: Item, count: Count) -> None:
         """Active, ready and terminating as they are now; when the job began or was suspended."""
@@ -231,8 +322,10 @@ class Jobs(WorkloadController):
         suspended = bool(spec.get("suspend"))
         changed, word = suspended != has_condition(item.typed, "Suspended"), "Suspended" if suspended else "Resumed"
         if changed:
-            condition = self.context.condition("Suspended", str(suspended), f"Job{word}", f"Job {word.lower()}")
-            status["conditions"] = conditions_with(status.get("conditions"), condition)
+            reason, text = f"Job{word}", f"Job {word.lower()}"
+            status["conditions"] = self.context.with_condition(
+                status.get("conditions"), "Suspended", str(suspended), reason, text
+            )
         if suspended:
             status["startTime"] = None
         elif "startTime" not in status:
@@ -276,10 +369,6 @@ class JobOrphans(Controller):
         pod = self.context.pods.get(key)
         if pod is None or not self._is_orphan(pod):
             return
-        reference = controller_of(pod)
-        if reference is not None and reference.kind == JOBS.kind:
-            # The cache may lag behind: only the server knows that a job is gone.
-            job = await self.context.get(JOBS, pod.namespace, reference.name)
-            if job is not None and job.uid == reference.uid:
-                return
-        await _release(self.context, [pod])
+        owner = controller_of(pod)
+        if owner is None or owner.kind != JOBS.kind or await self.context.is_gone(JOBS, pod.namespace, owner):
+            await _release(self.context, [pod])

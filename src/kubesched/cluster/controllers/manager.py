@@ -23,13 +23,12 @@ from .base import Controller
 from .budgets import Budgets
 from .context import Context, ControllerSettings
 from .cron_jobs import CronJobs
-from .csi_nodes import CsiNodes
+from .csi_drivers import CsiNodes
 from .daemon_sets import DaemonSets
 from .deployments import Deployments
 from .device_driver import DeviceDriver
 from .device_taints import DeviceTaintEviction
 from .endpoint_slices import EndpointSlices
-from .ephemeral_volumes import EphemeralVolumes
 from .housekeeping import GarbageCollector, PodGarbage, ServiceAccounts
 from .jobs import JobOrphans, Jobs
 from .node_lifecycle import NodeLifecycle
@@ -38,7 +37,7 @@ from .replica_sets import ReplicaSets, ReplicationControllers
 from .resource_claims import ResourceClaims
 from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
-from .volumes import Volumes
+from .volumes import EphemeralVolumes, Volumes
 
 __all__ = ["ALL", "BATCH", "DEVICES", "STORAGE", "ControllerManager", "ControllerStatistics"]
 
@@ -99,6 +98,8 @@ class ControllerManager:
         settings: ControllerSettings | None = None,
     ) -> None:
         self.context = Context(client, clock, rng, settings or ControllerSettings())
+        #: Refused requests and the like, newest last; all are tried again.
+        self.problems = self.context.problems
         known = {controller.name: controller for controller in ALL}
         self.controllers: list[Controller] = []
         for wanted in controllers:
@@ -139,8 +140,6 @@ class ControllerManager:
             if isinstance(one, CsiNodes | Provisioner | DeviceDriver):
                 await one.queue.drained.wait()
 
-    # -- looking ---------------------------------------------------------------------------------------
-
     def next_timer(self, besides: Iterable[type[Controller]] = ()) -> float | None:
         """When something may change next, on the event loop's clock; None when nothing will by itself.
 
@@ -148,19 +147,8 @@ class ControllerManager:
         controllers ``besides``.
         """
         others = tuple(besides)
-        asked = [one for one in self.controllers if not isinstance(one, others)]
-        times = [time for one in asked if (time := one.queue.next_timer()) is not None]
-        return min(times, default=None)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits to be reconciled now; timers may still be set."""
-        return not any(len(controller.queue) for controller in self.controllers)
-
-    @property
-    def problems(self) -> list[str]:
-        """Refused requests and the like, newest last; all are tried again."""
-        return self.context.problems
+        times = (one.queue.next_timer() for one in self.controllers if not isinstance(one, others))
+        return min((time for time in times if time is not None), default=None)
 
     def statistics(self) -> dict[str, ControllerStatistics]:
         """Counters by controller."""

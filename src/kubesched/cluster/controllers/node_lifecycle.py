@@ -17,7 +17,7 @@ from ...api.types import Node
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
-from .context import BY_NODE, Context
+from .context import BY_NODE, Context, differ
 from .pods import is_finished, is_ready
 
 __all__ = ["LEASE_NAMESPACE", "NOT_READY", "UNREACHABLE", "UNSCHEDULABLE", "NodeLifecycle"]
@@ -61,7 +61,7 @@ class NodeLifecycle(Controller):
         self._since: float | None = None
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is not None and (old is None or _seen(old) != _seen(new)):
+        if new is not None and differ(old, new, lambda node: (node.typed.spec, node.typed.status.conditions)):
             self.queue.add(new.name)
 
     def _lease_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
@@ -142,11 +142,6 @@ class NodeLifecycle(Controller):
                 continue
             if await self.context.patch_status(pod, {"conditions": [condition]}):
                 await self.record(pod, WARNING, "NodeNotReady", "Node is not ready")
-
-
-def _seen(item: Item) -> tuple[Any, ...]:
-    """What of a node matters here."""
-    return item.typed.spec, item.typed.status.conditions
 
 
 def _ready(item: Item) -> str:

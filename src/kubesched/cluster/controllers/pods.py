@@ -15,16 +15,7 @@ from ...api.wire import Item
 from ..kubelets import ready_condition
 from ..schema import letters_of
 
-__all__ = [
-    "conditions_with",
-    "is_finished",
-    "is_ready",
-    "owner_reference",
-    "pod_body",
-    "ready_since",
-    "resolve_count",
-    "template_hash",
-]
+__all__ = ["is_finished", "is_ready", "owner_reference", "pod_body", "ready_since", "resolve_count", "template_hash"]
 
 _FINISHED: Final = ("Succeeded", "Failed")
 
@@ -99,24 +90,3 @@ def resolve_count(value: Any, total: int, *, up: bool) -> int:
     if not text.endswith("%"):
         return number
     return -(-number * total // 100) if up else number * total // 100
-
-
-def conditions_with(
-    conditions: list[dict[str, Any]] | None, fresh: dict[str, Any], *, updated: bool = False
-) -> list[dict[str, Any]]:
-    """A list of conditions with one set that is ``fresh``; its transition time moves only when its status changes.
-
-    ``updated`` keeps a ``lastUpdateTime`` too, which moves when reason or message change.
-    """
-    result = list(conditions or ())
-    place = next((index for index, one in enumerate(result) if one.get("type") == fresh["type"]), len(result))
-    times = {"lastTransitionTime": fresh["lastTransitionTime"]}
-    if updated:
-        times["lastUpdateTime"] = fresh["lastTransitionTime"]
-    for known in result[place : place + 1]:
-        if known.get("status") == fresh["status"]:
-            same = all(known.get(text) == fresh.get(text) for text in ("reason", "message"))
-            kept = times if same else ("lastTransitionTime",)
-            times |= {time: known[time] for time in kept if time in known}
-    result[place : place + 1] = [{**fresh, **times}]
-    return result

@@ -6,7 +6,7 @@
               ──ResourceExhausted──▶ the selected-node annotation is removed: the pod is scheduled again
               └─ any other reason ──▶ tried again there, after 1 s doubling up to 5 min
 
-As upstream's external-provisioner does. Next: :mod:`.volumes` binds what is made here; pools are in :mod:`.storage_pools`.
+As upstream's external-provisioner does. Next: :mod:`.volumes` binds what is made here; pools are in :mod:`.csi_drivers`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ...client.event_writer import NORMAL, WARNING
 from .attempts import Attempts
 from .base import Controller
 from .context import Context, Data, tolerate
-from .storage_pools import Pools, Segment, annotations_of, exact_bytes
+from .csi_drivers import Pools, Segment, annotations_of, exact_bytes
 from .volumes import PROVISIONER, PV_PROTECTION, claim_reference
 
 __all__ = ["Provisioner"]

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ...api.kinds import REPLICA_SETS, REPLICATION_CONTROLLERS
+from ...api.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from .base import WorkloadController
-from .context import BY_OWNER, Data, controller_of, spec_of, status_of
+from .context import BY_OWNER, controller_of, spec_of, status_of
 from .pods import is_finished, is_ready, pod_body, ready_since
 
 __all__ = ["ReplicaSets", "ReplicationControllers"]
@@ -46,7 +46,6 @@ class ReplicaSets(WorkloadController):
     """Keeps ``spec.replicas`` active pods of each set."""
 
     name = "replicaset"
-    component = "replicaset-controller"
     kind = REPLICA_SETS
 
     async def reconcile_object(self, item: Item) -> None:
@@ -54,7 +53,7 @@ class ReplicaSets(WorkloadController):
 
     async def _manage(self, item: Item) -> None:
         """Create or delete what is missing or too much; the first refusal ends it, as the others would be refused too."""
-        if "deletionTimestamp" in item.typed["metadata"]:
+        if self.context.is_going(item):
             return
         spec = spec_of(item)
         active, burst = self._active(item), self.context.settings.burst
@@ -62,10 +61,10 @@ class ReplicaSets(WorkloadController):
         if missing > 0:
             body = pod_body(item, spec.get("template") or {})
             for _ in range(min(missing, burst)):
-                await self.create_pod(item, body)
+                await self.create_owned(item, PODS, body)
         elif missing < 0:
             for pod in _in_deletion_order(active, self._neighbours(item, active))[: min(-missing, burst)]:
-                await self.delete_pod(item, pod)
+                await self.delete_owned(item, pod)
         if abs(missing) > burst:
             self.queue.add(item.key)  # the rest at the next look; after a refusal, when it is tried again
 
@@ -86,19 +85,20 @@ class ReplicaSets(WorkloadController):
         old = status_of(item).get("conditions") or ()
         labels = ((spec_of(item).get("template") or {}).get("metadata") or {}).get("labels") or {}
         active = self._active(item)
-        counts = {
-            "fullyLabeledReplicas": sum(labels.items() <= pod.typed.metadata.labels.items() for pod in active),
-            "readyReplicas": sum(is_ready(pod.typed) for pod in active),
-            "availableReplicas": sum([self.is_available(item, pod) for pod in active]),
-        }
-        status: Data = {"replicas": len(active), **{name: count for name, count in counts.items() if count}}
-        status["observedGeneration"] = item.typed["metadata"].get("generation")
+        labelled = sum(labels.items() <= pod.typed.metadata.labels.items() for pod in active)
         conditions = [one for one in old if one.get("type") != "ReplicaFailure"]
         if failure is not None:
             # The first message stays: the next ones name other pods, and each would be one more event.
             known = [one for one in old if one.get("type") == "ReplicaFailure"]
             conditions += known or [self.context.condition("ReplicaFailure", "True", "FailedCreate", failure.message)]
-        status["conditions"] = conditions or None
+        status = {
+            "replicas": len(active),
+            "fullyLabeledReplicas": labelled or None,
+            "readyReplicas": sum(is_ready(pod.typed) for pod in active) or None,
+            "availableReplicas": sum([self.is_available(item, pod) for pod in active]) or None,
+            "observedGeneration": item.typed["metadata"].get("generation"),
+            "conditions": conditions or None,
+        }
         await self.context.write_status(item, item.typed, status)
 
 

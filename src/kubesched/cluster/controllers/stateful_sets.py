@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...api.kinds import CLAIMS, STATEFUL_SETS
+from ...api.kinds import CLAIMS, PODS, STATEFUL_SETS
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
@@ -29,11 +29,10 @@ class StatefulSets(WorkloadController):
     """Keeps each set's numbered pods."""
 
     name = "statefulset"
-    component = "statefulset-controller"
     kind = STATEFUL_SETS
-    created = "create Pod {pod} in StatefulSet {owner} successful"
-    refused = "create Pod {pod} in StatefulSet {owner} failed error: {error}"
-    deleted = "delete Pod {pod} in StatefulSet {owner} successful"
+    created = "create Pod {name} in StatefulSet {owner} successful"
+    refused = "create Pod {name} in StatefulSet {owner} failed error: {error}"
+    deleted = "delete Pod {name} in StatefulSet {owner} successful"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -41,10 +40,10 @@ class StatefulSets(WorkloadController):
         self._revisions = Revisions(context)
 
     async def reconcile_object(self, item: Item) -> None:
-        metadata, status = item.typed["metadata"], status_of(item)
-        if "deletionTimestamp" in metadata:
+        if self.context.is_going(item):
             return
-        seen_all = status.get("observedGeneration") == metadata.get("generation")
+        status = status_of(item)
+        seen_all = status.get("observedGeneration") == item.typed["metadata"].get("generation")
         update = await self._revisions.current(item, assumed=status.get("updateRevision", "") if seen_all else "")
         current = next((one for one in self._revisions.of(item) if one.name == status.get("currentRevision")), update)
         action = self._step(item, current, update)
@@ -66,7 +65,7 @@ class StatefulSets(WorkloadController):
                 type_, word = (WARNING, "Failed") if pod.typed.status.phase == "Failed" else (NORMAL, "Terminated")
                 text = f"StatefulSet {item.key} is recreating {word.lower()} Pod {pod.name}"
                 await self.record(item, type_, f"Recreating{word}Pod", text)
-                await self.delete_pod(item, pod)
+                await self.delete_owned(item, pod)
                 return  # created again once it is gone
             if pod is None:
                 await self._create(item, current if rolling and number < first_new else update, number)
@@ -75,8 +74,7 @@ class StatefulSets(WorkloadController):
             elif ordered and not self._is_healthy(item, pod):
                 return
         for number in sorted((number for number in pods if number not in wanted), reverse=True):
-            if not self.context.is_going(pods[number]):
-                await self.delete_pod(item, pods[number])
+            await self.delete_owned(item, pods[number])
             if ordered:
                 return
         for number in reversed(wanted) if strategy.get("type") != "OnDelete" else ():
@@ -84,7 +82,7 @@ class StatefulSets(WorkloadController):
             if number < first_new or pod is None:
                 return
             if pod.typed.metadata.labels.get(REVISION_LABEL) != update.name and not self.context.is_going(pod):
-                await self.delete_pod(item, pod)
+                await self.delete_owned(item, pod)
                 return
             if not self._is_healthy(item, pod):
                 return
@@ -112,7 +110,7 @@ class StatefulSets(WorkloadController):
             "statefulset.kubernetes.io/pod-name": name,
             "apps.kubernetes.io/pod-index": str(number),
         }
-        await self.create_pod(item, pod_body(item, template, name=name, labels=labels, spec=spec))
+        await self.create_owned(item, PODS, pod_body(item, template, name=name, labels=labels, spec=spec))
 
     async def _ensure_claim(self, item: Item, claim: Data, pod_name: str) -> str:
         name = f"{claim['metadata']['name']}-{pod_name}"
@@ -139,16 +137,13 @@ class StatefulSets(WorkloadController):
         rolling = (spec.get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
         if rolling and labels.count(update.name) == len(pods) == ready == int(spec.get("replicas", 1)):
             current = update
-        counts = {
-            "readyReplicas": ready,
-            "currentReplicas": labels.count(current.name),
-            "updatedReplicas": labels.count(update.name),
-        }
-        status: Data = {
+        status = {
             "observedGeneration": item.typed["metadata"].get("generation", 0),
             "replicas": len(pods),
             "availableReplicas": sum([self.is_available(item, pod) for pod in pods]),
-            **{name: count for name, count in counts.items() if count},
+            "readyReplicas": ready or None,
+            "currentReplicas": labels.count(current.name) or None,
+            "updatedReplicas": labels.count(update.name) or None,
             "currentRevision": current.name,
             "updateRevision": update.name,
             "collisionCount": status_of(item).get("collisionCount", 0),

@@ -6,8 +6,7 @@ that is unresponsive they stay Terminating until it recovers or is removed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import ClassVar
 
 from ...api.kinds import NODES, PODS
 from ...api.taints import NO_EXECUTE, tolerates
@@ -16,9 +15,9 @@ from ...api.types import Pod, Taint
 from ...api.wire import Item
 from ...client.event_writer import NORMAL
 from .base import Controller
-from .context import BY_NODE, Context
+from .context import BY_NODE, Context, differ
 
-__all__ = ["Eviction", "TaintEviction", "evict", "toleration_seconds"]
+__all__ = ["Evictor", "TaintEviction", "toleration_seconds"]
 
 
 def toleration_seconds(pod: Pod, taints: list[Taint]) -> float | None:
@@ -32,35 +31,39 @@ def toleration_seconds(pod: Pod, taints: list[Taint]) -> float | None:
     return min(limits, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """What an eviction is called: the reason of its event, and reason and message of the pod's condition."""
+class Evictor(Controller):
+    """Deletes pods when the time is over that they may stay; the keys are theirs."""
 
-    event: str
-    reason: str
-    message: str
+    #: What an eviction is called: the reason of its event, and reason and message of the pod's condition.
+    event: ClassVar[str]
+    reason: ClassVar[str]
+    message: ClassVar[str]
+
+    def left(self, pod: Pod) -> float | None:
+        """Seconds until a pod has to go; None when it may stay."""
+        raise AssertionError("every evictor says what it does")
+
+    async def reconcile(self, key: str) -> None:
+        item, context = self.context.pods.get(key), self.context
+        left = self.left(item.typed) if item is not None and not context.is_going(item) else None
+        if item is None or left is None:
+            return
+        if left > 0:
+            self.queue.add_after(key, left)
+            return
+        await self.record(item, NORMAL, self.event, f"Marking for deletion Pod {item.key}")
+        condition = context.condition("DisruptionTarget", "True", self.reason, self.message)
+        changed = await context.patch_status(item, {"conditions": [condition]})
+        if changed is not None:
+            await context.delete(changed)
 
 
-_EVICTION: Final = Eviction(
-    "TaintManagerEviction", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
-)
-
-
-async def evict(controller: Controller, item: Item, eviction: Eviction) -> None:
-    """Delete a pod, with an event and the condition DisruptionTarget. Raises what the transport raises."""
-    context = controller.context
-    await controller.record(item, NORMAL, eviction.event, f"Marking for deletion Pod {item.key}")
-    condition = context.condition("DisruptionTarget", "True", eviction.reason, eviction.message)
-    changed = await context.patch_status(item, {"conditions": [condition]})
-    if changed is not None:
-        await context.delete(changed)
-
-
-class TaintEviction(Controller):
-    """Deletes pods that may not stay where they are. The key is a pod's."""
+class TaintEviction(Evictor):
+    """Deletes pods that may not stay where they are."""
 
     name = "taint-eviction"
-    component = "taint-eviction-controller"
+    event, reason = "TaintManagerEviction", "DeletionByTaintManager"
+    message = "Taint manager: deleting due to NoExecute taint"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -80,28 +83,13 @@ class TaintEviction(Controller):
             self.queue.add(pod.key)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is None or new.typed.spec.node_name not in self._tainted:
-            return
-        if old is None or _place(old) != _place(new):
-            self.queue.add(new.key)
+        is_tainted = new is not None and new.typed.spec.node_name in self._tainted
+        if is_tainted and differ(old, new, lambda pod: (pod.typed.spec.node_name, pod.typed.spec.tolerations)):
+            self.queue.add(item.key)
 
-    async def reconcile(self, key: str) -> None:
-        item = self.context.pods.get(key)
-        taints = self._tainted.get(item.typed.spec.node_name) if item is not None else None
-        if item is None or not taints or self.context.is_going(item):
-            return
-        left = toleration_seconds(item.typed, taints)
-        if left is None:
-            return
-        if dates := [parse_time(taint.time_added) for taint in taints if taint.time_added]:
-            left = max(dates) + left - self.context.now()
+    def left(self, pod: Pod) -> float | None:
+        taints = self._tainted.get(pod.spec.node_name, [])
+        left = toleration_seconds(pod, taints)
+        dates = [parse_time(taint.time_added) for taint in taints if taint.time_added]
         # A taint without a date, or a pod that came later, counts from now: look again after the whole time.
-        if left > 0:
-            self.queue.add_after(key, left)
-        else:
-            await evict(self, item, _EVICTION)
-
-
-def _place(item: Item) -> tuple[str, Any]:
-    """Where a pod is, and what it tolerates there."""
-    return item.typed.spec.node_name, item.typed.spec.tolerations
+        return max(dates) + left - self.context.now() if dates and left is not None else left

@@ -28,14 +28,14 @@ from ...api.storage import (
     claims_of,
     class_of,
 )
-from ...api.types import ObjectReference
+from ...api.types import ObjectReference, Pod
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
-from .context import BY_CLAIM, Context, Data
-from .pods import is_finished
+from .context import BY_CLAIM, Context, Data, owners_of, tolerate
+from .pods import is_finished, owner_reference
 
-__all__ = ["PROVISIONER", "PV_PROTECTION", "Volumes", "claim_reference"]
+__all__ = ["PROVISIONER", "PV_PROTECTION", "EphemeralVolumes", "Volumes", "claim_reference"]
 
 PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
@@ -314,14 +314,14 @@ def best_volume(reserved: Iterable[Item], free: Iterable[Item], claim: Persisten
         selector = compile_label_selector(claim.spec.selector) if claim.spec.selector is not None else None
     except SelectorError:
         return None  # a selector that cannot be read matches nothing
-    found: list[tuple[int, str, Item]] = []
-    for item in free:
-        volume = item.typed
-        if volume.status.phase not in ("", "Available") or mismatch(volume, claim):
-            continue
-        if selector is None or selector.matches(volume.metadata.labels):
-            found.append((_size(volume.spec.capacity), item.name, item))
-    return min(found, key=lambda one: one[:2])[2] if found else None
+    suitable = [
+        item
+        for item in free
+        if item.typed.status.phase in ("", "Available")
+        and not mismatch(item.typed, claim)
+        and (selector is None or selector.matches(item.typed.metadata.labels))
+    ]
+    return min(suitable, key=lambda item: (_size(item.typed.spec.capacity), item.name), default=None)
 
 
 def _size(amounts: Mapping[str, QuantityText]) -> int:
@@ -329,3 +329,41 @@ def _size(amounts: Mapping[str, QuantityText]) -> int:
         return parse_quantity(amounts.get("storage", "0")).nanos
     except QuantityError:
         return 0
+
+
+class EphemeralVolumes(Controller):
+    """The claims of pods' generic ephemeral volumes: made for the pod, owned by it, deleted with it. Keys are pods."""
+
+    name = "ephemeral-volume"
+    component = "ephemeral-volume-controller"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._claims = self.watch(CLAIMS, self._claim_changed)
+        self.watch(PODS, self._pod_changed)
+
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is not None and old is None and any(volume.ephemeral is not None for volume in new.typed.spec.volumes):
+            self.queue.add(new.key)
+
+    def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            for owner in owners_of(item):
+                if owner.kind == PODS.kind:
+                    self.queue.add(f"{item.namespace}/{owner.name}")
+
+    async def reconcile(self, key: str) -> None:
+        item = self.context.pods.get(key)
+        if item is None or is_finished(item.typed) or self.context.is_going(item):
+            return
+        for claim, template in claims_of(item.typed):
+            if template is not None and self._claims.get(claim) is None:
+                await self._make(item, claim.partition("/")[2], template)
+
+    async def _make(self, item: Item, name: str, template: Data) -> None:
+        pod: Pod = item.typed
+        given = template.get("metadata") or {}
+        metadata = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
+        metadata |= {"name": name, "namespace": pod.namespace, "ownerReferences": [owner_reference(item)]}
+        with tolerate("AlreadyExists"):
+            await self.context.create(CLAIMS, pod.namespace, {"metadata": metadata, "spec": template.get("spec") or {}})

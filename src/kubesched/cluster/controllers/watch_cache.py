@@ -57,8 +57,6 @@ class WatchCache:
         self._seen = 0  # the newest version that the watch has shown
         self.synced = asyncio.Event()
 
-    # -- asking ----------------------------------------------------------------------------------------
-
     def get(self, key: str) -> Item | None:
         return self._objects.get(key)
 
@@ -79,8 +77,6 @@ class WatchCache:
     def add_handler(self, handler: Handler) -> None:
         """Call the handler for every change from now on."""
         self._handlers.append(handler)
-
-    # -- changing --------------------------------------------------------------------------------------
 
     def note(self, item: Item) -> None:
         """Store the response of a write, unless the watch has delivered it or something newer."""
@@ -142,8 +138,6 @@ class WatchCache:
             text = f"{self.kind.kind} {item.key} at resourceVersion {item.resource_version} is skipped: {error!r}"
             _log.warning("controllers: %s", text)
             self._problem(text)
-
-    # -- what the reflector delivers -------------------------------------------------------------------
 
     async def run(self) -> None:
         """List, then watch, until cancelled."""

@@ -72,8 +72,6 @@ class WorkQueue:
         #: How many retries there were.
         self.retries = 0
 
-    # -- adding ----------------------------------------------------------------------------------------
-
     def add(self, key: str) -> None:
         """Reconcile a key soon; once, however often it is added before that."""
         if key == self._processing:
@@ -108,8 +106,6 @@ class WorkQueue:
         """Forget the failures of a key."""
         self._failures.pop(key, None)
 
-    # -- taking ----------------------------------------------------------------------------------------
-
     async def get(self) -> str:
         """The next key; wait for one if there is none."""
         while not self._ready:
@@ -135,8 +131,6 @@ class WorkQueue:
 
     def __len__(self) -> int:
         return len(self._ready) + bool(self._processing)
-
-    # -- timers ----------------------------------------------------------------------------------------
 
     def next_timer(self) -> float | None:
         """When the next key will be reconciled, on the loop's clock: now if anything is ready."""

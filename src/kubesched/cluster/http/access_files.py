@@ -7,7 +7,6 @@ its port.
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,31 +38,26 @@ def write_kubeconfig(
         cluster["certificate-authority-data"] = base64.b64encode(pem).decode()
     if url.startswith("http://"):
         cluster["insecure-skip-tls-verify"] = True  # there is no TLS; the JavaScript client insists on this being said
+    used = {"cluster": KUBECONFIG_NAME, "user": KUBECONFIG_NAME}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": KUBECONFIG_NAME, "cluster": cluster}],
         "users": [{"name": KUBECONFIG_NAME, "user": {"token": token} if token else {}}],
-        "contexts": [
-            {
-                "name": KUBECONFIG_NAME,
-                "context": {"cluster": KUBECONFIG_NAME, "user": KUBECONFIG_NAME, "namespace": "default"},
-            }
-        ],
+        "contexts": [{"name": KUBECONFIG_NAME, "context": {**used, "namespace": "default"}}],
         "current-context": KUBECONFIG_NAME,
     }
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True)
     _write_private(place, to_yaml(config, sort_keys=False).encode())
-    place.chmod(0o600)
     return place
 
 
 def _write_private(path: Path, content: bytes) -> None:
     """Write a file that its owner only may read, from its first moment on."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_bytes(content)
 
 
 @dataclass(frozen=True, slots=True)

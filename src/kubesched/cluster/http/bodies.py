@@ -8,15 +8,14 @@ Unknown fields are found by :mod:`.fieldcheck`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
 from ...api.wire import ApiError
-from ...api.yamltext import Document, TextError, parse_json, parse_single
+from ...api.yamltext import TextError, parse_json, parse_single
 
-__all__ = ["Body", "Intake", "decode_body", "is_decodable", "media_type", "not_decodable", "unsupported"]
+__all__ = ["Body", "Intake", "decode_body", "is_decodable", "media_type", "unsupported"]
 
 #: Upstream's limit for a JSON body.
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -24,14 +23,11 @@ PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _YAML: Final = frozenset({"application/yaml", "text/yaml", "application/x-yaml", "application/apply-patch+yaml"})
 
 
-class Body:
+class Body(NamedTuple):
     """A decoded body and the paths of keys that came twice."""
 
-    __slots__ = ("data", "duplicates")
-
-    def __init__(self, data: Any, duplicates: list[str]) -> None:
-        self.data = data
-        self.duplicates = duplicates
+    data: Any
+    duplicates: list[str]
 
 
 def media_type(content_type: str, default: str = "application/json") -> str:
@@ -39,8 +35,14 @@ def media_type(content_type: str, default: str = "application/json") -> str:
     return content_type.split(";", 1)[0].strip().lower() or default
 
 
-def unsupported(accepted: tuple[str, ...]) -> ApiError:
-    text = ", ".join(accepted)
+def is_decodable(kind: str) -> bool:
+    """Whether bodies of a media type can be read here."""
+    return kind in ("application/json", "*/*", PROTOBUF) or kind in _YAML or kind.endswith("+json")
+
+
+def unsupported(*accepted: str) -> ApiError:
+    """415 for a body of another type than these; without any, than those that can be read here."""
+    text = ", ".join(accepted or ("application/json", "application/yaml", PROTOBUF))
     message = f"the body of the request was in an unknown format - accepted media types include: {text}"
     return ApiError(415, "UnsupportedMediaType", message)
 
@@ -52,36 +54,18 @@ def decode_body(raw: bytes, content_type: str) -> Body:
         ApiError: 415 for another media type, 400 with the position for text that does not parse.
     """
     kind = media_type(content_type)
-    if _is_json(kind):
-        return _read(parse_json, raw, "couldn't get version/kind; json parse error")
-    if kind in _YAML:
-        return _read(parse_single, raw, "error converting YAML to JSON: yaml")
+    if not is_decodable(kind):
+        raise unsupported()
     if kind == PROTOBUF:
         from .protobuf import decode_protobuf  # noqa: PLC0415 - its runtime is only loaded for clients that send it
 
         return Body(decode_protobuf(raw), [])
-    raise not_decodable()
-
-
-def is_decodable(kind: str) -> bool:
-    """Whether bodies of a media type can be read here."""
-    return _is_json(kind) or kind in _YAML or kind == PROTOBUF
-
-
-def _is_json(kind: str) -> bool:
-    return kind in ("application/json", "*/*") or kind.endswith("+json")
-
-
-def not_decodable() -> ApiError:
-    """415 for a body of a type that cannot be read here."""
-    return unsupported(("application/json", "application/yaml", PROTOBUF))
-
-
-def _read(parse: Callable[[bytes], Document], raw: bytes, prefix: str) -> Body:
+    is_yaml = kind in _YAML
     try:
-        document = parse(raw)
+        document = parse_single(raw) if is_yaml else parse_json(raw)
     except TextError as error:
-        raise ApiError.bad_request(f"{prefix}: {error}") from None
+        problem = "error converting YAML to JSON: yaml" if is_yaml else "couldn't get version/kind; json parse error"
+        raise ApiError.bad_request(f"{problem}: {error}") from None
     return Body(document.data, [found.path for found in document.duplicates])
 
 
@@ -91,12 +75,8 @@ class Intake:
     def __init__(self, *, allowance: int, seconds: float) -> None:
         self._free = allowance
         self._seconds = seconds
-        self._waiting = 0
-
-    @property
-    def waiting(self) -> int:
-        """How many bodies have begun to come in and are not complete."""
-        return self._waiting
+        #: How many bodies have begun to come in and are not complete.
+        self.waiting = 0
 
     async def read(self, request: web.BaseRequest) -> bytes:
         """The body of a request.
@@ -113,12 +93,12 @@ class Intake:
         try:
             if request.content.is_eof():  # all of it has arrived, as nearly always
                 return await self._read(request)
-            self._waiting += 1
+            self.waiting += 1
             try:
                 async with asyncio.timeout(self._seconds):
                     return await self._read(request)
             finally:
-                self._waiting -= 1
+                self.waiting -= 1
         except TimeoutError:
             text = f"the body of the request was not complete after {self._seconds:g} seconds"
             raise ApiError(408, "Timeout", text) from None

@@ -96,6 +96,11 @@ class Resource:
         return f"{self.kind.group}/{self.version}" if self.kind.group else self.version
 
     @property
+    def gvk(self) -> dict[str, str]:
+        """The group, version and kind of its objects."""
+        return {"group": self.kind.group, "version": self.version, "kind": self.kind.kind}
+
+    @property
     def is_converted(self) -> bool:
         """Whether it is stored in another version than the one served."""
         return self.version != self.kind.version

@@ -110,17 +110,20 @@ def _entries(resource: Resource) -> Iterable[dict[str, Any]]:
 
 def _aggregated_entry(resource: Resource) -> dict[str, Any]:
     kind = resource.kind
-    own = {"group": kind.group, "version": resource.version}
     entry: dict[str, Any] = {
         "resource": kind.plural,
-        "responseKind": {**own, "kind": kind.kind},
+        "responseKind": resource.gvk,
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": resource.verbs,
         **resource.names,
     }
     for sub in resource.subresources:
-        place = {"group": sub.group, "version": sub.version} if sub.version else own
-        shown = {"subresource": sub.name, "responseKind": {**place, "kind": sub.kind}, "verbs": sub.verbs}
+        place = {"group": sub.group, "version": sub.version} if sub.version else {}
+        shown = {
+            "subresource": sub.name,
+            "responseKind": {**resource.gvk, **place, "kind": sub.kind},
+            "verbs": sub.verbs,
+        }
         entry.setdefault("subresources", []).append(shown)
     return entry

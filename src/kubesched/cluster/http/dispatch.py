@@ -7,7 +7,6 @@ version, OpenAPI, discovery.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from random import Random
 from typing import Final
 from urllib.parse import unquote
 
@@ -50,24 +49,15 @@ _WRITES: Final = {"PUT": update, "PATCH": patch, "DELETE": delete}
 
 
 class Dispatcher:
-    """Answers requests on one store. ``token`` is what token reviews compare with."""
+    """Answers requests on one store. ``token`` is what token reviews compare with, ``address`` where the server listens."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        rng: Random,
-        token: str | None,
-        max_watches: int,
-        bookmark_seconds: float,
-        address: Callable[[], str],
-    ) -> None:
+    def __init__(self, store: Store, watches: Watches, token: str | None, address: Callable[[], str]) -> None:
         self.store = store
         self.catalog = Catalog(store)
-        self.watches = Watches(store, rng, limit=max_watches, bookmark_seconds=bookmark_seconds)
         self.discovery = Discovery(self.catalog, address)
         self.openapi = OpenApi(self.catalog)
         self.is_closing = False
+        self._watches = watches
         self._token = token
 
     async def answer(self, request: web.BaseRequest, path: str, query_text: str, read: ReadBody) -> web.StreamResponse:
@@ -168,7 +158,7 @@ class Dispatcher:
         is_item = bool(target.name) and not target.watch
         if method == "GET":
             if target.watch or query.flag("watch"):
-                return await self.watches.serve(call)
+                return await self._watches.serve(call)
             return answer_object(call, call.get()) if is_item else await list_objects(call)
         if is_item and method in _WRITES:
             return _WRITES[method](call, await read())

@@ -6,7 +6,7 @@ Counting is a dictionary; the text is made by ``prometheus_client`` when it is a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sized
 from typing import Any
 
 from ...api.wire import ApiError
@@ -18,10 +18,10 @@ __all__ = ["Requests"]
 
 
 class Requests:
-    """The requests of a server, by method, resource and status code."""
+    """The requests of a server, by method, resource and status code. Its ``watches`` are open now."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, store: Store, watches: Sized) -> None:
+        self._catalog, self._store, self._watches = catalog, store, watches
         self._counts: Counter[tuple[str, str, str, str, str, int]] = Counter()
 
     def count(self, method: str, path: str, code: int) -> None:
@@ -33,7 +33,7 @@ class Requests:
         else:
             self._counts[method, target.group, target.version, target.plural, target.subresource, code] += 1
 
-    def text(self, store: Store, watches: int) -> bytes:
+    def text(self) -> str:
         """Everything in the text format of Prometheus.
 
         Raises:
@@ -45,18 +45,12 @@ class Requests:
             text = "metrics need the package prometheus-client, which is not installed here"
             raise ApiError(501, "NotImplemented", text) from None
         registry = CollectorRegistry()
-        registry.register(_Families(self._counts, store, watches))
+        registry.register(self)
         ProcessCollector(registry=registry)
-        return generate_latest(registry)
-
-
-class _Families:
-    """The numbers of one moment, as the library's collector."""
-
-    def __init__(self, counts: Mapping[tuple[str, str, str, str, str, int], int], store: Store, watches: int) -> None:
-        self._counts, self._store, self._watches = counts, store, watches
+        return generate_latest(registry).decode()
 
     def collect(self) -> Iterator[Any]:
+        """The numbers of this moment, for the library."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
         labels = ("verb", "group", "version", "resource", "subresource", "code")
@@ -69,4 +63,4 @@ class _Families:
             if kind == table.kind:
                 objects.add_metric([kind.group_resource], len(table.objects))
         yield objects
-        yield GaugeMetricFamily("apiserver_longrunning_requests", "Open watches.", value=self._watches)
+        yield GaugeMetricFamily("apiserver_longrunning_requests", "Open watches.", value=len(self._watches))

@@ -6,7 +6,8 @@ Generated from the schema table and the stored definitions; kept until the catal
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,7 @@ __all__ = ["OpenApi"]
 _INFO: Final = {"title": "Kubernetes (kubesched embedded cluster)", "version": "v1.36.0"}
 _V2: Final = "#/definitions/"
 _V3: Final = "#/components/schemas/"
+_GVK: Final = "x-kubernetes-group-version-kind"
 _SCALARS: Final[dict[str, dict[str, Any]]] = {
     "str": {"type": "string"},
     "int": {"type": "integer", "format": "int64"},
@@ -31,11 +33,12 @@ _SCALARS: Final[dict[str, dict[str, Any]]] = {
     "intstr": {"type": "string", "format": "int-or-string"},
     "quantity": {"type": "string"},
 }
-_QUERY: Final[dict[str, tuple[str, ...]]] = {
+_WRITE_OPTIONS: Final = ("pretty", "dryRun", "fieldManager", "fieldValidation")
+_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "get": ("pretty",),
-    "post": ("pretty", "dryRun", "fieldManager", "fieldValidation"),
-    "put": ("pretty", "dryRun", "fieldManager", "fieldValidation"),
-    "patch": ("pretty", "dryRun", "fieldManager", "fieldValidation", "force"),
+    "post": _WRITE_OPTIONS,
+    "put": _WRITE_OPTIONS,
+    "patch": (*_WRITE_OPTIONS, "force"),
     "delete": ("pretty", "dryRun", "gracePeriodSeconds", "propagationPolicy"),
 }
 _PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
@@ -50,7 +53,7 @@ class OpenApi:
     def v2(self, *, protobuf: bool = False) -> bytes:
         """The whole API as one Swagger document."""
         if protobuf:
-            from .openapi_protobuf import encode_document  # noqa: PLC0415 - its runtime is only loaded for old clients
+            from .protobuf import encode_document  # noqa: PLC0415 - its runtime is only loaded for old clients
 
             return self._catalog.kept("v2 protobuf", self._v2_document, encode_document)
         return self._catalog.kept("v2", self._v2_document)
@@ -61,8 +64,7 @@ class OpenApi:
         for group, versions in self._catalog.groups.items():
             for version in versions:
                 path = f"apis/{group}/{version}" if group else f"api/{version}"
-                raw = self.v3(path)
-                digest = hashlib.sha256(raw or b"").hexdigest()[:32].upper()
+                digest = hashlib.sha256(self.v3(path) or b"").hexdigest()[:32].upper()
                 paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
         return encode({"paths": paths})
 
@@ -73,18 +75,19 @@ class OpenApi:
         resources = self._catalog.groups.get(group, {}).get(version)
         if prefix != ("apis" if group else "api") or resources is None:
             return None
-        return self._catalog.kept(f"v3 {path}", lambda: _v3_document(resources.values()))
+        return self._catalog.kept(f"v3 {path}", lambda: _document(resources.values(), _V3))
 
     def _v2_document(self) -> dict[str, Any]:
-        resources = [
-            one for versions in self._catalog.groups.values() for found in versions.values() for one in found.values()
-        ]
-        paths, definitions = _paths(resources, v3=False), _schemas(resources, _V2)
-        return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": definitions}
+        versions = chain.from_iterable(found.values() for found in self._catalog.groups.values())
+        return _document([resource for found in versions for resource in found.values()], _V2)
 
 
-def _v3_document(resources: Collection[Resource]) -> dict[str, Any]:
-    paths, schemas = _paths(resources, v3=True), _schemas(resources, _V3)
+def _document(resources: Collection[Resource], ref: str) -> dict[str, Any]:
+    """The document of some resources, in the version that writes references so."""
+    paths = {path: item for resource in resources for path, item in _paths(resource, ref).items()}
+    schemas = _schemas(resources, ref)
+    if ref == _V2:
+        return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": schemas}
     return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": schemas}}
 
 
@@ -97,48 +100,41 @@ def _schemas(resources: Iterable[Resource], ref: str) -> dict[str, Any]:
     todo: list[Type] = []
     for resource in resources:
         kind = resource.kind
-        gvk = {"group": kind.group, "version": resource.version, "kind": kind.kind}
         root = None if resource.defined is not None else root_type(kind.group, kind.kind, resource.version)
         if root is None:
-            found[_custom_name(resource)] = _custom_schema(resource, gvk, ref)
+            name = ".".join((*reversed(kind.group.split(".")), resource.version, kind.kind))
+            found[name] = _custom_schema(resource, ref)
             todo.append(known["ObjectMeta"])
         else:
             todo.append(root)
             # Versions with the same fields share a definition.
-            schema = found.setdefault(root.definition, {**_schema(root, ref), "x-kubernetes-group-version-kind": []})
-            schema["x-kubernetes-group-version-kind"].append(gvk)
+            schema = found.setdefault(root.definition, {**_schema(root, ref), _GVK: []})
+            schema[_GVK].append(resource.gvk)
     seen: set[str] = set()
     while todo:
         type_ = todo.pop()
-        if type_.name in seen:
-            continue
-        seen.add(type_.name)
-        found.setdefault(type_.definition, _schema(type_, ref))
-        todo += [known[field.type] for field in type_.fields.values() if field.type in known]
+        if type_.name not in seen:
+            seen.add(type_.name)
+            found.setdefault(type_.definition, _schema(type_, ref))
+            todo += [known[field.type] for field in type_.fields.values() if field.type in known]
     return dict(sorted(found.items()))
 
 
 def _schema(type_: Type, ref: str) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object"}
     words = descriptions()
     text = words.get(type_.name) or f"{type_.definition.rpartition('.')[2]} of the Kubernetes API."
-    schema["description"] = text
     required = [name for name, field in type_.fields.items() if field.required]
-    if required:
-        schema["required"] = required
-    schema["properties"] = {
+    properties = {
         name: _property(type_, name, field, ref, words.get(f"{type_.name}.{name}") or words.get(f"*.{name}", ""))
         for name, field in type_.fields.items()
     }
-    return schema
+    demanded = {"required": required} if required else {}
+    return {"type": "object", "description": text, **demanded, "properties": properties}
 
 
 def _property(type_: Type, name: str, field: Field, ref: str, description: str) -> dict[str, Any]:
     inner = types().get(field.type)
-    if inner is not None:
-        value: dict[str, Any] = {"$ref": ref + inner.definition}
-    else:
-        value = dict(_SCALARS[field.type])
+    value: dict[str, Any] = {"$ref": ref + inner.definition} if inner is not None else dict(_SCALARS[field.type])
     rules = field_rules(type_.name).get(name, FieldRules()) if ref == _V3 else FieldRules()
     limits = {"enum": [one for one in rules.enum if one], "minimum": rules.minimum, "maximum": rules.maximum}
     value |= {word: limit for word, limit in limits.items() if limit not in (None, [])}
@@ -154,65 +150,56 @@ def _property(type_: Type, name: str, field: Field, ref: str, description: str) 
         value["default"] = msgspec.Raw(rules.default)
     if description:
         value["description"] = description
-    value |= patch_markers(type_, name)
-    return value
+    return value | patch_markers(type_, name)
 
 
-def _custom_name(resource: Resource) -> str:
-    return ".".join((*reversed(resource.kind.group.split(".")), resource.version, resource.kind.kind))
-
-
-def _custom_schema(resource: Resource, gvk: dict[str, str], ref: str) -> dict[str, Any]:
+def _custom_schema(resource: Resource, ref: str) -> dict[str, Any]:
     """The schema of a definition; free form where no fields are declared."""
-    schema: dict[str, Any] = dict(resource.defined.schema) if resource.defined is not None else {}
-    if not schema:
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = (resource.defined.schema if resource.defined is not None else None) or free
+    gvks = {_GVK: [resource.gvk]}
     if ref == _V2 and schema.get("x-kubernetes-preserve-unknown-fields"):
         # Clients that validate by version 2 take a list of properties for all there are.
-        return {"type": "object", "x-kubernetes-group-version-kind": [gvk]}
-    given = schema.get("properties")
-    properties = dict(given) if isinstance(given, dict) else {}
-    words = descriptions()
-    properties["apiVersion"] = {"type": "string", "description": words["*.apiVersion"]}
-    properties["kind"] = {"type": "string", "description": words["*.kind"]}
+        return {"type": "object", **gvks}
+    given, words = schema.get("properties"), descriptions()
     metadata = {"$ref": ref + types()["ObjectMeta"].definition}
-    properties["metadata"] = {"allOf": [metadata]} if ref == _V3 else metadata
-    return {**schema, "properties": properties, "x-kubernetes-group-version-kind": [gvk]}
+    properties = {
+        **(given if isinstance(given, dict) else {}),
+        "apiVersion": {"type": "string", "description": words["*.apiVersion"]},
+        "kind": {"type": "string", "description": words["*.kind"]},
+        "metadata": {"allOf": [metadata]} if ref == _V3 else metadata,
+    }
+    return {**schema, "properties": properties, **gvks}
 
 
 # -- paths -----------------------------------------------------------------------------------------------
 
 
-def _paths(resources: Iterable[Resource], *, v3: bool) -> dict[str, Any]:
+def _paths(resource: Resource, ref: str) -> dict[str, Any]:
     """Collection and item paths with the options of each verb: clients look here for what is supported."""
-    paths: dict[str, Any] = {}
-    for resource in resources:
-        kind = resource.kind
-        prefix = f"/apis/{resource.api_version}" if kind.group else f"/api/{resource.version}"
-        middle = "/namespaces/{namespace}" if kind.namespaced else ""
-        collection = f"{prefix}{middle}/{kind.plural}"
-        gvk = {"group": kind.group, "version": resource.version, "kind": kind.kind}
-        paths[collection] = {verb: _operation(resource, verb, gvk, v3=v3, many=True) for verb in ("get", "post")}
-        paths[collection + "/{name}"] = {
-            verb: _operation(resource, verb, gvk, v3=v3, many=False) for verb in ("get", "put", "patch", "delete")
-        }
-    return paths
-
-
-def _operation(resource: Resource, verb: str, gvk: Mapping[str, str], *, v3: bool, many: bool) -> dict[str, Any]:
-    action = "list" if many and verb == "get" else verb
     kind = resource.kind
-    text: dict[str, Any] = {"schema": {"type": "string"}} if v3 else {"type": "string"}
+    prefix = f"/apis/{resource.api_version}" if kind.group else f"/api/{resource.version}"
+    collection = f"{prefix}{'/namespaces/{namespace}' if kind.namespaced else ''}/{kind.plural}"
+    verbs = {collection: ("get", "post"), collection + "/{name}": ("get", "put", "patch", "delete")}
+    return {
+        path: {verb: _operation(resource, verb, ref, many=path == collection) for verb in found}
+        for path, found in verbs.items()
+    }
+
+
+def _operation(resource: Resource, verb: str, ref: str, *, many: bool) -> dict[str, Any]:
+    action = "list" if many and verb == "get" else verb
+    text: dict[str, Any] = {"schema": {"type": "string"}} if ref == _V3 else {"type": "string"}
     operation: dict[str, Any] = {
-        "operationId": f"{action}{resource.version.capitalize()}{kind.kind}",
-        "parameters": [{"name": name, "in": "query", **text} for name in _QUERY[verb]],
+        "operationId": f"{action}{resource.version.capitalize()}{resource.kind.kind}",
+        "parameters": [{"name": name, "in": "query", **text} for name in _OPTIONS[verb]],
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": dict(gvk),
+        _GVK: resource.gvk,
     }
     if verb == "patch":
         patches = _PATCHES if resource.defined is not None else (*_PATCHES, STRATEGIC_PATCH)
-        if v3:
+        if ref == _V3:
             operation["requestBody"] = {"content": {name: {"schema": {"type": "object"}} for name in patches}}
         else:
             operation["consumes"] = list(patches)

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from ...api.wire import ApiError
-from .bodies import is_decodable, media_type, not_decodable
+from .bodies import is_decodable, media_type, unsupported
 
 __all__ = ["Origins", "is_loopback"]
 
@@ -71,7 +71,7 @@ class Origins:
             agent = headers.get("User-Agent", "")
             is_page = not agent or agent.startswith(_BROWSERS) or "Origin" in headers or "Sec-Fetch-Site" in headers
             if not (is_decodable(kind) or (not kind and not is_page)):
-                raise not_decodable()
+                raise unsupported()
 
     def _check_host(self, host: str) -> None:
         try:
@@ -81,7 +81,9 @@ class Origins:
             name = None
         if not name or "@" in host or "/" in host:
             raise ApiError.bad_request(f"malformed HTTP request: the Host header {_shown(host)} names no host")
-        if not self._allows(_plain(name)):
+        address = _address(_plain(name))
+        is_known = address is not None and (self._any_address or _is_local(address))
+        if not is_known and _plain(name) not in self._names:
             text = (
                 f"this server is not known as {_shown(host)}: without a token it answers to loopback names, to the "
                 "address it listens on and to the names it was given (--allowed-host)"
@@ -89,12 +91,6 @@ class Origins:
             raise ApiError(403, "Forbidden", text)
         if len(self._known) < _MOST_KNOWN:
             self._known.add(host)
-
-    def _allows(self, name: str) -> bool:
-        if name in self._names:
-            return True
-        address = _address(name)
-        return address is not None and (self._any_address or _is_local(address))
 
 
 def is_loopback(host: str) -> bool:

@@ -5,7 +5,7 @@ Every client has all permissions here, and reviews return that. Callers: :mod:`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypedDict, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -65,16 +65,6 @@ class Binding(msgspec.Struct):
 class Eviction(msgspec.Struct, rename="camel"):
     metadata: _Metadata | None = None
     delete_options: DeleteOptions | None = None
-
-
-class Deletion(TypedDict):
-    """The options as the store takes them."""
-
-    uid: str
-    resource_version: str
-    grace_period_seconds: int | None
-    propagation_policy: str
-    dry_run: bool
 
 
 def expect(data: Any, kind: str, versions: tuple[str, ...] = ()) -> None:
@@ -148,8 +138,8 @@ def evict(call: Call, raw: bytes) -> web.Response:
     return call.answer(success(), 201)
 
 
-def delete_options(call: Call, raw: bytes) -> Deletion:
-    """The options of a deletion: from the body if there is one, else from the query."""
+def delete_options(call: Call, raw: bytes) -> dict[str, Any]:
+    """The options of a deletion, as the store takes them: from the body if there is one, else from the query."""
     query, name = call.query, DeleteOptions.__name__
     given = _decoded(call, raw, DeleteOptions)
     grace, orphan = given.grace_period_seconds, given.orphan_dependents

@@ -1,21 +1,23 @@
-"""Request bodies in the API's protobuf form, turned into the plain data JSON would have given.
+"""Protobuf: request bodies, turned into the plain data JSON would have given, and the Swagger document.
 
 Go clients send it by default: schedulers, controllers, some commands of kubectl. ``protobuf_fields.txt`` has the field
 numbers of every message; descriptors for the protobuf runtime are made from it on first use. A type or field that is
-not there is 415 with the advice to send JSON. Answers are always JSON, which such clients accept. Caller: :mod:`.bodies`.
+not there is 415 with the advice to send JSON. Answers are JSON, which such clients accept; older command line clients
+insist on the Swagger document in protobuf (``openapi_fields.txt``). Callers: :mod:`.bodies` and :mod:`.openapi`.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Final
 
+import msgspec
 from google.protobuf.descriptor_pb2 import DescriptorProto, Edition, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
@@ -25,7 +27,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from ...api.jsontext import parse_json
 from ...api.wire import ApiError
 
-__all__ = ["Member", "MessageTable", "decode_protobuf", "message_table"]
+__all__ = ["Member", "MessageTable", "decode_protobuf", "encode_document", "message_table"]
 
 _MAGIC: Final = b"k8s\0"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -72,17 +74,10 @@ class MessageTable:
     members: dict[str, dict[int, Member]] = field(default_factory=dict)
     pool: DescriptorPool = field(default_factory=DescriptorPool)
 
-    def find(self, section: str, name: str) -> str | None:
-        """The full name of a message: of the one in its section, else of the first in the file."""
-        places = (self.names.get(section, {}), *self.names.values())
-        return next((place[name] for place in places if name in place), None)
-
-    def message(self, full_name: str, raw: bytes = b"") -> Message:
-        """A message of the runtime, from its bytes."""
-        return self.message_class(full_name).FromString(raw)
-
-    def message_class(self, full_name: str) -> type[Message]:
-        return GetMessageClass(self.pool.FindMessageTypeByName(full_name))
+    def message(self, full_name: str, raw: bytes = b"", **values: Any) -> Message:
+        """A message of the runtime, from its bytes or the values of its fields."""
+        type_ = GetMessageClass(self.pool.FindMessageTypeByName(full_name))
+        return type_(**values) if values else type_.FromString(raw)
 
 
 @cache
@@ -119,7 +114,9 @@ def _member(table: MessageTable, section: str, item: str) -> Member:
     read: Callable[[Any], Any] | None = _base64 if type_ == "bytes" else None
     if type_ not in _SCALARS:
         read = _READERS.get(type_, _plain)
-        full_name = table.find(section, type_)
+        # The message in its section, else the first in the file.
+        places = (table.names[section], *table.names.values())
+        full_name = next((place[type_] for place in places if type_ in place), None)
         if full_name is None:
             raise ValueError(f"table of messages: {item!r} in section {section} has an unknown type")
         type_ = full_name
@@ -142,6 +139,9 @@ def _describe(message: DescriptorProto, member: Member) -> None:
         described.type_name = f".{member.type}"
     if described.type_name:
         described.type = FieldDescriptorProto.TYPE_MESSAGE
+
+
+# -- bodies ------------------------------------------------------------------------------------------------
 
 
 def decode_protobuf(raw: bytes) -> dict[str, Any]:
@@ -188,13 +188,10 @@ def _refuse_unknown(message: Message) -> None:
             raise _MalformedError(f"{members[number].name} has another type")
         raise _UnknownError(f"field {number} of {name.rpartition('_')[0]}")
     for described, value in message.ListFields():
-        for inner in _inner(members[described.number].shape, value):
-            _refuse_unknown(inner)
-
-
-def _inner(shape: str, value: Any) -> Iterator[Message]:
-    values = value.values() if shape == "{" else value if shape else (value,)
-    return (one for one in values if isinstance(one, Message))
+        shape = members[described.number].shape
+        for inner in value.values() if shape == "{" else value if shape else (value,):
+            if isinstance(inner, Message):
+                _refuse_unknown(inner)
 
 
 def _numbered(message: Message) -> dict[int, Any]:
@@ -278,3 +275,44 @@ _READERS: Final[dict[str, Callable[[Message], Any]]] = {
     "JSONSchemaPropsOrStringArray": _schema_or,
     "PersistentVolumeClaim": _claim_template,
 }
+
+
+# -- the Swagger document ----------------------------------------------------------------------------------
+
+
+def encode_document(document: Mapping[str, Any]) -> bytes:
+    """A Swagger document as an ``openapi.v2.Document``: what its messages have members for."""
+    table = message_table("openapi_fields.txt")
+    message = _message(table, table.names["openapi.v2"]["Document"], document)
+    return message.SerializeToString(deterministic=True)
+
+
+def _message(table: MessageTable, name: str, data: Mapping[str, Any]) -> Message:
+    """A message of the members it has; one of another type than the member's is left out, and one item is a list, too."""
+
+    def one(member: Member, given: Any) -> Any:
+        if member.type == "string":
+            return str(given) if given else None
+        return _message(table, member.type, given) if isinstance(given, dict) else None
+
+    values: dict[str, Any] = {}
+    for member in table.members[name].values():
+        given = data.get(member.name)
+        if member.inline:
+            inner = _message(table, member.type, data)
+            value: Any = inner if inner.ByteSize() else None
+        elif member.shape == "{":
+            if member.name == "x-":
+                given = {
+                    key: {"yaml": f"{msgspec.json.encode(item).decode()}\n"}
+                    for key, item in data.items()
+                    if key.startswith("x-")
+                }
+            value = {key: one(member, item) for key, item in (given or {}).items() if isinstance(item, dict)}
+        elif member.shape and given:
+            value = [one(member, item) for item in (given if isinstance(given, list | tuple) else (given,))]
+        else:
+            value = one(member, given)
+        if value:
+            values[f"f{member.number}"] = value
+    return table.message(name, **values)

@@ -8,7 +8,6 @@ seen by in-process watches at once, and the other way round.
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import logging
 import re
@@ -19,10 +18,6 @@ from random import Random
 from typing import Any, Final, Self
 
 from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_parser import RawRequestMessage
-from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
 
 from ...api.wire import ApiError
 from ..store import Store
@@ -33,6 +28,7 @@ from .connection import Connections
 from .dispatch import Dispatcher
 from .metrics import Requests
 from .origins import Origins, is_loopback
+from .watching import Watches
 
 __all__ = ["HttpServer"]
 
@@ -92,17 +88,11 @@ class HttpServer:
         self._token = None if token is None else token.encode()
         self._origins = Origins(host, allowed_hosts) if token is None else None
         self._tls = (Path(tls_cert), Path(tls_key)) if tls_cert is not None and tls_key is not None else None
-        self._dispatcher = Dispatcher(
-            store,
-            rng=rng or Random(0),
-            token=token,
-            max_watches=max_watches,
-            bookmark_seconds=bookmark_seconds,
-            address=lambda: f"{self._host}:{self._port}",
-        )
+        self._watches = Watches(store, rng or Random(0), limit=max_watches, bookmark_seconds=bookmark_seconds)
+        self._dispatcher = Dispatcher(store, self._watches, token, lambda: f"{self._host}:{self._port}")
         self._intake = Intake(allowance=max_body_bytes_in_flight, seconds=body_seconds)
         self._head_seconds = head_seconds
-        self._requests = Requests(self._dispatcher.catalog)
+        self._requests = Requests(self._dispatcher.catalog, store, self._watches)
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -114,7 +104,7 @@ class HttpServer:
     @property
     def open_watches(self) -> int:
         """How many watches are being served."""
-        return len(self._dispatcher.watches)
+        return len(self._watches)
 
     @property
     def open_bodies(self) -> int:
@@ -132,7 +122,6 @@ class HttpServer:
             context.load_cert_chain(*self._tls)
         server = Connections(
             self._handle,
-            request_factory=_make_request,
             handler_cancellation=True,
             access_log=None,
             logger=logger,
@@ -166,7 +155,7 @@ class HttpServer:
         # Clients whose streams end reconnect at once: nothing may accept them.
         for site in runner.sites:
             await site.stop()
-        self._dispatcher.watches.close()
+        self._watches.close()
 
     async def stop(self) -> None:
         """Close, let answers and streams that are under way end, and cut those that do not. May be called twice."""
@@ -195,7 +184,7 @@ class HttpServer:
         try:
             self._authenticate(request, path)
             if path == "/metrics" and request.method == "GET":
-                return text_answer(self._requests.text(self.store, self.open_watches).decode())
+                return text_answer(self._requests.text())
             return await self._dispatcher.answer(request, path, query, lambda: self._read(request))
         except ApiError as error:
             return refusal(error, style=_style(request, query))
@@ -242,14 +231,3 @@ def _style(request: web.BaseRequest, query: str) -> Style:
     accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
     pretty = _PRETTY.search(query)
     return style_of(YAML if accept in (YAML, "text/yaml") else "", pretty[1] if pretty else None, agent)
-
-
-def _make_request(
-    message: RawRequestMessage,
-    payload: StreamReader,
-    protocol: RequestHandler,
-    writer: AbstractStreamWriter,
-    task: asyncio.Task[None],
-) -> web.BaseRequest:
-    loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop)

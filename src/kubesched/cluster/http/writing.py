@@ -82,7 +82,7 @@ def patch(call: Call, raw: bytes) -> web.Response:
     patch_type = media_type(call.request.headers.get("Content-Type", ""))
     accepted = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH, *((STRATEGIC_PATCH,) if resource.defined is None else ()))
     if patch_type not in accepted:
-        raise unsupported(accepted)
+        raise unsupported(*accepted)
     if patch_type == APPLY_PATCH:
         return _apply(call, raw)
     if "force" in call.query:
@@ -117,7 +117,7 @@ def _apply(call: Call, raw: bytes) -> web.Response:
         raise invalid_options("PatchOptions", "fieldManager", "Required value: is required for apply patch")
     force = call.query.flag("force")
     if call.target.subresource not in ("", "status"):
-        raise unsupported((JSON_PATCH, MERGE_PATCH))
+        raise unsupported(JSON_PATCH, MERGE_PATCH)
     item, created = apply_object(call, _checked(call, call.body(raw, "application/yaml")), force=force)
     return answer_object(call, item, 201 if created else 200)
 

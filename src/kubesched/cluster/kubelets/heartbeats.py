@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from itertools import cycle
 from typing import Final
 
 from ...api.kinds import LEASES, NODES
@@ -37,21 +38,20 @@ class Heartbeats:
         self._seconds = seconds
         self._note = note
         self._slots: list[dict[str, None]] = [{} for _ in range(max(1, int(seconds)) if seconds else 1)]
-        self._added = 0
+        self._to_fill, self._to_renew = cycle(self._slots), cycle(self._slots)
         self._leased: set[str] = set()
-        self._evident: dict[str, float] = {}
         self._orders: dict[tuple[str, str], None] = {}
         self._wake = asyncio.Event()
         self._busy = False
-        self._next_slot = 0
+        #: When the silence of a failed node will be evident.
+        self._evident: dict[str, float] = {}
         #: Nodes that have failed.
         self.failed: set[str] = set()
 
     # -- commands --------------------------------------------------------------------------------------
 
     def node_added(self, name: str) -> None:
-        self._slots[self._added % len(self._slots)][name] = None
-        self._added += 1
+        next(self._to_fill)[name] = None
         if self._seconds:
             self._order("renew", name)
 
@@ -153,8 +153,7 @@ class Heartbeats:
         self._busy = False
 
     async def _renew_slot(self) -> None:
-        slot = list(self._slots[self._next_slot])
-        self._next_slot = (self._next_slot + 1) % len(self._slots)
+        slot = list(next(self._to_renew))
         # What is refused is tried again in the next turn of this slot.
         await self._send((("renew", name) for name in slot if name not in self.failed), {})
 

@@ -270,24 +270,21 @@ class HollowKubelets:
         """Set the one timer that a pod in this state needs, or keep the one it has."""
         pod: Pod = known.item.typed
         now = asyncio.get_running_loop().time()
-        candidates = self._candidates(pod, known)
-        if known.stage is not None and known.token and known.stage in candidates:
-            left = self._delay(known.stage, pod, known, now) if known.stage.delay.grace else None
+        candidates, stage = self._candidates(pod, known), known.stage
+        if stage is not None and stage in candidates:
+            left = self._delay(stage, pod, known, now) if stage.delay.grace else None
             if left is not None and now + left < known.due:
-                self._set_timer(key, known, now + left, known.stage)  # a second deletion may hurry it
+                self._set_timer(key, known, now + left, stage)  # a second deletion may hurry it
             return
-        known.token, known.stage = 0, None
-        stage = choose(candidates, self._random) if candidates else None
-        if stage is not None:
-            delay = self._delay(stage, pod, known, now)
-            if delay is not None:
-                self._set_timer(key, known, now + delay, stage)
-                exit_ = pod.metadata.annotations.get(stage.next.phase_from, "") if stage.next.phase_from else ""
-                if exit_ and exit_ not in _EXITS:
-                    text = (
-                        f"{exit_!r} is not how a pod ends; write Succeeded or Failed; it counts as {stage.next.phase}"
-                    )
-                    self._complain(known, f"annotation {stage.next.phase_from}: {text}")
+        known.stage, stage = None, choose(candidates, self._random)
+        delay = self._delay(stage, pod, known, now) if stage is not None else None
+        if stage is None or delay is None:
+            return
+        self._set_timer(key, known, now + delay, stage)
+        exit_ = pod.metadata.annotations.get(stage.next.phase_from, "")
+        if exit_ not in ("", *_EXITS):
+            text = f"{exit_!r} is not how a pod ends; write Succeeded or Failed; it counts as {stage.next.phase}"
+            self._complain(known, f"annotation {stage.next.phase_from}: {text}")
 
     def _complain(self, known: _Running, text: str, reason: str = "InvalidAnnotation") -> None:
         """Let a pod's events say, once for each text, what is wrong: that an annotation cannot be read, for example."""
@@ -328,14 +325,13 @@ class HollowKubelets:
                 seconds = min(seconds, delay.most)
         elif delay.seconds_from:
             text = pod.metadata.annotations.get(delay.seconds_from, "")
-            if text:
-                try:
-                    seconds = parse_duration(text)
-                    if seconds < 0:
-                        raise ValueError(f"{text!r} is negative; write how long it lasts, such as 30s")
-                except ValueError as error:
-                    self._complain(known, f"annotation {delay.seconds_from}: {error}; until then it does not finish")
-                    return None
+            try:
+                seconds = parse_duration(text) if text else seconds
+                if seconds < 0:
+                    raise ValueError(f"{text!r} is negative; write how long it lasts, such as 30s")
+            except ValueError as error:
+                self._complain(known, f"annotation {delay.seconds_from}: {error}; until then it does not finish")
+                return None
             begun = known.started if known.started is not None else now
             seconds += begun - now
         if delay.jitter:
@@ -355,10 +351,10 @@ class HollowKubelets:
         while heap:
             _, token, key = heap[0]
             known = self._pods.get(key)
-            if known is not None and known.token == token:
+            if known is not None and known.token == token and known.stage is not None:
                 if self._works(known.node):
                     return
-                known.token, known.stage = 0, None  # planned again when the node recovers
+                known.stage = None  # planned again when the node recovers
             heapq.heappop(heap)
 
     # -- doing -----------------------------------------------------------------------------------------
@@ -394,7 +390,7 @@ class HollowKubelets:
     async def _act(self, key: str, known: _Running) -> None:
         """Do what a stage says; try again later when it is refused for no good reason."""
         stage, pod = known.stage, known.item.typed
-        known.token, known.stage = 0, None
+        known.stage = None
         if stage is None:
             return
         if stage.kind == RESOURCE_CLAIMS.kind:
@@ -409,7 +405,11 @@ class HollowKubelets:
             if isinstance(error, ApiError) and error.code in (404, 409):
                 return  # deleted or replaced meanwhile: the watch brings the rest
             self._note(f"{stage.name} {key}: {error}")
-            if self._pods.get(key) is known and not known.token and stage in self._candidates(known.item.typed, known):
+            if (
+                self._pods.get(key) is known
+                and known.stage is None
+                and stage in self._candidates(known.item.typed, known)
+            ):
                 self._set_timer(key, known, asyncio.get_running_loop().time() + _RETRY_SECONDS, stage)
 
     def _prepare(self, stage: Stage, key: str, known: _Running) -> None:
@@ -424,19 +424,20 @@ class HollowKubelets:
             known.prepared = True
             self._plan(key, known)
 
+    async def _patch(self, pod: Pod, status: Mapping[str, Any]) -> Item:
+        body = {"metadata": {"uid": pod.uid}, "status": status}
+        return await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status")
+
     async def _stop(self, pod: Pod) -> None:
         """Remove a pod. One that others still wait for gets its last status first, as a kubelet's would."""
         if pod.metadata.finalizers and pod.status.phase not in _FINISHED:
             now = timestamp(self._clock.now())
-            status = finished_status(pod, now, phase="Failed", reason="Error", exit_code=137)
-            body = {"metadata": {"uid": pod.uid}, "status": status}
-            await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status")
+            await self._patch(pod, finished_status(pod, now, phase="Failed", reason="Error", exit_code=137))
         await self._client.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_period_seconds=0)
 
     async def _write(self, stage: Stage, known: _Running, pod: Pod) -> None:
         status = self._status(stage, known, pod)
-        body = {"metadata": {"uid": pod.uid}, "status": status}
-        item = await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status")
+        item = await self._patch(pod, status)
         if self._pods.get(item.key) is known:
             self._pod_changed(item)
         if self._images is not None and status.get("phase") == "Running":
@@ -444,21 +445,18 @@ class HollowKubelets:
 
     def _status(self, stage: Stage, known: _Running, pod: Pod) -> dict[str, Any]:
         """The status that a stage leads to; random outcomes are drawn here."""
-        now, action = timestamp(self._clock.now()), stage.next
-        phase = action.phase
-        if action.phase_from and pod.metadata.annotations.get(action.phase_from) in _EXITS:
-            phase = pod.metadata.annotations[action.phase_from]
-        failed = bool(stage.failure.rate) and self._random.random() < stage.failure.rate
-        if failed:
-            phase = stage.failure.phase
+        now, action, failed = timestamp(self._clock.now()), stage.next, stage.fails(self._random)
+        exit_ = pod.metadata.annotations.get(action.phase_from, "")
+        phase = stage.failure.phase if failed else exit_ if exit_ in _EXITS else action.phase
         status: dict[str, Any] = {}
         if phase == "Running":
             known.started = asyncio.get_running_loop().time()
             status = running_status(pod, now, self._address(known), self._nodes.get(known.node, ""))
         elif phase in _FINISHED:
-            reason, code = ("Completed", 0) if phase == "Succeeded" else ("Error", 1)
             if failed:
                 reason, code = stage.failure.reason, stage.failure.exit_code
+            else:
+                reason, code = ("Completed", 0) if phase == "Succeeded" else ("Error", 1)
             status = finished_status(pod, now, phase=phase, reason=reason, exit_code=code)
         elif phase:
             status = {"phase": phase}

@@ -20,8 +20,8 @@ def ready_condition(pod: Pod) -> PodCondition | None:
 
 
 def _condition(type_: str, now: str, *, true: bool, reason: str | None = None) -> dict[str, Any]:
-    condition = {"type": type_, "status": "True" if true else "False", "lastTransitionTime": now}
-    return condition if reason is None else {**condition, "reason": reason}
+    more = {} if reason is None else {"reason": reason}
+    return {"type": type_, "status": str(true), "lastTransitionTime": now, **more}
 
 
 def _containers(pod: Pod, state: dict[str, Any], *, runs: bool) -> list[dict[str, Any]]:

@@ -1,55 +1,9 @@
 """Stage rules: what happens to a pod on a hollow node or to a volume, when, and how often it fails. Read from YAML.
 
-    stages:
-    - name: pod-start                     # shown in problems; required
-      selector:                           # all that are given must hold; an empty selector takes every pod
-        phase: [Pending]                  # one or several
-        deleted: false                    # whether it is being deleted
-        ready: false                      # its Ready condition
-        namespaces: [default]
-        matchLabels: {app: web}
-        matchExpressions: [{key: tier, operator: NotIn, values: [cache]}]
-        matchAnnotations: {speed: slow}
-        hasAnnotations: [kubesched.io/duration]
-      weight: 1                           # the odds when several stages match; 0 switches a stage off
-      delay:
-        seconds: 1.5                      # or "1m30s"
-        jitter: 3                         # up to so much more, evenly spread
-        secondsFrom: kubesched.io/duration  # an annotation; counted from when the pod began to run
-        grace: true                       # the pod's grace period, at most ``seconds`` if that is given
-      failure: {rate: 0.02, phase: Failed, reason: Error, exitCode: 1}
-      next:
-        phase: Running                    # with the conditions and container states that belong to it
-        phaseFrom: kubesched.io/exit      # an annotation that may name another phase
-        ready: false                      # only the Ready condition
-        status: {message: hello}          # merged into the status
-        delete: true                      # the pod is gone
-
-A stage fires once each time its selector begins to hold. Caller: :mod:`.hollow`.
-
-Rules with a ``kind`` other than Pod are for what drivers of storage and devices do. They have no ``next``, as what is done is
-fixed, and their ``failure`` has a rate and a reason only:
-
-    - name: slow-zone
-      kind: PersistentVolumeClaim         # provisioning of its volume
-      selector:
-        storageClasses: [fast]
-        nodeLabels: {topology.kubernetes.io/zone: zone-b}   # of the selected node
-        namespaces: [db]                  # and the others for labels and annotations, as above
-      delay: {seconds: 20}
-      failure: {rate: 0.5, reason: ResourceExhausted}       # the pod is scheduled again; other reasons: retried there
-    - name: attach
-      kind: VolumeAttachment              # attaching, or detaching with ``deleted: true``
-      selector: {drivers: [ebs.csi.aws.com], deleted: false}
-      delay: {seconds: 5}
-      failure: {rate: 0.1, reason: Internal}
-    - name: prepare-gpus
-      kind: ResourceClaim                 # preparing its devices on the node, before a pod starts there
-      selector: {drivers: [gpu.example.com]}                # nodeLabels and the others as above
-      delay: {seconds: 5}
-      failure: {rate: 0.1, reason: Internal}                # the pod has an event, and it is tried again
-
-A kind without rules has its default ones.
+``docs/controllers.md``, "Hollow nodes", has every member of a rule, and an example of each kind. A stage fires once each time
+its selector begins to hold. Rules of a ``kind`` other than Pod are for what drivers of storage and devices do: they have
+no ``next``, as what is done is fixed, and their ``failure`` has a rate and a reason only. Callers: :mod:`.hollow`, and
+controllers of storage. A kind without rules has its default ones.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from .objects import (
     same_section,
 )
 from .patches import apply_json_patch, apply_merge_patch
-from .rules import FieldRules, field_rules, fill_defaults, holders, reaches
+from .rules import Condition, FieldRules, field_rules, fill_defaults, holders, members, parts, reaches, type_rules
 from .schema import Field, Type, descriptions, patch_markers, root_type, types
 from .stored_pods import StoredPod, stored
 from .strategic import apply_strategic_patch, is_atomic, list_keys
@@ -25,6 +25,7 @@ from .versions import has_other_shape, served_form, stored_form
 
 __all__ = [
     "NO_LABELS",
+    "Condition",
     "Document",
     "Field",
     "FieldRules",
@@ -50,8 +51,10 @@ __all__ = [
     "is_atomic",
     "letters_of",
     "list_keys",
+    "members",
     "new_uid",
     "open_section",
+    "parts",
     "patch_markers",
     "random_suffix",
     "reaches",
@@ -60,5 +63,6 @@ __all__ = [
     "served_form",
     "stored",
     "stored_form",
+    "type_rules",
     "types",
 ]

@@ -105,6 +105,7 @@ def types() -> dict[str, Type]:
     return _tables().types
 
 
+@cache
 def root_type(group: str, kind: str, version: str = "") -> Type | None:
     """The type of a kind's objects, in the version they are stored in or, if that has other fields, in another."""
     roots = _tables().roots

@@ -1,4 +1,4 @@
-"""How much storage there is, where, and how much of it is used: the hollow drivers' pools.
+"""Hollow CSI drivers: how much storage there is, where, and how much of it is used; and the CSINodes of hollow nodes.
 
 A driver is described by annotations of its CSIDriver object, which therefore are the configuration of hollow storage:
 
@@ -6,30 +6,38 @@ A driver is described by annotations of its CSIDriver object, which therefore ar
                                                            zone when left out, empty for storage that all nodes reach
     kubesched.io/capacity: 100Gi                           in each segment (value of that label), or
     kubesched.io/capacity: zone-a=100Gi,zone-b=20Gi        by segment; where none is given there is none
-    kubesched.io/volumes-per-node: "25"                    the limit that CSINodes announce, see :mod:`.csi_nodes`
+    kubesched.io/volumes-per-node: "25"                    the limit that CSINodes announce; on a Node
+    kubesched.io/volumes-per-node: a.example=10,b.example=none    what is different there; none: no such driver
 
 All classes of a driver share its pools; a StorageClass with a ``kubesched.io/capacity`` of its own has its own. Without
-any, storage is unlimited. What is used is the sum of the volumes that exist. Caller: :mod:`.provisioner`.
+any, storage is unlimited. What is used is the sum of the volumes that exist. Callers: :mod:`.provisioner`, :mod:`.manager`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from ...api.kinds import CSI_DRIVERS, NODES, STORAGE_CLASSES, VOLUMES, Kind
+from ...api.kinds import CSI_DRIVERS, CSI_NODES, NODES, STORAGE_CLASSES, VOLUMES, Kind
 from ...api.quantity import QuantityError, int_value
-from ...api.storage import PersistentVolumeSpec, StorageClass, class_of
+from ...api.storage import MIGRATED_PLUGINS, PersistentVolumeSpec, StorageClass, class_of
 from ...api.wire import Item
 from ..admission import show_amount
-from .context import Context
+from .base import Controller
+from .context import Context, Data
 
-__all__ = ["Pools", "Segment", "annotations_of", "exact_bytes", "topology_key"]
+__all__ = ["CsiNodes", "Pools", "Segment", "annotations_of", "exact_bytes"]
 
 TOPOLOGY: Final = "kubesched.io/topology"
 CAPACITY: Final = "kubesched.io/capacity"
-
+VOLUMES_PER_NODE: Final = "kubesched.io/volumes-per-node"
+_HOLLOW: Final = "kubesched.io/hollow"
+#: What every kubelet of 1.36 announces.
+_PLUGINS: Final = ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
+_MIGRATED: Final = ",".join(f"kubernetes.io/{name}" for name in _PLUGINS)
+_NONE: Final = "none"
+_NO_LIMIT: Final = "is not a number, on a node DRIVER=NUMBER or DRIVER=none, with commas between them; no limit is set"
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 #: A node label and its value; two empty texts for storage that every node reaches.
@@ -43,7 +51,7 @@ def annotations_of(item: Item | None) -> dict[str, str]:
     return dict(item.typed.metadata.annotations) if item is not None else {}
 
 
-def topology_key(driver: Item | None) -> str:
+def _topology_key(driver: Item | None) -> str:
     """The node label that a driver's volumes are bound to, empty for none."""
     return str(annotations_of(driver).get(TOPOLOGY, _ZONE))
 
@@ -81,7 +89,7 @@ class Pools:
 
     def key_of(self, storage_class: Item) -> str:
         """The topology label of a class's driver."""
-        return topology_key(self._drivers.get(storage_class.typed.provisioner))
+        return _topology_key(self._drivers.get(storage_class.typed.provisioner))
 
     def segments(self, storage_class: Item) -> list[Segment]:
         """Where a class may have volumes, by the labels of the nodes there are; ordered."""
@@ -149,7 +157,7 @@ class Pools:
         spec: PersistentVolumeSpec | None = item.typed.spec if item is not None else None
         if item is None or spec is None or spec.csi is None:
             return {}
-        segment = _segment_of(spec, topology_key(self._drivers.get(spec.csi.driver)))
+        segment = _segment_of(spec, _topology_key(self._drivers.get(spec.csi.driver)))
         try:
             size = int_value(spec.capacity.get("storage", "0"))
         except QuantityError:
@@ -170,9 +178,78 @@ class Pools:
                 amounts[segment] = int_value(amount)
         except ValueError as error:
             want = "write an amount such as 100Gi, or zone-a=100Gi,zone-b=20Gi; until then there is no limit"
-            self._context.warn(f"{item.kind.kind} {item.name}: annotation {CAPACITY}: {error}; {want}")
+            _complain(self._context, item, CAPACITY, f"{error}; {want}")
             return None
         return amounts
+
+
+class CsiNodes(Controller):
+    """Keeps the CSINode of every hollow node; keys are nodes.
+
+    A real kubelet writes its CSINode itself. One that anyone else has made stays as it is: ours carry an annotation. Clusters
+    without a CSIDriver have none. Next: the scheduler counts by them.
+    """
+
+    name = "csi-node"
+    component = "kubelet"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._nodes = self.watch(NODES, self._node_changed)
+        self._drivers = self.watch(CSI_DRIVERS, self._driver_changed)
+        self._csi_nodes = self.watch(CSI_NODES, self._csi_node_changed)
+
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is not None and (old is None or _limit(old) != _limit(new)) and len(self._drivers):
+            self.queue.add(new.name)
+
+    def _driver_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        for node in self._nodes.values():
+            self.queue.add(node.name)
+
+    def _csi_node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None and len(self._drivers):
+            self.queue.add(item.name)
+
+    async def reconcile(self, key: str) -> None:
+        node, item = self._nodes.get(key), self._csi_nodes.get(key)
+        if node is None or (item is not None and annotations_of(item).get(_HOLLOW) != "true"):
+            return
+        spec = {"drivers": list(self._wanted(node))}
+        if item is None:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+            annotations = {_HOLLOW: "true", MIGRATED_PLUGINS: _MIGRATED}
+            metadata = {"name": node.name, "annotations": annotations, "ownerReferences": [owner]}
+            await self.context.create(CSI_NODES, "", {"metadata": metadata, "spec": spec})
+        elif item.data().get("spec") != spec:
+            await self.context.patch(item, {"spec": spec})
+
+    def _wanted(self, node: Item) -> Iterator[Data]:
+        """The drivers of a node, as its CSINode lists them."""
+        own: dict[str, str] = {}
+        for part in filter(None, map(str.strip, _limit(node).split(","))):
+            driver, given, text = part.partition("=")
+            if given and driver:
+                own[driver] = text
+            else:
+                _complain(self.context, node, VOLUMES_PER_NODE, f"{part!r} {_NO_LIMIT}")
+        for item in sorted(self._drivers.values(), key=lambda item: item.name):
+            text = own.get(item.name, _limit(item))
+            if text == _NONE:
+                continue
+            entry: Data = {"name": item.name, "nodeID": node.name}
+            if key := _topology_key(item):
+                entry["topologyKeys"] = [key]
+            if text.isascii() and text.isdigit():
+                entry["allocatable"] = {"count": min(int(text), (1 << 31) - 1)}
+            elif text:
+                source = node if item.name in own else item
+                _complain(self.context, source, VOLUMES_PER_NODE, f"{text!r} {_NO_LIMIT}")
+            yield entry
+
+
+def _complain(context: Context, item: Item, annotation: str, text: str) -> None:
+    context.warn(f"{item.kind.kind} {item.name}: annotation {annotation}: {text}")
 
 
 def _allowed(storage_class: StorageClass, key: str, value: str) -> bool:
@@ -191,3 +268,8 @@ def _segment_of(spec: PersistentVolumeSpec, key: str) -> str:
             if one.key == key and one.operator == "In" and one.values:
                 return one.values[0]
     return ""
+
+
+def _limit(item: Item) -> str:
+    """What a driver or a node says of how many volumes a node may have."""
+    return annotations_of(item).get(VOLUMES_PER_NODE, "")

@@ -1,0 +1,169 @@
+"""The named formats of ``rules.txt`` of the schema. Caller: :mod:`.checks`."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final
+
+from ...api.cron import CronError, parse_cron, time_zone
+from ...api.quantity import QuantityError, parse_quantity
+from ...api.selectors import is_label_value, is_qualified_name
+from ...cel import CompilationError, MissingLibraryError
+from ...cel.device_expressions import compile_device_expression
+from .validation import (
+    LABEL_TEXT,
+    LABEL_VALUE_TEXT,
+    QUALIFIED_TEXT,
+    QUANTITY_TEXT,
+    SUBDOMAIN_TEXT,
+    WILDCARD_TEXT,
+    is_dns_label,
+    is_dns_subdomain,
+)
+
+__all__ = ["format_problem"]
+
+_PERCENT: Final = re.compile(r"[0-9]+%")
+_PERCENT_TEXT: Final = (
+    "a valid percent string must be a numeric string followed by an ending '%' "
+    "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+)
+_NEGATIVE_TEXT: Final = "must be greater than or equal to 0"
+_PORT_NAME: Final = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
+_PORT_NAME_TEXT: Final = (
+    "must be no more than 15 lower case alphanumeric characters or '-', and contain at least one letter (a-z)"
+)
+_CIDR_TEXT: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+#: What printer columns may hold, and how it is written.
+_COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+#: The grammar of semver.org, 2.0.0: three numbers, identifiers of a pre-release, identifiers of a build.
+_NUMBER: Final = "(?:0|[1-9][0-9]*)"
+_VERSION: Final = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}"
+    rf"(?:-(?:{_NUMBER}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:{_NUMBER}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*)?"
+    r"(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?"
+)
+
+
+def _port_name(text: str) -> str:
+    return "" if len(text) <= 15 and _PORT_NAME.fullmatch(text) else _PORT_NAME_TEXT
+
+
+def _port(value: int | str) -> str:
+    if isinstance(value, str):
+        return _port_name(value)
+    return "" if 1 <= value <= 65535 else "must be between 1 and 65535, inclusive"
+
+
+def _amount(value: int | str) -> str:
+    """A number that is not negative, or a percentage."""
+    if isinstance(value, str):
+        return "" if _PERCENT.fullmatch(value) else _PERCENT_TEXT
+    return _NEGATIVE_TEXT if value < 0 else ""
+
+
+def _share(value: int | str) -> str:
+    if isinstance(value, str) and _PERCENT.fullmatch(value) and int(value[:-1]) > 100:
+        return "must not be greater than 100%"
+    return _amount(value)
+
+
+def _quantity(value: Any) -> str:
+    try:
+        parse_quantity(value)
+    except QuantityError:
+        return QUANTITY_TEXT
+    return ""
+
+
+def _storage(value: Any) -> str:
+    return _quantity(value) or (_NEGATIVE_TEXT if parse_quantity(value).nanos < 0 else "")
+
+
+def _cidr(text: str) -> str:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return _CIDR_TEXT
+    return "" if "/" in text else _CIDR_TEXT
+
+
+def _host(text: str) -> str:
+    """A host name, or one whose first label is an asterisk."""
+    with suppress(ValueError):
+        ipaddress.ip_address(text)
+        return "must be a DNS name, not an IP address"
+    if "*" in text:
+        return "" if text.startswith("*.") and is_dns_subdomain(text[2:]) and len(text) <= 253 else WILDCARD_TEXT
+    return "" if is_dns_subdomain(text) else SUBDOMAIN_TEXT
+
+
+def _cron(read: Callable[[str], object], text: str) -> str:
+    try:
+        read(text)
+    except CronError as error:
+        return str(error)
+    return ""
+
+
+def _time_zone(text: str) -> str:
+    if text.lower() == "local":
+        return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+    return _cron(time_zone, text)
+
+
+@lru_cache(maxsize=1024)
+def _device_expression(text: str) -> str:
+    try:
+        compile_device_expression(text, lists=True)
+    except (CompilationError, MissingLibraryError) as error:
+        return str(error)
+    return ""
+
+
+def _extended_resource(name: str) -> str:
+    domain, slash, _ = name.partition("/")
+    native = not domain or domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
+    is_extended = slash and not native and not name.startswith("requests.") and is_qualified_name(name)
+    return "" if is_extended else "must be a valid extended resource name"
+
+
+#: Each says what is wrong with a value; nothing when it is right.
+_FORMATS: Final[dict[str, Callable[[Any], str]]] = {
+    "label": lambda text: "" if is_dns_label(text) else LABEL_TEXT,
+    "subdomain": lambda text: "" if is_dns_subdomain(text) else SUBDOMAIN_TEXT,
+    "driver": lambda text: "" if is_dns_subdomain(text.lower()) else SUBDOMAIN_TEXT,
+    "key": lambda text: "" if is_qualified_name(text) else QUALIFIED_TEXT,
+    "label-value": lambda text: "" if is_label_value(text) else LABEL_VALUE_TEXT,
+    "image": lambda text: "" if text == text.strip() else "must not have leading or trailing whitespace",
+    "port-name": _port_name,
+    "port": _port,
+    "amount": _amount,
+    "share": _share,
+    "positive-share": lambda value: "cannot be 0" if value in (0, "0%") else _share(value),
+    "positive": lambda number: "" if number > 0 else "must be greater than 0",
+    "amount-text": _quantity,
+    "storage": _storage,
+    "cidr": _cidr,
+    "host": _host,
+    "column-type": lambda text: "" if text in _COLUMN_TYPES else f"must be one of {','.join(_COLUMN_TYPES)}",
+    "column-format": lambda text: "" if text in _COLUMN_FORMATS else f"must be one of {','.join(_COLUMN_FORMATS)}",
+    "json-path": lambda text: "" if text[0] == "." else "must be a simple json path starting with .",
+    "cron": lambda text: _cron(parse_cron, text),
+    "time-zone": _time_zone,
+    "version": lambda text: (
+        "" if _VERSION.fullmatch(text) else "must be a string compatible with semver.org spec 2.0.0"
+    ),
+    "device-expression": _device_expression,
+    "extended-resource": _extended_resource,
+}
+
+
+def format_problem(name: str, value: Any) -> str:
+    """What is wrong with a value; an empty text is right unless the name ends with an exclamation mark."""
+    return "" if value == "" and not name.endswith("!") else _FORMATS[name.removesuffix("!")](value)

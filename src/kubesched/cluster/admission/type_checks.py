@@ -1,0 +1,331 @@
+"""What relates the members of objects other than pods, by type, where ``rules.txt`` of the schema cannot say it.
+
+Of devices, what a scheduler, a driver or a user would notice is checked; facts: the API's field descriptions and the limits
+in spec "DynamicResources" section 1. Caller: :mod:`.checks`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from itertools import combinations
+from typing import Any, Final
+
+from ...api.requests import is_extended_resource
+from ...api.selectors import is_label_value, is_qualified_name
+from ...api.wire import ApiError
+from .custom import check_schemas
+from .validation import (
+    CONFIG_KEY_TEXT,
+    IP_TEXT,
+    LABEL_VALUE_TEXT,
+    QUALIFIED_TEXT,
+    Causes,
+    check_labels,
+    check_quantities,
+    check_source,
+    is_config_key,
+)
+
+__all__ = ["TYPE_CHECKS"]
+
+Data = dict[str, Any]
+
+#: Labels that a generated selector of a Job has one of.
+_OWN_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
+#: Amounts of a limit range, the smallest first, and how messages call them.
+_IN_ORDER: Final = {"min": "min", "defaultRequest": "default request", "default": "default", "max": "max"}
+_LIMITS: Final = (*_IN_ORDER, "maxLimitRequestRatio")
+#: The scopes of quotas: all are about pods.
+_SCOPES: Final = frozenset(
+    ["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"]
+)
+_EXCLUSIVE: Final = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
+_COMPUTE: Final = frozenset(["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"])
+#: Resources that quotas know by name; of others, such as counts of kinds, scopes are not checked.
+_QUOTA_RESOURCES: Final = _COMPUTE | frozenset(
+    [
+        "pods",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "resourcequotas",
+        "services.nodeports",
+        "services.loadbalancers",
+        "ephemeral-storage",
+        "requests.storage",
+        "requests.ephemeral-storage",
+        "limits.ephemeral-storage",
+    ]
+)
+_EXISTS_TEXT: Final = (
+    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+_REQUEST_TEXT: Final = (
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+)
+_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/\r\n]")
+_MOST_DEVICES: Final = 128
+_MOST_SPECIAL_DEVICES: Final = 64
+_MOST_QUALITIES: Final = 32
+_NODE_FIELDS: Final = ("nodeName", "nodeSelector", "allNodes")
+_VALUES: Final = ("bool", "int", "string", "version", "bools", "ints", "strings", "versions")
+
+
+# -- nodes and jobs -------------------------------------------------------------------------------------------------
+
+
+def _node_spec(spec: Data, path: str, causes: Causes) -> None:
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(spec.get("taints") or ()):
+        pair = (taint.get("key") or "", taint.get("effect") or "")
+        if pair in seen:
+            text = f"{pair[0]}:{pair[1]}: taints must be unique by key and effect pair"
+            causes.duplicate(f"{path}.taints[{index}]", text)
+        seen.add(pair)
+
+
+def _node_status(status: Data, path: str, causes: Causes) -> None:
+    for field in ("capacity", "allocatable"):
+        for name, amount in check_quantities(status.get(field), f"{path}.{field}", causes).items():
+            if (name == "pods" or is_extended_resource(name)) and amount.nanos % 10**9:
+                causes.invalid(f"{path}.{field}[{name}]", str(amount), "must be an integer")
+
+
+def _taint(taint: Data, path: str, causes: Causes) -> None:
+    key = taint.get("key") or ""
+    if not is_qualified_name(key):
+        causes.invalid(f"{path}.key", key, QUALIFIED_TEXT)
+
+
+def _job(data: Data, path: str, causes: Causes) -> None:
+    spec = data["spec"]
+    selector = spec.get("selector")
+    if selector is None:
+        causes.required("spec.selector")
+    elif not spec.get("manualSelector") and not any(key in (selector.get("matchLabels") or ()) for key in _OWN_LABELS):
+        causes.invalid("spec.selector", selector, "`selector` not auto-generated")
+
+
+# -- configuration and services ----------------------------------------------------------------------------
+
+
+def _check_base64(kind: str, values: Mapping[str, Any]) -> None:
+    """Raises 400 as a decoder would: with the first byte that is wrong."""
+    for text in values.values():
+        plain = text.replace("\n", "").replace("\r", "")
+        body = plain.rstrip("=")
+        bad = _NOT_BASE64.search(body)
+        padding = len(plain) - len(body)
+        if bad is not None:
+            position = bad.start()
+        elif len(plain) % 4 or padding > 2:
+            position = len(body) if padding else len(plain) // 4 * 4
+        else:
+            continue
+        problem = f"illegal base64 data at input byte {position}"
+        raise ApiError.bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {problem}')
+
+
+def _check_keys(data: Data, field: str, causes: Causes) -> None:
+    for key in data.get(field) or ():
+        if not is_config_key(key):
+            causes.invalid(f"{field}[{key}]", key, CONFIG_KEY_TEXT)
+
+
+def _secret(data: Data, path: str, causes: Causes) -> None:
+    _check_base64("Secret", data.get("data") or {})
+    _check_keys(data, "data", causes)
+
+
+def _config_map(data: Data, path: str, causes: Causes) -> None:
+    binary = data.get("binaryData") or {}
+    _check_base64("ConfigMap", binary)
+    for field in ("data", "binaryData"):
+        _check_keys(data, field, causes)
+    for key in binary:
+        if key in (data.get("data") or {}):
+            causes.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+
+
+def _service(spec: Data, path: str, causes: Causes) -> None:
+    ports: list[Data] = spec.get("ports") or []
+    check_labels(spec.get("selector") or {}, f"{path}.selector", causes)
+    for index, port in enumerate(ports):
+        if not port.get("name") and len(ports) > 1:
+            causes.required(f"{path}.ports[{index}].name")
+
+
+def _endpoint_slice(data: Data, path: str, causes: Causes) -> None:
+    family = data.get("addressType")
+    for index, endpoint in enumerate(data.get("endpoints") or ()):
+        for number, text in enumerate(endpoint.get("addresses") or ()):
+            where = f"endpoints[{index}].addresses[{number}]"
+            try:
+                version = ip_address(text).version if family in ("IPv4", "IPv6") else 0
+            except ValueError:
+                causes.invalid(where, text, IP_TEXT)
+                continue
+            if version and family != f"IPv{version}":
+                causes.invalid(where, text, f"must be an {family} address")
+
+
+# -- amounts -----------------------------------------------------------------------------------------------
+
+
+def _claim(spec: Data, path: str, causes: Causes) -> None:
+    requests = (spec.get("resources") or {}).get("requests") or {}
+    amounts = check_quantities(requests, f"{path}.resources.requests", causes)
+    if "storage" not in requests:
+        causes.required(f"{path}.resources[storage]")
+    elif amounts["storage"].nanos == 0:
+        causes.invalid(f"{path}.resources[storage]", str(requests["storage"]), "must be greater than zero")
+
+
+def _volume(spec: Data, path: str, causes: Causes) -> None:
+    capacity = spec.get("capacity") or {}
+    for name, amount in check_quantities(capacity, f"{path}.capacity", causes).items():
+        if amount.nanos == 0:
+            causes.invalid(f"{path}.capacity[{name}]", str(capacity[name]), "must be greater than zero")
+    check_source("PersistentVolumeSpec", spec, path, causes)
+
+
+def _quota(spec: Data, path: str, causes: Causes) -> None:
+    check_quantities(spec.get("hard"), f"{path}.hard", causes)
+    _scopes(spec, spec.get("scopes") or [], f"{path}.scopes", causes)
+    selector = spec.get("scopeSelector") or {}
+    where, found = f"{path}.scopeSelector.matchExpressions", selector.get("matchExpressions") or []
+    _scopes(spec, [one.get("scopeName") or "" for one in found], where, causes, selector)
+    for one in found:
+        scope, operator, values = one.get("scopeName"), one.get("operator") or "", one.get("values") or []
+        if scope in _SCOPES and scope != "PriorityClass" and operator != "Exists":
+            causes.invalid(f"{where}.operator", operator, _EXISTS_TEXT)
+        if operator in ("In", "NotIn") and not values:
+            text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+            causes.required(f"{where}.values", text)
+        elif operator in ("Exists", "DoesNotExist") and values:
+            text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+            causes.invalid(f"{where}.values", values, text)
+
+
+def _scopes(spec: Data, scopes: list[str], path: str, causes: Causes, shown: object = None) -> None:
+    """Scopes that exist, that apply to what is limited, and that do not exclude each other."""
+    limited = _QUOTA_RESOURCES & (spec.get("hard") or {}).keys()
+    for scope in scopes:
+        if scope not in _SCOPES:
+            where, value = (path, scopes) if shown is None else (f"{path}.scopeName", scope)
+            causes.invalid(where, value, "unsupported scope")
+        elif limited - ({"pods"} if scope == "BestEffort" else _COMPUTE | {"pods"}):
+            causes.invalid(path, shown or scopes, "unsupported scope applied to resource")
+    if any(pair <= set(scopes) for pair in _EXCLUSIVE):
+        causes.invalid(path, shown or scopes, "conflicting scopes")
+
+
+def _limit_range(item: Data, path: str, causes: Causes) -> None:
+    """As upstream: the smallest amount, the defaults and the largest amount of a resource are in this order."""
+    amounts = {name: check_quantities(item.get(name), f"{path}.{name}", causes) for name in _LIMITS}
+    for (low, low_text), (high, high_text) in combinations(_IN_ORDER.items(), 2):
+        for name, least in amounts[low].items():
+            most = amounts[high].get(name)
+            if most is not None and least.nanos > most.nanos:
+                why = f"{low_text} value {item[low][name]} is greater than {high_text} value {item[high][name]}"
+                causes.invalid(f"{path}.{low}[{name}]", str(item[low][name]), why)
+
+
+# -- devices -----------------------------------------------------------------------------------------------
+
+
+def _device_claim(devices: Data, path: str, causes: Causes) -> None:
+    known: set[Any] = set()
+    for request in devices.get("requests") or ():
+        known.add(request.get("name"))
+        known |= {f"{request.get('name')}/{sub.get('name')}" for sub in request.get("firstAvailable") or ()}
+    for field in ("constraints", "config"):
+        for place, owner in enumerate(devices.get(field) or ()):
+            for index, name in enumerate(owner.get("requests") or ()):
+                if name not in known:
+                    causes.invalid(f"{path}.{field}[{place}].requests[{index}]", name, _REQUEST_TEXT)
+
+
+def _device_toleration(toleration: Data, path: str, causes: Causes) -> None:
+    value = toleration.get("value") or ""
+    if toleration.get("operator") == "Equal" and not is_label_value(value):
+        causes.invalid(f"{path}.value", value, LABEL_VALUE_TEXT)
+
+
+def _slice(spec: Data, path: str, causes: Causes) -> None:
+    own_nodes, devices = bool(spec.get("perDeviceNodeSelection")), spec.get("devices") or ()
+    _check_reach(spec, path, (*_NODE_FIELDS, "perDeviceNodeSelection"), causes)
+    for index, device in enumerate(devices):
+        where = f"{path}.devices[{index}]"
+        if own_nodes:
+            _check_reach(device, where, _NODE_FIELDS, causes)
+            continue
+        for name in _NODE_FIELDS:
+            if device.get(name):
+                text = "must not be set unless `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
+                causes.invalid(f"{where}.{name}", device[name], text)
+    special = any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    most = _MOST_SPECIAL_DEVICES if special else _MOST_DEVICES
+    if len(devices) > most:
+        causes.too_many(f"{path}.devices", len(devices), most)
+
+
+def _check_reach(owner: Data, path: str, fields: tuple[str, ...], causes: Causes) -> None:
+    """Exactly one of the members that say for which nodes something is."""
+    given = [name for name in fields if owner.get(name)]
+    names = ", ".join(f"`{name}`" for name in fields)
+    if not given:
+        causes.required(path, f"exactly one of {names} is required")
+    elif len(given) > 1:
+        causes.invalid(path, ", ".join(given), f"exactly one of {names} is required, but multiple fields are set")
+    terms = (owner.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+    if "nodeSelector" in given and len(terms) != 1:
+        causes.invalid(f"{path}.nodeSelector.nodeSelectorTerms", len(terms), "must have exactly one node selector term")
+
+
+def _device(device: Data, path: str, causes: Causes) -> None:
+    total = len(device.get("attributes") or ()) + len(device.get("capacity") or ())
+    if total > _MOST_QUALITIES:
+        text = f"the total number of attributes and capacities must not exceed {_MOST_QUALITIES}"
+        causes.invalid(path, total, text)
+    failures = device.get("bindingFailureConditions")
+    if bool(device.get("bindingConditions")) != bool(failures):
+        text = "bindingConditions are required to use bindingFailureConditions, and the other way round"
+        causes.invalid(f"{path}.bindingFailureConditions", failures, text)
+
+
+def _attribute(attribute: Data, path: str, causes: Causes) -> None:
+    given = [name for name in _VALUES if attribute.get(name) is not None]
+    if not given:
+        causes.required(path, "exactly one value must be specified")
+    elif len(given) > 1:
+        causes.invalid(path, attribute, "exactly one value must be specified")
+
+
+TYPE_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {
+    "NodeSpec": _node_spec,
+    "NodeStatus": _node_status,
+    "Taint": _taint,
+    "DeviceTaint": _taint,
+    "V1beta2DeviceTaint": _taint,
+    "Job": _job,
+    "Secret": _secret,
+    "ConfigMap": _config_map,
+    "ServiceSpec": _service,
+    "EndpointSlice": _endpoint_slice,
+    "PersistentVolumeClaimSpec": _claim,
+    "PersistentVolumeSpec": _volume,
+    "ResourceQuotaSpec": _quota,
+    "LimitRangeItem": _limit_range,
+    "DeviceClaim": _device_claim,
+    "DeviceToleration": _device_toleration,
+    "ResourceSliceSpec": _slice,
+    "Device": _device,
+    "DeviceAttribute": _attribute,
+    "CustomResourceDefinition": check_schemas,
+}
