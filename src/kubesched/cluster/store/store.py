@@ -34,7 +34,6 @@ from ...api.times import Clock
 from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
 from ..admission import (
     STATUS_KINDS,
-    SYSTEM_PRIORITIES,
     Admission,
     Causes,
     Limits,
@@ -73,10 +72,11 @@ from .table import Table
 __all__ = ["Store"]
 
 FIRST_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-_PRIORITY_CLASSES: Final = {
-    "system-cluster-critical": "Used for system critical pods that must run in the cluster.",
-    "system-node-critical": "Used for system critical pods that must not be moved from their current node.",
-}
+_NODE_CRITICAL: Final = "Used for system critical pods that must not be moved from their current node."
+_FIRST_PRIORITY_CLASSES: Final = (
+    ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster."),
+    ("system-node-critical", 2_000_001_000, _NODE_CRITICAL),
+)
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 #: Events that are kept for each pod, if that is more than ``most_events``.
 _EVENTS_PER_POD: Final = 2
@@ -128,8 +128,8 @@ class Store(Records):
         self._follow_changes()
         for name in FIRST_NAMESPACES:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
-        for name, description in _PRIORITY_CLASSES.items():
-            data = {"metadata": {"name": name}, "value": SYSTEM_PRIORITIES[name], "description": description}
+        for name, value, description in _FIRST_PRIORITY_CLASSES:
+            data = {"metadata": {"name": name}, "value": value, "description": description}
             self.create(PRIORITY_CLASSES, "", data)
 
     def _follow_changes(self) -> None:
