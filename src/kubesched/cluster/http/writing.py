@@ -45,6 +45,7 @@ def _checked(call: Call, body: Body, *, patch: bool = False) -> Any:
 
 def create(call: Call, raw: bytes) -> web.Response:
     """POST on a collection."""
+    _ = call.options  # wrong ones are refused before the body is looked at
     data, defined = call.resource.inward(_checked(call, call.body(raw))), call.resource.defined
     if defined is not None and defined.has_status and isinstance(data, dict) and "status" in data:
         data = {key: value for key, value in data.items() if key != "status"}
@@ -54,6 +55,7 @@ def create(call: Call, raw: bytes) -> web.Response:
 def update(call: Call, raw: bytes) -> web.Response:
     """PUT of an object, its status, its resize or its scale."""
     target = call.target
+    _ = call.options
     if target.subresource == "scale":
         return update_scale(call, raw)
     data = call.resource.inward(_checked(call, call.body(raw)))
@@ -87,6 +89,7 @@ def patch(call: Call, raw: bytes) -> web.Response:
         return _apply(call, raw)
     if "force" in call.query:
         raise invalid_options("PatchOptions", "force", "Forbidden: may not be specified for non-apply patch")
+    _ = call.options
     body = call.body(raw)
     if patch_type == JSON_PATCH:
         if isinstance(body.data, list) and len(body.data) > _MAX_OPERATIONS:
