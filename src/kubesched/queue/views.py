@@ -55,6 +55,16 @@ class QueueViews:
         summary = f"activeQ:{len(active)}; backoffQ:{len(backoff)}; unschedulablePods:{len(waiting)}"
         return active + backoff + waiting, summary
 
+    def all_pods(self) -> list[Pod]:
+        """All queued pods, in no order."""
+        self._lines.close()
+        queues, records = self._queues, self._lines.records
+        return _pods(
+            record
+            for queue in (queues.active, queues.backoff, queues.unschedulable)
+            for record in records(queue.items())
+        )
+
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
         """The queued pod of that name, None when it is not queued."""
         key = f"{namespace}/{name}" if namespace else name
