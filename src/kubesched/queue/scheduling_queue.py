@@ -333,7 +333,7 @@ class SchedulingQueue:
         an error always wait for their backoff. ``apart`` takes one of the pods apart; otherwise those stay. Nothing
         can be popped while an operation that concerns very many pods is under way.
         """
-        if self._slices.busy:
+        if self._slices.moving:
             return None
         while True:
             record = self.lines.next() if self.lines.is_open else None
