@@ -37,6 +37,7 @@ class Controller:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.queue = WorkQueue()
+        #: How often a key was reconciled.
         self.reconciles = 0
         self._defects: dict[str, str] = {}
 

@@ -58,16 +58,14 @@ def indexed_spec(spec: Data, hostname: str) -> Data:
         "name": "JOB_COMPLETION_INDEX",
         "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}},
     }
-    result = {**spec, "hostname": hostname}
-    for part in ("initContainers", "containers"):
-        if spec.get(part):
-            result[part] = [
-                container
-                if any(one.get("name") == variable["name"] for one in container.get("env") or ())
-                else {**container, "env": [*(container.get("env") or ()), variable]}
-                for container in spec[part]
-            ]
-    return result
+
+    def with_variable(container: Data) -> Data:
+        given = container.get("env") or []
+        has_it = any(one.get("name") == variable["name"] for one in given)
+        return container if has_it else {**container, "env": [*given, variable]}
+
+    parts = [part for part in ("initContainers", "containers") if spec.get(part)]
+    return {**spec, "hostname": hostname, **{part: list(map(with_variable, spec[part])) for part in parts}}
 
 
 async def _release(context: Context, pods: Iterable[Item]) -> None:
@@ -322,10 +320,8 @@ class Jobs(WorkloadController):
         suspended = bool(spec.get("suspend"))
         changed, word = suspended != has_condition(item.typed, "Suspended"), "Suspended" if suspended else "Resumed"
         if changed:
-            reason, text = f"Job{word}", f"Job {word.lower()}"
-            status["conditions"] = self.context.with_condition(
-                status.get("conditions"), "Suspended", str(suspended), reason, text
-            )
+            condition = ("Suspended", str(suspended), f"Job{word}", f"Job {word.lower()}")
+            status["conditions"] = self.context.with_condition(status.get("conditions"), *condition)
         if suspended:
             status["startTime"] = None
         elif "startTime" not in status:

@@ -108,7 +108,7 @@ def _property(type_: Type, name: str, field: Field, ref: str, description: str) 
     elif "$ref" in value and ref == _V3:
         value = {"allOf": [value]}
     if rules.default:
-        value["default"] = msgspec.Raw(rules.default)
+        value["default"] = msgspec.Raw(rules.default.encode())
     if description:
         value["description"] = description
     return value | patch_markers(type_, name)

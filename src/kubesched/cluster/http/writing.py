@@ -50,6 +50,7 @@ def _checked(call: Call, body: Body, *, patch: bool = False) -> Any:
 
 def create(call: Call, raw: bytes) -> web.Response:
     """POST on a collection."""
+    _ = call.options  # wrong ones are refused before the body is read
     resource, data = call.resource, call.resource.inward(_checked(call, call.body(raw)))
     if resource.defined is not None and resource.subresource("status") and isinstance(data, dict) and "status" in data:
         data = {key: value for key, value in data.items() if key != "status"}
@@ -59,6 +60,7 @@ def create(call: Call, raw: bytes) -> web.Response:
 def update(call: Call, raw: bytes) -> web.Response:
     """PUT of an object, its status, its resize or its scale."""
     target = call.target
+    _ = call.options
     if target.subresource == "scale":
         return _update_scale(call, raw)
     data = call.resource.inward(_checked(call, call.body(raw)))
@@ -92,6 +94,7 @@ def patch(call: Call, raw: bytes) -> web.Response:
         return _apply(call, raw)
     if "force" in call.query:
         raise invalid_options("PatchOptions", "force", "Forbidden: may not be specified for non-apply patch")
+    _ = call.options
     body = call.body(raw)
     if patch_type == JSON_PATCH:
         if isinstance(body.data, list) and len(body.data) > _MAX_OPERATIONS:
