@@ -87,7 +87,7 @@ async def _from_server(options: argparse.Namespace) -> Import:
                     if error.code != 404:
                         raise
                 bar.update(number, len(IMPORTED_KINDS))
-    return import_manifests([found])
+    return import_manifests(found)
 
 
 async def _list(transport: Transport, kind: Kind) -> AsyncIterator[dict[str, Any]]:

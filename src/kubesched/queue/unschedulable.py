@@ -263,6 +263,10 @@ class UnschedulablePods:
     def pairs(self) -> list[tuple[str, QueuedPodInfo]]:
         return _in_order(self._entries)
 
+    def items(self) -> list[QueuedPodInfo]:
+        """In no order."""
+        return [parked.record for parked in self._entries.values()]
+
     def records(self) -> list[QueuedPodInfo]:
         return [record for _, record in self.pairs()]
 

@@ -6,7 +6,8 @@ For the debugger, explanations, invariants and tests: the ``views`` of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 
 from kubesched.api.turns import Steps, finish
 from kubesched.api.types import Pod
@@ -134,33 +135,37 @@ class QueueViews:
         return problems
 
     def _check_places(self) -> list[str]:
-        problems: list[str] = []
-        seen: dict[str, str] = {}
-        for place, records in self._places():
-            for record in records:
-                key = record.key
-                if key in seen:
-                    problems.append(f"{key} is in {seen[key]} and in {place}")
-                seen[key] = place
-                if record.gating_plugin and place != "Unschedulable":
-                    problems.append(f"{key} is gated by {record.gating_plugin} but in {place}")
+        places = self._places()
+        problems = [
+            f"{record.key} is gated by {record.gating_plugin} but in {place}"
+            for place, records in places.items()
+            if place != "Unschedulable"
+            for record in records
+            if record.gating_plugin
+        ]
+        keys = [(record.key, place) for place, records in places.items() for record in records]
+        seen = dict(keys)
+        if len(seen) != len(keys):
+            problems += [f"{key} is in {place} and in {seen[key]}" for key, place in keys if seen[key] != place]
         return problems
 
     def _check_rejected(self) -> list[str]:
-        rejected: dict[tuple[str, ...], int] = {}
-        for _, records in self._places():
+        rejected: defaultdict[tuple[str, ...], int] = defaultdict(int)
+        for records in self._places().values():
             for record in records:
-                profile = record.pod_info.pod.spec.scheduler_name
-                for plugin in record.unschedulable_plugins | record.pending_plugins:
-                    rejected[plugin, profile] = rejected.get((plugin, profile), 0) + 1
+                profile, plugins = record.pod_info.pod.spec.scheduler_name, record.unschedulable_plugins
+                for plugin in plugins | record.pending_plugins if record.pending_plugins else plugins:
+                    rejected[plugin, profile] += 1
         counted = {labels: child.value for labels, child in self._rejected_by.children.items() if child.value}
-        return [] if counted == rejected else [f"unschedulable_pods: should be {rejected}, is {counted}"]
+        return [] if counted == rejected else [f"unschedulable_pods: should be {dict(rejected)}, is {counted}"]
 
-    def _places(self) -> Iterator[tuple[str, list[QueuedPodInfo]]]:
+    def _places(self) -> dict[str, list[QueuedPodInfo]]:
         queues, records = self._queues, self._lines.records
-        yield "Active", records(queues.active.items())
-        yield "Backoff", records(queues.backoff.items())
-        yield "Unschedulable", records(queues.unschedulable.records())
+        return {
+            "Active": records(queues.active.items()),
+            "Backoff": records(queues.backoff.items()),
+            "Unschedulable": records(queues.unschedulable.items()),
+        }
 
 
 def _pods(records: Iterable[QueuedPodInfo]) -> list[Pod]:

@@ -18,7 +18,7 @@ from ...api.equality import same_json
 from ...api.kinds import PODS, Kind
 from ...api.storage import claims_of
 from ...api.times import Clock, timestamp
-from ...api.types import ObjectMeta, OwnerReference
+from ...api.types import ObjectMeta, ObjectReference, OwnerReference
 from ...api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, DeleteOptions, Item, PatchOptions, Transport
 from ...client.event_writer import Counts, EventWriter
 from ..kubelets import Stage
@@ -212,7 +212,7 @@ class Context:
             return await self.client.get(kind, namespace, name)
         return None
 
-    async def is_gone(self, kind: Kind, namespace: str, reference: OwnerReference) -> bool:
+    async def is_gone(self, kind: Kind, namespace: str, reference: OwnerReference | ObjectReference) -> bool:
         """Whether the server has no such object: only it knows, as a cache may lag behind."""
         live = await self.get(kind, namespace if kind.namespaced else "", reference.name)
         return live is None or live.uid != reference.uid

@@ -10,19 +10,20 @@ Caller: :mod:`.snapshot_file`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from ...api.kinds import KINDS, NAMESPACES, NODES, PODS, RESOURCE_SLICES, Kind
+from ...api.kinds import KINDS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_SLICES, STORAGE_CLASSES, Kind
 from ...api.resource import CLAIM_FINALIZER
 from ...api.wire import ApiError
+from ..admission import SYSTEM_PRIORITIES
 from ..kubelets import FAILED
 from ..schema import has_condition
 from ..store import Store
-from .manifests import Manifest, ManifestError, Manifests, manifest_files, parse_manifests, read_text
+from .manifests import Manifest, Manifests, manifest_files, parse_manifests, read_text
 
 __all__ = ["IMPORTED_KINDS", "Import", "import_dump", "import_manifests"]
 
@@ -54,8 +55,6 @@ _LEFT_OUT: Final[dict[str, frozenset[str]]] = {
     "status": frozenset({"attachmentMetadata"}),
     "devices": frozenset({"data"}),
 }
-_BUILT_IN: Final = frozenset({"system-cluster-critical", "system-node-critical"})
-
 
 #: What is worth asking a real cluster for.
 IMPORTED_KINDS: Final = tuple(kind for kind in KINDS if kind.group_resource in _ORDER)
@@ -88,45 +87,33 @@ def import_dump(paths: Iterable[str | Path]) -> Import:
     Raises:
         ManifestError: for a path that does not exist, text that does not parse, or fields of the wrong type.
     """
-    problems: list[str] = []
-
-    def read() -> Iterator[Manifests]:
-        for path, _ in manifest_files(paths, problems):
-            try:
-                yield parse_manifests(read_text(path), str(path).removesuffix(".gz"))
-            except ManifestError as error:
-                problems.extend(error.problems)
-
-    found = import_manifests(read())
-    if problems:
-        raise ManifestError(*problems)
-    return found
+    found = Manifests()
+    for path, _ in manifest_files(paths, found.problems):
+        with found.collecting():
+            found.extend(parse_manifests(read_text(path), str(path).removesuffix(".gz")))
+    return import_manifests(found.close())
 
 
-def import_manifests(sources: Iterable[Manifests]) -> Import:
+def import_manifests(found: Manifests) -> Import:
     """Choose, clean and order what was read. The same object twice counts once."""
-    result = Import()
-    seen: dict[tuple[Kind, str, str], None] = {}
+    result = Import(warnings=found.warnings)
+    seen: set[tuple[Kind, str, str]] = set()
     namespaces: dict[str, str] = {}
-    for found in sources:
-        result.warnings += found.warnings
-        for manifest in found.objects:
-            kind = manifest.kind
-            if kind.group_resource not in _ORDER:
-                result.left_out[kind.group_resource] += 1
-                continue
-            key = (kind, manifest.namespace, manifest.name)
-            if key in seen:
-                continue
-            seen[key] = None
-            if kind == PODS and manifest.data["metadata"].get("deletionTimestamp"):
-                result.left_out["pods being deleted"] += 1
-                continue
-            if kind.plural == "priorityclasses" and manifest.name in _BUILT_IN:
-                continue
-            if manifest.namespace:
-                namespaces.setdefault(manifest.namespace, manifest.source)
-            result.objects.append(Manifest(kind, _cleaned(kind, manifest.data), manifest.source))
+    for manifest in found.objects:
+        kind = manifest.kind
+        if kind.group_resource not in _ORDER:
+            result.left_out[kind.group_resource] += 1
+            continue
+        key = (kind, manifest.namespace, manifest.name)
+        if key in seen or (kind == PRIORITY_CLASSES and manifest.name in SYSTEM_PRIORITIES):
+            continue
+        seen.add(key)
+        if kind == PODS and manifest.data["metadata"].get("deletionTimestamp"):
+            result.left_out["pods being deleted"] += 1
+            continue
+        if manifest.namespace:
+            namespaces.setdefault(manifest.namespace, manifest.source)
+        result.objects.append(Manifest(kind, _cleaned(kind, manifest.data), manifest.source))
     result.objects += [
         Manifest(NAMESPACES, {"metadata": {"name": name}}, source)
         for name, source in namespaces.items()
@@ -151,7 +138,7 @@ def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(status, dict) and "observedGeneration" in status:
         # Generations start again; what had been observed stays observed.
         result["status"] = {**status, "observedGeneration": int(status["observedGeneration"] == generation)}
-    if kind.plural == "storageclasses":
+    if kind == STORAGE_CLASSES:
         result.pop("parameters", None)
     return result
 

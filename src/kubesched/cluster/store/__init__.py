@@ -5,10 +5,4 @@ from .inprocess import InProcessClient
 from .store import Store
 from .table import Table, Watch
 
-__all__ = [
-    "Faults",
-    "InProcessClient",
-    "Store",
-    "Table",
-    "Watch",
-]
+__all__ = ["Faults", "InProcessClient", "Store", "Table", "Watch"]

@@ -53,7 +53,8 @@ class Deletion:
         #: By the owner's UID: the keys of its dependents by their kinds, in order. Their own keys, so that none is made for this.
         self._dependents: dict[str, dict[Kind, dict[str, None]]] = {}
         self._population: Counter[str] = Counter()
-        self._terminating: set[str] = set()
+        #: Namespaces in which nothing new may be created.
+        self.terminating: set[str] = set()
 
     # -- index -----------------------------------------------------------------------------------------
 
@@ -68,7 +69,7 @@ class Deletion:
             if item.namespace:
                 self._population[item.namespace] += 1
             self._add_owners(item)
-        elif item.kind is NAMESPACES and item.name in self._terminating:
+        elif item.kind is NAMESPACES and item.name in self.terminating:
             self._records.defer(self._purge(item.name))  # perhaps its last finalizer went
         elif item.owners != old.owners:
             self._drop_owners(old)
@@ -99,34 +100,29 @@ class Deletion:
         namespace = old.namespace
         if namespace:
             self._population[namespace] -= 1
-            if not self._population[namespace]:
-                del self._population[namespace]
-                if namespace in self._terminating:
-                    self._records.defer(self._purge(namespace))
+            if not self._population[namespace] and namespace in self.terminating:
+                self._records.defer(self._purge(namespace))
         elif old.kind == NAMESPACES:
-            self._terminating.discard(old.name)
+            self.terminating.discard(old.name)
+            del self._population[old.name]
 
-    def resume(self, item: Stored, metadata: dict[str, Any]) -> None:
+    def resume(self, item: Stored) -> None:
         """Go on with a deletion that had begun when a cluster was saved."""
-        if "deletionTimestamp" not in metadata:
-            return
+        metadata = item.section("metadata") if b'"deletionTimestamp"' in item.raw else {}
+        if "deletionTimestamp" in metadata:
+            self._begin(item, metadata.get("finalizers") or ())
+
+    def _begin(self, item: Stored, finalizers: Collection[str]) -> None:
+        """Begin with what an object that is being deleted waits for: its dependents, or the content of a namespace."""
         if item.kind == NAMESPACES:
-            self._terminating.add(item.name)
+            self.terminating.add(item.name)
             self._records.defer(self._purge(item.name))
-        else:
-            self._begin(item.uid, metadata.get("finalizers") or ())
-
-    def _begin(self, uid: str, finalizers: Collection[str]) -> None:
-        """Begin with what has to be done about the dependents of an object that is being deleted."""
+            return
         if FOREGROUND in finalizers:
-            self._waiting_owners.add(uid)
-            self._records.defer(self._delete_dependents(uid))
+            self._waiting_owners.add(item.uid)
+            self._records.defer(self._delete_dependents(item.uid))
         if ORPHAN in finalizers:
-            self._records.defer(self._orphan(uid))
-
-    def is_terminating(self, namespace: str) -> bool:
-        """Whether nothing new may be created in a namespace."""
-        return namespace in self._terminating
+            self._records.defer(self._orphan(item.uid))
 
     @staticmethod
     def is_finished(kind: Kind, metadata: dict[str, Any]) -> bool:
@@ -153,7 +149,7 @@ class Deletion:
             texts = old.texts
             if texts is not None and not _has_finalizers(texts[0]) and not self._grace(old, {}, asked):
                 # It has nothing to wait for, and nothing changes but its version.
-                return records.removed(records.table(kind), old.next_version(records.resource_version + 1), old)
+                return records.removed(old.next_version(records.resource_version + 1), old)
         document = old.document()
         metadata = document["metadata"]
         if kind == PRIORITY_CLASSES and old.name in SYSTEM_PRIORITIES:
@@ -173,12 +169,12 @@ class Deletion:
             del metadata["finalizers"]
         grace = self._grace(old, metadata, asked) if kind is PODS else 0
         if grace == 0 and not finalizers:
-            return old if dry_run else records.remove(records.table(kind), document, old)
+            return old if dry_run else records.remove(document, old)
         if not self._mark(metadata, grace) and finalizers == known:
             return old
-        item = records.commit(records.table(kind), document, old, dry_run=dry_run)
+        item = records.commit(kind, document, old, dry_run=dry_run)
         if not dry_run:
-            self._begin(old.uid, finalizers)
+            self._begin(old, finalizers)
         return item
 
     @staticmethod
@@ -202,17 +198,15 @@ class Deletion:
     def _mark(self, metadata: dict[str, Any], grace: int) -> bool:
         """Set the deletion timestamp, or bring it forward; False when nothing changed."""
         if "deletionTimestamp" not in metadata:
-            metadata["deletionTimestamp"] = timestamp(self._records.clock.now() + grace)
-            metadata["deletionGracePeriodSeconds"] = grace
+            begun = self._records.clock.now()
             if "generation" in metadata:
                 metadata["generation"] += 1
-            return True
-        current = metadata.get("deletionGracePeriodSeconds") or 0
-        if grace >= current:
-            return False
-        ends = parse_time(metadata["deletionTimestamp"])
-        metadata["deletionTimestamp"] = timestamp(ends - current + grace)
-        metadata["deletionGracePeriodSeconds"] = grace
+        else:
+            current = metadata.get("deletionGracePeriodSeconds") or 0
+            if grace >= current:
+                return False
+            begun = parse_time(metadata["deletionTimestamp"]) - current
+        metadata |= {"deletionTimestamp": timestamp(begun + grace), "deletionGracePeriodSeconds": grace}
         return True
 
     # -- owners ----------------------------------------------------------------------------------------
@@ -250,7 +244,7 @@ class Deletion:
         metadata.pop("ownerReferences", None)
         if left:
             metadata["ownerReferences"] = left
-        self._records.commit(self._records.table(item.kind), document, item)
+        self._records.commit(item.kind, document, item)
 
     def _orphan(self, uid: str) -> Iterator[None]:
         """Free the dependents of their owner, then release it."""
@@ -281,11 +275,10 @@ class Deletion:
         if finalizer not in (metadata.get("finalizers") or ()):
             return
         metadata["finalizers"] = [item for item in metadata["finalizers"] if item != finalizer]
-        table = self._records.table(owner.kind)
         if self.is_finished(owner.kind, metadata):
-            self._records.remove(table, document, owner)
+            self._records.remove(document, owner)
         else:
-            self._records.commit(table, document, owner)
+            self._records.commit(owner.kind, document, owner)
 
     # -- namespaces ------------------------------------------------------------------------------------
 
@@ -295,10 +288,9 @@ class Deletion:
         if not self._mark(document["metadata"], 0):
             return old
         document["status"] = {**(open_section(document, "status") or {}), "phase": "Terminating"}
-        item = self._records.commit(self._records.table(NAMESPACES), document, old, dry_run=dry_run)
+        item = self._records.commit(NAMESPACES, document, old, dry_run=dry_run)
         if not dry_run:
-            self._terminating.add(old.name)
-            self._records.defer(self._purge(old.name))
+            self._begin(old, ())
         return item
 
     def _purge(self, namespace: str) -> Iterator[None]:
@@ -313,9 +305,8 @@ class Deletion:
                     if item is not None and "deletionTimestamp" not in item.section("metadata"):
                         self.delete(item)
                     yield
-        table = records.table(NAMESPACES)
-        old = table.objects.get(("", namespace))
+        old = records.table(NAMESPACES).objects.get(("", namespace))
         if old is not None and not self._population.get(namespace):
             document = old.document()
             if not document["metadata"].get("finalizers"):
-                records.remove(table, document, old)
+                records.remove(document, old)

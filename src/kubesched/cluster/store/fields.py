@@ -23,8 +23,9 @@ from ..schema import Stored
 __all__ = ["Filter", "compile_filter", "fields_of"]
 
 
-#: The terms of a selector, which commas part; and the letters of a value: an escaped one, or any other.
+#: The terms of a selector, which commas part; the parts of one; and the letters of a value: an escaped one, or any other.
 _TERMS: Final = re.compile(r"(?:\\.|[^,\\]|\\$)+", re.DOTALL)
+_TERM: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 _LETTERS: Final = re.compile(r"(\\.?)|([^\\])", re.DOTALL)
 _ESCAPES: Final = ("\\\\", "\\,", "\\=")
 _REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
@@ -200,11 +201,10 @@ def _not_selectable(kind: Kind, name: str) -> str:
 
 
 def _read_term(term: str, text: str) -> tuple[str, bool, str]:
-    for operator, equal in (("!=", False), ("==", True), ("=", True)):
-        name, found, value = term.partition(operator)
-        if found:
-            return name.strip(), equal, _unescape(value, text)
-    raise ApiError.bad_request(f"invalid field selector: {text!r}: can't understand {term!r}; write field=value")
+    found = _TERM.fullmatch(term)
+    if found is None:
+        raise ApiError.bad_request(f"invalid field selector: {text!r}: can't understand {term!r}; write field=value")
+    return found[1].strip(), found[2] != "!=", _unescape(found[3], text)
 
 
 def _unescape(value: str, text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, Unpack
@@ -32,7 +33,7 @@ class InProcessClient:
     would keep a simulation alive. A watch with a timeout ends with a bookmark in any case.
     """
 
-    def __init__(self, store: Store, *, faults: Faults | None = None, bookmark_seconds: float | None = None) -> None:
+    def __init__(self, store: Store, *, faults: Faults | None = None, bookmark_seconds: float = math.inf) -> None:
         self.store = store
         self._faults = faults
         self._bookmark_seconds = bookmark_seconds
@@ -81,7 +82,7 @@ class InProcessClient:
         self, watch: Watch, kind: Kind, timeout_seconds: float | None
     ) -> AsyncIterator[builtins.list[WatchEvent]]:
         loop = asyncio.get_running_loop()
-        deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
+        deadline = math.inf if timeout_seconds is None else loop.time() + timeout_seconds
         seen: dict[str, Item] = {}
         while not watch.closed:
             batch = watch.drain()
@@ -91,14 +92,12 @@ class InProcessClient:
                 yield batch
                 # A reader that writes must not occupy the loop with its own changes while other tasks wait.
                 await asyncio.sleep(0)
-            left = None if deadline is None else deadline - loop.time()
-            if left is not None and left <= 0 and not watch.begins:
+            left = deadline - loop.time()
+            if left <= 0 and not watch.begins:
                 if not watch.pending:
                     yield [watch.bookmark()]
                 return
-            quiet = self._bookmark_seconds
-            patience = quiet if left is None else left if quiet is None else min(left, quiet)
-            if not await watch.wait(patience) and patience is quiet and quiet is not None:
+            if not await watch.wait(min(left, self._bookmark_seconds)) and self._bookmark_seconds < left:
                 yield [watch.bookmark()]
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Item:

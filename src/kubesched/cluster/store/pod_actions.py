@@ -32,6 +32,7 @@ from ..schema import (
 )
 from .deletion import Deleting, Deletion
 from .records import Records
+from .replicas import Replicas
 
 __all__ = ["PodActions"]
 
@@ -52,9 +53,8 @@ class PodActions:
         self._records = records
         self._pods = records.table(PODS)
         self._deletion = deletion
-        #: Template to a pod that had it and was bound in this second.
-        self._bound: dict[tuple[bytes, bytes, bytes], StoredPod] = {}
-        self._bound_at = ""
+        #: Pods that were bound, by their template.
+        self._bound: Replicas[tuple[bytes, bytes, bytes]] = Replicas(records.now)
         #: The texts of a status and of a patch to the text of the status after it.
         self._patched: dict[tuple[bytes, bytes], bytes] = {}
 
@@ -88,8 +88,10 @@ class PodActions:
         template = None
         if isinstance(old, StoredPod) and not annotations and not dry_run:
             template = old.template
-            if template is not None and (item := self._bound_like(old, template, node_name)) is not None:
-                return item
+            like = self._bound.like(template) if template is not None else None
+            placed = old.placed(node_name, like, records.resource_version + 1) if like is not None else None
+            if placed is not None:  # only node and version differ
+                return records.adopt(placed, old)
         document = old.document()
         metadata = document["metadata"]
         if "deletionTimestamp" in metadata:
@@ -101,20 +103,10 @@ class PodActions:
         document["status"] = status
         if annotations:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-        item = records.commit(self._pods, document, old, dry_run=dry_run, same_metadata=not annotations)
-        if template is not None and isinstance(item, StoredPod):
-            self._bound[template] = item
+        item = records.commit(PODS, document, old, dry_run=dry_run, same_metadata=not annotations)
+        if template is not None:
+            self._bound.add(template, item)
         return item
-
-    def _bound_like(self, old: StoredPod, template: tuple[bytes, bytes, bytes], node_name: str) -> Stored | None:
-        """Bind a pod whose template was bound in this second: only node and version differ. None if there was none."""
-        records, now = self._records, self._records.now()
-        if now != self._bound_at:
-            self._bound_at = now
-            self._bound.clear()
-        like = self._bound.get(template)
-        item = old.placed(node_name, like, records.resource_version + 1) if like is not None else None
-        return records.adopt(self._pods, item, old) if item is not None else None
 
     def patch_status(self, old: Stored, patch: Any) -> Stored | None:
         """Apply a strategic merge patch that is about the status only, as those of schedulers and kubelets are.
@@ -137,7 +129,7 @@ class PodActions:
         if after == texts[1]:
             return old
         records = self._records
-        return records.adopt(self._pods, old.next_version(records.resource_version + 1, after), old)
+        return records.adopt(old.next_version(records.resource_version + 1, after), old)
 
     def _patched_alike(self, status: bytes, wanted: dict[str, Any]) -> bytes:
         """As :func:`_patched`, remembered for pods that have nothing in their status that only they have."""
@@ -217,7 +209,7 @@ class PodActions:
         status["disruptionsAllowed"] = allowed - 1
         status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: self._records.now()}
         document["status"] = status
-        self._records.commit(self._records.table(BUDGETS), document, budget, dry_run=dry_run)
+        self._records.commit(BUDGETS, document, budget, dry_run=dry_run)
 
 
 def _cannot_bind(name: str, why: str) -> ApiError:

@@ -237,9 +237,9 @@ class Quotas:
     def _write(self) -> Iterator[None]:
         """Bring the status of changed quotas up to date, once for many changes."""
         stale, self._stale = self._stale, {}
-        table = self._records.table(RESOURCE_QUOTAS)
+        items = self._records.table(RESOURCE_QUOTAS).objects
         for key in stale:
-            item = table.objects.get(key)
+            item = items.get(key)
             quota = self._by_namespace.get(key[0], {}).get(key[1])
             if item is None or quota is None:
                 continue
@@ -249,5 +249,5 @@ class Quotas:
             status = {"hard": dict(spec.get("hard") or {}), "used": used}
             if open_section(document, "status") != status:
                 document["status"] = status
-                self._records.commit(table, document, item)
+                self._records.commit(RESOURCE_QUOTAS, document, item)
             yield

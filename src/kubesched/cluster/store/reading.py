@@ -107,12 +107,7 @@ class Reading:
         return finish(self.listing(kind, namespace, resource_version_match=resource_version_match, **options))
 
     def listing(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version_match: str = "",
-        **options: Unpack[ListOptions],
+        self, kind: Kind, namespace: str = "", *, resource_version_match: str = "", **options: Unpack[ListOptions]
     ) -> Steps[ListPage]:
         """Objects in key order. Pages of one list all show the version of the first page.
 

@@ -7,6 +7,7 @@ themselves are in :mod:`.store`.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -15,7 +16,7 @@ from ...api.kinds import Kind
 from ...api.times import Clock, timestamp
 from ..schema import Document, Stored, encode_clean, stored
 from .reading import Reading
-from .table import Follower, Table
+from .table import Follower
 
 __all__ = ["Records"]
 
@@ -66,9 +67,9 @@ class Records(Reading):
 
     def commit(
         self,
-        table: Table,
+        kind: Kind,
         document: Document,
-        old: Stored | None,
+        old: Stored | None = None,
         *,
         dry_run: bool = False,
         same_metadata: bool = False,
@@ -83,28 +84,28 @@ class Records(Reading):
             metadata["resourceVersion"] = str(version)
             if old is None:
                 del metadata["resourceVersion"]  # what was never stored has none
-            return Stored(table.kind, encode_clean(document), metadata, version)
+            return Stored(kind, encode_clean(document), metadata, version)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
-        return self.adopt(table, stored(table.kind, document, version, old, same_metadata=same_metadata), old)
+        return self.adopt(stored(kind, document, version, old, same_metadata=same_metadata), old)
 
-    def adopt(self, table: Table, item: Stored, old: Stored | None = None) -> Stored:
+    def adopt(self, item: Stored, old: Stored | None = None) -> Stored:
         """Store an object that is made already, with the next version; ``old`` is the one before. For this package."""
-        self._version = item.resource_version
+        self._version, table = item.resource_version, self._tables[item.kind]
         table.record("ADDED" if old is None else "MODIFIED", item, old)
         for follow in table.followers:
             follow(item, old)
         return item
 
-    def remove(self, table: Table, document: Document, old: Stored) -> Stored:
+    def remove(self, document: Document, old: Stored) -> Stored:
         """Remove an object for good; ``document`` is its last state. For this package."""
         version = self._version + 1
         document["metadata"]["resourceVersion"] = str(version)
-        return self.removed(table, stored(table.kind, document, version, old), old)
+        return self.removed(stored(old.kind, document, version, old), old)
 
-    def removed(self, table: Table, item: Stored, old: Stored) -> Stored:
+    def removed(self, item: Stored, old: Stored) -> Stored:
         """Remove an object whose last state is made already, with the next version. For this package."""
-        self._version = item.resource_version
+        self._version, table = item.resource_version, self._tables[old.kind]
         table.record("DELETED", item, old)
         for follow in table.followers:
             follow(None, old)
@@ -122,7 +123,7 @@ class Records(Reading):
 
     def settle(self) -> None:
         """Do all background work now. In an event loop this happens by itself on its next turns."""
-        self._advance(None)
+        self._advance(math.inf)
 
     def settle_later(self) -> None:
         """Let background work begin on the event loop's next turn; without a loop, do it now."""
@@ -136,10 +137,6 @@ class Records(Reading):
             self._turn_is_due = True
             loop.call_soon(self._turn)
 
-    def forget_work(self) -> None:
-        """Drop all background work."""
-        self._background.clear()
-
     def _turn(self) -> None:
         self._turn_is_due = False
         try:
@@ -147,7 +144,7 @@ class Records(Reading):
         finally:
             self.settle_later()
 
-    def _advance(self, steps: int | None) -> None:
+    def _advance(self, steps: float) -> None:
         """Do background work: all of it, or about as many steps as given."""
         if self._settling:
             return
@@ -155,10 +152,9 @@ class Records(Reading):
         try:
             while self._background:
                 for _ in self._background[0]:
-                    if steps is not None:
-                        steps -= 1
-                        if steps <= 0:
-                            return
+                    steps -= 1
+                    if steps <= 0:
+                        return
                 self._background.popleft()
         finally:
             self._settling = False

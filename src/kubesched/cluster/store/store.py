@@ -66,19 +66,16 @@ from .events import EventExpiry, RecordedEvent, check_event, event_as, event_sec
 from .pod_actions import PodActions
 from .quota import Quotas
 from .records import Records
-from .replicas import Replicas
+from .replicas import Replicas, request_of
 from .table import Table
 
 __all__ = ["Store"]
 
 FIRST_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+_NODE_CRITICAL: Final = "Used for system critical pods that must not be moved from their current node."
 _FIRST_PRIORITY_CLASSES: Final = (
     ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster."),
-    (
-        "system-node-critical",
-        2_000_001_000,
-        "Used for system critical pods that must not be moved from their current node.",
-    ),
+    ("system-node-critical", 2_000_001_000, _NODE_CRITICAL),
 )
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 #: Events that are kept for each pod, if that is more than ``most_events``.
@@ -142,7 +139,7 @@ class Store(Records):
         self._event_expiry = EventExpiry()
         self._pod_actions = PodActions(self, self._deletion)
         self._services = ServiceAddresses()
-        self._replicas = Replicas(self)
+        self._replicas: Replicas[tuple[str, bytes]] = Replicas(self.now)
         self.forget_followers()
         self.follow(self._event_written, CORE_EVENTS.__eq__)
         self.follow(self._deletion.follow)
@@ -176,7 +173,7 @@ class Store(Records):
 
     def _create_pod(self, namespace: str, given: Mapping[str, Any], obj: Mapping[str, Any]) -> Stored:
         """Add a pod; like the one that was last asked for in the same words, if it need not be checked again."""
-        request = self._replicas.request(namespace, given, obj)
+        request = request_of(namespace, given, obj)
         like = self._replicas.like(request) if request is not None else None
         if like is None or not self._quotas.is_free(like.namespace):
             item = self._create(PODS, namespace, given, obj, dry_run=False, restore=False)
@@ -186,7 +183,7 @@ class Store(Records):
         name = self._new_name(self._pods, like.namespace, given)
         uid = new_uid(self._random)
         self._check_place(self._pods, like.namespace, name, dry_run=False)
-        item = self.adopt(self._pods, like.copy(name, uid, self._version + 1))
+        item = self.adopt(like.copy(name, uid, self._version + 1))
         self.settle_later()
         return item
 
@@ -198,7 +195,7 @@ class Store(Records):
         if not self._quotas.is_free(event.namespace):
             return False
         self._check_place(self._events, event.namespace, event.name, dry_run=False)
-        self.adopt(self._events, RecordedEvent(event, new_uid(self._random), self.now(), self._version + 1))
+        self.adopt(RecordedEvent(event, new_uid(self._random), self.now(), self._version + 1))
         self.expire_events()
         self.settle_later()
         return True
@@ -266,7 +263,7 @@ class Store(Records):
                 self._limits.check_claim(document, name)
         if not restore:
             self._quotas.admit(kind, document)
-        item = self.commit(table, document, None, dry_run=dry_run)
+        item = self.commit(kind, document, dry_run=dry_run)
         if kind is CORE_EVENTS and not dry_run:
             self.expire_events()
         self.settle_later()
@@ -283,9 +280,9 @@ class Store(Records):
         for key in islice(self._event_expiry.due(now, most), _EXPIRED_AT_ONCE):
             old = self._events.objects.get(key)
             if isinstance(old, RecordedEvent) and (last := old.at(self._version + 1)) is not None:
-                self.removed(self._events, last, old)
+                self.removed(last, old)
             elif old is not None:
-                self.remove(self._events, old.document(), old)
+                self.remove(old.document(), old)
         return self._event_expiry.is_due(now, most)
 
     def update(
@@ -368,7 +365,7 @@ class Store(Records):
 
         ``before`` is the document of ``old``. A write that leaves the metadata alone shares it with ``before``.
         """
-        kind, table = old.kind, self.table(old.kind)
+        kind = old.kind
         for field, value in (("apiVersion", kind.api_version), ("kind", kind.kind)):
             found = open_section(document, field)
             if found is not None and found != value:
@@ -378,16 +375,18 @@ class Store(Records):
         else:
             metadata = changed_metadata(kind, old, before["metadata"], document["metadata"], subresource)
             has_new_metadata = not same_json(metadata, before["metadata"])
-        if subresource == "status" and kind.group_resource in self.status_kinds:
-            after = {**before, "metadata": metadata}
-            _take(after, document, "status")
+        has_status = kind.group_resource in self.status_kinds
+        if subresource == "status" and has_status:
+            rest, status = before, document
         elif subresource == "" or (subresource == "resize" and kind == PODS):
-            after = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-            after.update((key, value) for key, value in document.items() if key not in _HEAD)
-            if kind.group_resource in self.status_kinds:
-                _take(after, before, "status")
+            rest, status = document, before
         else:
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        after = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        after.update((key, value) for key, value in rest.items() if key not in _HEAD)
+        if has_status:
+            after.pop("status", None)
+            after.update((key, value) for key, value in status.items() if key == "status")
         changed = [
             name
             for name in before.keys() | after.keys()
@@ -417,11 +416,11 @@ class Store(Records):
                 return old  # it lacked nothing but defaults
         causes.raise_if_any(kind, old.name)
         if self._deletion.is_finished(kind, metadata):
-            item = old if dry_run else self.remove(table, after, old)
+            item = old if dry_run else self.remove(after, old)
         else:
             if "spec" in changed:
                 self._quotas.admit(kind, after, old)
-            item = self.commit(table, after, old, dry_run=dry_run, same_metadata=not has_new_metadata)
+            item = self.commit(kind, after, old, dry_run=dry_run, same_metadata=not has_new_metadata)
         self.settle_later()
         return item
 
@@ -473,14 +472,13 @@ class Store(Records):
             raise RuntimeError("a saved cluster can only be loaded into a store without watches")
         for table in tables:
             table.reset(resource_version)
-        self.forget_work()
+        self._background.clear()
         self._follow_changes()
         for item in items:
             self.table(item.kind).load(item)
             self._deletion.follow(item, None)
             self._services.changed(item, None)
-            if b'"deletionTimestamp"' in item.raw:
-                self._deletion.resume(item, item.section("metadata"))
+            self._deletion.resume(item)
         self._version = resource_version
         self._quotas.resume()
         self._event_expiry.resume(self._events.objects.values())
@@ -515,7 +513,7 @@ class Store(Records):
             if not self._auto_namespaces or dry_run:
                 raise ApiError.not_found(NAMESPACES, namespace)
             self.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-        elif spaced and self._deletion.is_terminating(namespace):
+        elif spaced and namespace in self._deletion.terminating:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             error = forbidden(table.kind, name, why)
             message = f"namespace {namespace} is being terminated"
@@ -544,11 +542,3 @@ def _body_metadata(kind: Kind, obj: Any) -> Mapping[str, Any]:
     if type(metadata) is not dict and not isinstance(metadata, Mapping):
         raise ApiError.bad_request(f"metadata: must be an object, got {metadata!r}")
     return metadata
-
-
-def _take(target: Document, source: Document, section: str) -> None:
-    """Make a section of ``target`` what it is in ``source``."""
-    if section in source:
-        target[section] = source[section]
-    else:
-        target.pop(section, None)

@@ -9,6 +9,7 @@ Caller: ``store``, which owns one table per kind and hands watches to the transp
 from __future__ import annotations
 
 import asyncio
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -330,13 +331,13 @@ class Watch:
             self.closed or self._initial is not None or self._error is not None or self.position != self._table.end
         )
 
-    async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - a stream's own time limit
+    async def wait(self, timeout: float = math.inf) -> bool:  # noqa: ASYNC109 - a stream's own time limit
         """Sleep until something may have happened; False when ``timeout`` seconds passed first."""
         if self.pending:
             return True
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        handle = None if timeout is None else loop.call_later(max(0.0, timeout), self.wake)
+        handle = None if timeout == math.inf else loop.call_later(max(0.0, timeout), self.wake)
         self._table.wait_for_change(self)
         try:
             await self._waiter
