@@ -9,7 +9,8 @@ pods and the failure handler gives them back. From the active queue a pod is pop
               └── unschedulable ◀┘      events move pods from unschedulable to backoff or active
 
 Nothing here awaits but :meth:`SchedulingQueue.wait_pop` and :meth:`SchedulingQueue.run`, so each operation is
-atomic; one that concerns very many pods takes effect in slices, and what comes meanwhile waits behind it. PreEnqueue and hint functions run inside these operations and must not call back into the queue.
+atomic; one that concerns very many pods takes effect in slices, and what comes meanwhile waits behind it.
+PreEnqueue and hint functions run inside these operations and must not call back into the queue.
 
 The queue is composed of parts with one idea each: where pods wait (:mod:`.sub_queues`), how one pod moves
 (:mod:`.moves`), how events requeue it (:mod:`.event_moves`, :mod:`.hints`), what happened while it was in flight
