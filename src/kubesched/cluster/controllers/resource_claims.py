@@ -21,7 +21,7 @@ from ...api.wire import ApiError, Item
 from ...client.event_writer import WARNING
 from ..kubelets import claim_names
 from .base import Controller
-from .context import BY_OWNER, Context, controller_of
+from .context import BY_OWNER, Context, controller_of, version_of
 from .pods import is_finished, owner_reference
 
 __all__ = ["ResourceClaims", "claims_of"]
@@ -200,10 +200,12 @@ class ResourceClaims(Controller):
         if frees:
             changes["allocation"] = None
         if len(valid) < len(status.reserved_for) or status.allocation is not None:
-            item = await self.context.patch(item, {"metadata": _version(item), "status": changes}, subresource="status")
+            item = await self.context.patch(
+                item, {"metadata": version_of(item), "status": changes}, subresource="status"
+            )
         if frees:
             finalizers = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
-            item = await self.context.patch(item, {"metadata": {**_version(item), "finalizers": finalizers or None}})
+            item = await self.context.patch(item, {"metadata": {**version_of(item), "finalizers": finalizers or None}})
         return item
 
     async def _has_user(self, item: Item, name: str, uid: str) -> bool:
@@ -220,11 +222,6 @@ def _is_protected_in_vain(claim: ResourceClaim) -> bool:
     """Whether a claim is held only by its finalizer, although it is deleted."""
     going = claim.metadata.deletion_timestamp is not None
     return going and not claim.status.reserved_for and CLAIM_FINALIZER in claim.metadata.finalizers
-
-
-def _version(item: Item) -> dict[str, str]:
-    """What makes a patch fail with a conflict when the object has changed since."""
-    return {"uid": item.uid, "resourceVersion": str(item.resource_version)}
 
 
 def _is_reserved(claim: Item, pod: Pod) -> bool:
