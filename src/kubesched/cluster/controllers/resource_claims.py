@@ -38,10 +38,6 @@ def claims_of(pod: Pod) -> Iterator[str]:
     return filter(None, claim_names(pod))
 
 
-def _claim_keys(item: Item) -> list[str]:
-    return [f"{item.namespace}/{name}" for name in claims_of(item.typed)]
-
-
 def _has_ended(pod: Pod) -> bool:
     """Whether a pod will never use its claims again."""
     return is_finished(pod) or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
@@ -57,7 +53,7 @@ class ResourceClaims(Controller):
         super().__init__(context)
         self._claims = context.owned_cache(RESOURCE_CLAIMS)
         self._templates = self.watch(RESOURCE_CLAIM_TEMPLATES, self._template_changed)
-        context.pods.add_index(_BY_CLAIM, _claim_keys)
+        context.pods.add_index(_BY_CLAIM, lambda pod: [f"{pod.namespace}/{name}" for name in claims_of(pod.typed)])
         #: Pods that wait for a template, by the template's key.
         self._waiting: dict[str, dict[str, None]] = {}
         self.watch(PODS, self._pod_changed)
