@@ -49,7 +49,7 @@ class Attempts:
         ``source`` and ``node`` are what :meth:`Stage.matches_volume` compares, besides the object's metadata. An attempt that
         no rule is for ends at once, one whose rules all have weight 0 never.
         """
-        rng, metadata = self._context.rng, item.typed.metadata
+        metadata = item.typed.metadata
         about = (node, metadata.deletion_timestamp is not None)
         known = self._current.get(item.uid)
         if known is None or known.about != about:
@@ -64,9 +64,9 @@ class Attempts:
         if left > 0:
             self._wait(known, left)
             return None
-        return (
-            (stage.failure.reason, f"stage rule {stage.name}") if stage is not None and stage.fails(rng) else ("", "")
-        )
+        if stage is not None and stage.fails(self._context.rng):
+            return stage.failure.reason, f"stage rule {stage.name}"
+        return "", ""
 
     def _wait(self, attempt: _Attempt, seconds: float) -> None:
         """One that has failed so often that it most likely fails again keeps nothing moving."""

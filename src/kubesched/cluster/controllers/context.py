@@ -97,6 +97,11 @@ def owners_of(item: Item) -> tuple[OwnerReference, ...]:
     return references
 
 
+def version_of(item: Item) -> dict[str, str]:
+    """What makes a patch fail with a conflict when the object has changed since."""
+    return {"uid": item.uid, "resourceVersion": str(item.resource_version)}
+
+
 def differ(old: Item | None, new: Item | None, of: Callable[[Item], object]) -> bool:
     """Whether two versions of an object show something else of what ``of`` reads, or one of them is missing."""
     return old is None or new is None or of(old) != of(new)

@@ -36,7 +36,6 @@ _HOLLOW: Final = "kubesched.io/hollow"
 #: What every kubelet of 1.36 announces.
 _PLUGINS: Final = ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
 _MIGRATED: Final = ",".join(f"kubernetes.io/{name}" for name in _PLUGINS)
-_NONE: Final = "none"
 _NO_LIMIT: Final = "is not a number, on a node DRIVER=NUMBER or DRIVER=none, with commas between them; no limit is set"
 _ZONE: Final = "topology.kubernetes.io/zone"
 
@@ -231,7 +230,7 @@ class CsiNodes(Controller):
                 _complain(self.context, node, VOLUMES_PER_NODE, f"{part!r} {_NO_LIMIT}")
         for item in sorted(self._drivers.values(), key=lambda item: item.name):
             text = own.get(item.name, _limit(item))
-            if text == _NONE:
+            if text == "none":
                 continue
             entry: Data = {"name": item.name, "nodeID": node.name}
             if key := _topology_key(item):

@@ -21,13 +21,11 @@ from ...api.types import ObjectMeta
 from ...api.wire import Item
 from ...client.event_writer import WARNING
 from .base import Controller
-from .context import BY_OWNER, Context
+from .context import BY_OWNER, Context, Data
 from .device_pools import DEVICES, DevicePool, DevicesError, parse_devices
 from .pods import owner_reference
 
 __all__ = ["DeviceDriver"]
-
-Data = dict[str, Any]
 
 _NODE, _CLAIM = "node:", "claim:"
 _TRUE: Final = "True"

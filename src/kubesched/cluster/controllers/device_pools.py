@@ -18,13 +18,12 @@ from ...api.wire import ApiError
 from ...api.yamltext import TextError, read_single
 from ..kubelets import Entry
 from ..schema import check_type, encode_clean
+from .context import Data
 
 __all__ = ["DEVICES", "DevicePool", "DevicesError", "parse_devices"]
 
 #: The annotation of a Node that describes the devices of its hollow drivers.
 DEVICES: Final = "kubesched.io/devices"
-
-Data = dict[str, Any]
 
 #: Members that are ours; all others are those of a device in a ResourceSlice.
 _OWN: Final = ("name", "count", "attributes", "capacity", "perDevice", "counters", "partitions", "consumes")

@@ -21,7 +21,7 @@ from ...api.wire import ApiError, Item
 from ...client.event_writer import WARNING
 from ..kubelets import claim_names
 from .base import Controller
-from .context import BY_OWNER, Context, controller_of
+from .context import BY_OWNER, Context, controller_of, version_of
 from .pods import is_finished, owner_reference
 
 __all__ = ["ResourceClaims", "claims_of"]
@@ -36,10 +36,6 @@ _POD, _CLAIM = "pod:", "claim:"
 def claims_of(pod: Pod) -> Iterator[str]:
     """The names of the claims that a pod uses, as far as they are known."""
     return filter(None, claim_names(pod))
-
-
-def _claim_keys(item: Item) -> list[str]:
-    return [f"{item.namespace}/{name}" for name in claims_of(item.typed)]
 
 
 def _has_ended(pod: Pod) -> bool:
@@ -57,7 +53,7 @@ class ResourceClaims(Controller):
         super().__init__(context)
         self._claims = context.owned_cache(RESOURCE_CLAIMS)
         self._templates = self.watch(RESOURCE_CLAIM_TEMPLATES, self._template_changed)
-        context.pods.add_index(_BY_CLAIM, _claim_keys)
+        context.pods.add_index(_BY_CLAIM, lambda pod: [f"{pod.namespace}/{name}" for name in claims_of(pod.typed)])
         #: Pods that wait for a template, by the template's key.
         self._waiting: dict[str, dict[str, None]] = {}
         self.watch(PODS, self._pod_changed)
@@ -200,10 +196,12 @@ class ResourceClaims(Controller):
         if frees:
             changes["allocation"] = None
         if len(valid) < len(status.reserved_for) or status.allocation is not None:
-            item = await self.context.patch(item, {"metadata": _version(item), "status": changes}, subresource="status")
+            item = await self.context.patch(
+                item, {"metadata": version_of(item), "status": changes}, subresource="status"
+            )
         if frees:
             finalizers = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
-            item = await self.context.patch(item, {"metadata": {**_version(item), "finalizers": finalizers or None}})
+            item = await self.context.patch(item, {"metadata": {**version_of(item), "finalizers": finalizers or None}})
         return item
 
     async def _has_user(self, item: Item, name: str, uid: str) -> bool:
@@ -220,11 +218,6 @@ def _is_protected_in_vain(claim: ResourceClaim) -> bool:
     """Whether a claim is held only by its finalizer, although it is deleted."""
     going = claim.metadata.deletion_timestamp is not None
     return going and not claim.status.reserved_for and CLAIM_FINALIZER in claim.metadata.finalizers
-
-
-def _version(item: Item) -> dict[str, str]:
-    """What makes a patch fail with a conflict when the object has changed since."""
-    return {"uid": item.uid, "resourceVersion": str(item.resource_version)}
 
 
 def _is_reserved(claim: Item, pod: Pod) -> bool:

@@ -28,11 +28,11 @@ from ...api.storage import (
     claims_of,
     class_of,
 )
-from ...api.types import ObjectReference, Pod
+from ...api.types import ObjectReference
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
-from .context import BY_CLAIM, Context, Data, owners_of, status_of, tolerate
+from .context import BY_CLAIM, Context, Data, owners_of, status_of, tolerate, version_of
 from .pods import is_finished, owner_reference
 
 __all__ = ["PROVISIONER", "PV_PROTECTION", "EphemeralVolumes", "Volumes", "claim_reference"]
@@ -113,7 +113,7 @@ class Volumes(Controller):
         if (finalizer in known) == used:
             return item
         finalizers = [*known, finalizer] if used else [one for one in known if one != finalizer]
-        return await self.context.patch(item, {"metadata": {**_version(item), "finalizers": finalizers or None}})
+        return await self.context.patch(item, {"metadata": {**version_of(item), "finalizers": finalizers or None}})
 
     # -- claims ----------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Volumes(Controller):
         pv: PersistentVolume = volume.typed
         reference, finalizers = pv.spec.claim_ref, pv.metadata.finalizers
         if reference is None or reference.uid != item.uid or PV_PROTECTION not in finalizers:
-            metadata: Data = {**_version(volume)}
+            metadata: Data = {**version_of(volume)}
             if reference is None:
                 metadata["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
             if PV_PROTECTION not in finalizers:
@@ -242,17 +242,12 @@ class Volumes(Controller):
         if claim.typed.spec.volume_name in ("", item.name):
             await self._claim(claim)
             return
-        metadata: Data = {**_version(item)}
+        metadata: Data = {**version_of(item)}
         reserved: Data | None = {"uid": None}  # who reserved it by hand keeps it so
         if BOUND_BY_CONTROLLER in item.typed.metadata.annotations:
             metadata["annotations"], reserved = {BOUND_BY_CONTROLLER: None}, None
         freed = await self.context.patch(item, {"metadata": metadata, "spec": {"claimRef": reserved}})
         await self._set_phase(freed, "Available")
-
-
-def _version(item: Item) -> dict[str, str]:
-    """What makes a patch fail with a conflict when the object has changed since."""
-    return {"uid": item.uid, "resourceVersion": str(item.resource_version)}
 
 
 def _reserved_for(item: Item) -> Iterable[str]:
@@ -352,13 +347,11 @@ class EphemeralVolumes(Controller):
         if item is None or is_finished(item.typed) or self.context.is_going(item):
             return
         for claim, template in claims_of(item.typed):
-            if template is not None and self._claims.get(claim) is None:
-                await self._make(item, claim.partition("/")[2], template)
-
-    async def _make(self, item: Item, name: str, template: Data) -> None:
-        pod: Pod = item.typed
-        given = template.get("metadata") or {}
-        metadata = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
-        metadata |= {"name": name, "namespace": pod.namespace, "ownerReferences": [owner_reference(item)]}
-        with tolerate("AlreadyExists"):
-            await self.context.create(CLAIMS, pod.namespace, {"metadata": metadata, "spec": template.get("spec") or {}})
+            if template is None or self._claims.get(claim) is not None:
+                continue
+            given, name = template.get("metadata") or {}, claim.partition("/")[2]
+            metadata = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
+            metadata |= {"name": name, "namespace": item.namespace, "ownerReferences": [owner_reference(item)]}
+            body = {"metadata": metadata, "spec": template.get("spec") or {}}
+            with tolerate("AlreadyExists"):
+                await self.context.create(CLAIMS, item.namespace, body)

@@ -20,7 +20,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from ...api.kinds import NODES, PODS, RESOURCE_CLAIMS, Kind
+from ...api.kinds import NODES, PODS, RESOURCE_CLAIMS
 from ...api.tasks import Supervisor
 from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
@@ -31,7 +31,7 @@ from .nodes import NodeImages
 from .pod_status import finished_status, ready_condition, ready_status, running_status
 from .prerequisites import FAILED_PREPARE, Prerequisites, claim_names
 from .stages import DURATION, EXIT, Next, Stage, choose, rules_of
-from .watched import Changed, Gone, Sink, pod_ip
+from .watched import Sink, pod_ip
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
 
@@ -114,17 +114,16 @@ class HollowKubelets:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        sink = partial(Sink, self._client, note=self._note, rng=self._random)
         sinks = [
-            self._sink(NODES, self._nodes, self._node_changed, self._node_gone),
-            self._sink(PODS, self._pods, self._pod_changed, self._pod_gone, "spec.nodeName!="),
+            sink(NODES, self._nodes, self._node_changed, self._node_gone),
+            sink(PODS, self._pods, self._pod_changed, self._pod_gone, fields="spec.nodeName!="),
         ]
-        sinks += [
-            self._sink(kind, known, self._prerequisite_changed, partial(self._prerequisites.gone, kind))
-            for kind, known in self._prerequisites.known.items()
-        ]
+        for kind, known in self._prerequisites.known.items():
+            sinks.append(sink(kind, known, self._prerequisite_changed, partial(self._prerequisites.gone, kind)))
         async with Supervisor("kubelets") as tasks:
-            for sink in sinks:
-                tasks.spawn(sink.run(), f"hollow-{sink.kind.plural}")
+            for one in sinks:
+                tasks.spawn(one.run(), f"hollow-{one.kind.plural}")
             tasks.spawn(self._run_timers(), "hollow-timers")
             tasks.spawn(self._heartbeats.run(), "hollow-heartbeats")
             await tasks.ended()
@@ -167,9 +166,6 @@ class HollowKubelets:
         return min(times, default=None)
 
     # -- watching --------------------------------------------------------------------------------------
-
-    def _sink(self, kind: Kind, known: Mapping[str, Any], changed: Changed, gone: Gone, fields: str = "") -> Sink:
-        return Sink(self._client, kind, known, changed, gone, self._note, self._random, fields)
 
     def _obey(self, name: str, *, failed: bool) -> None:
         """Fail or recover a node as its annotation says; one that was failed by a call is left alone."""

@@ -14,12 +14,9 @@ from ...api.turns import in_batches
 from ...api.wire import Item, Transport
 from ...client.reflector import YIELD_INTERVAL, Reflector
 
-__all__ = ["Changed", "Gone", "Sink", "pod_ip"]
+__all__ = ["Sink", "pod_ip"]
 
 _log = logging.getLogger("kubesched.cluster")
-
-Changed = Callable[[Item], None]
-Gone = Callable[[str, Item | None], None]
 
 #: What reading data of other types than expected raises.
 _UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError, msgspec.DecodeError)
@@ -53,8 +50,8 @@ class Sink:
         client: Transport,
         kind: Kind,
         known: Mapping[str, Any],
-        changed: Changed,
-        gone: Gone,
+        changed: Callable[[Item], None],
+        gone: Callable[[str, Item | None], None],
         note: Callable[[str], None],
         rng: Random,
         fields: str = "",
