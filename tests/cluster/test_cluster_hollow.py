@@ -13,7 +13,7 @@ from cluster_world import a_node, a_pod, a_store, in_virtual_time
 
 from builders import create_nodes
 from kubesched.api.kinds import NODES, PODS
-from kubesched.cluster.kubelets import HollowKubelets, make_nodes, node_template
+from kubesched.cluster.kubelets import HollowKubelets, default_stages, make_nodes, node_template
 from kubesched.cluster.kubelets.hollow import DURATION, EXIT
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.cluster.store.faults import connection_lost, server_error
@@ -78,7 +78,7 @@ def test_a_bound_pod_runs_after_the_startup_delay() -> None:
         assert phase(store, "waiting") == "Pending"
         assert hollow.next_timer() is None
 
-    play(scenario, startup_delay=2.0)
+    play(scenario, stages=default_stages(2.0))
 
 
 @pytest.mark.parametrize(("exit_", "want", "code"), [("", "Succeeded", 0), ("Failed", "Failed", 1)])
@@ -142,7 +142,7 @@ def test_a_hurried_deletion_and_a_stop_delay_shorten_it() -> None:
         await asyncio.sleep(1.5)
         assert phase(store) == "gone"
 
-    play(quick, stop_delay=1.0)
+    play(quick, stages=default_stages(stop_delay=1.0))
 
 
 def test_pods_on_missing_nodes_wait_for_the_node() -> None:

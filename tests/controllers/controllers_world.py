@@ -60,7 +60,8 @@ class World:
             await loop.idle()
             if self.embedded.is_settled:
                 return
-            assert loop.time() < end, (self.controllers.problems[-5:], self.controllers.statistics())
+            waiting = {name: len(one.queue) for name, one in self.controllers.controllers.items()}
+            assert loop.time() < end, (self.controllers.problems[-5:], waiting)
             await asyncio.sleep(0.25)
 
     # -- objects ---------------------------------------------------------------------------------------

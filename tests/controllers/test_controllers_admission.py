@@ -220,7 +220,7 @@ def test_a_replica_set_that_meets_a_quota_reports_it_and_continues_when_the_quot
         assert len(world.pods()) == 2
         data = world.get(REPLICA_SETS, "web")
         assert condition(data, "ReplicaFailure") == ("True", "FailedCreate")
-        assert world.controllers.statistics()["replicaset"].stuck == ("default/web",)
+        assert world.controllers.controllers["replicaset"].queue.stuck == ["default/web"]
         world.patch(QUOTAS, "q", {"spec": {"hard": {"pods": "9"}}})
         world.patch(REPLICA_SETS, "web", {"spec": {"replicas": 5}})
         await world.settle()
@@ -245,9 +245,9 @@ def test_more_pods_than_a_burst_that_are_refused_are_tried_again_later_not_at_on
         world.create(kind_, obj)
         await asyncio.sleep(60)
         assert len(world.pods()) == 2
-        statistics = world.controllers.statistics()[name]
-        assert statistics.stuck == ("default/many",)
-        assert statistics.reconciles < 100
+        controller = world.controllers.controllers[name]
+        assert controller.queue.stuck == ["default/many"]
+        assert controller.reconciles < 100
         world.store.delete(kind_, "default", "many")
 
     play(scenario)

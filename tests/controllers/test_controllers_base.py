@@ -209,7 +209,7 @@ def test_a_bad_connection_delays_the_controllers_and_nothing_else(seed: int) -> 
         assert {pod.spec.containers[0].image for pod in pods} == {image}
         assert not [text for text in manager.problems if "defect" in text]
         assert manager.problems
-        assert not any(one.waiting for one in manager.statistics().values())
+        assert not any(len(one.queue) for one in manager.controllers.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -19,7 +19,7 @@ from aiohttp import web
 from kubesched.api.wire import WatchEvent
 from kubesched.client.http import FencedConnector
 from kubesched.cluster.http import HttpServer
-from kubesched.cluster.http.connection import Connections
+from kubesched.cluster.http.server import Connections
 from kubesched.cluster.store import Store
 from kubesched.cluster.store.table import Watch
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from kubesched.api.kinds import NODES
 from kubesched.api.times import RealClock
 from kubesched.cluster.http import HttpServer
-from kubesched.cluster.kubelets import make_nodes, node_template
+from kubesched.cluster.kubelets import default_stages, make_nodes, node_template
 from kubesched.cluster.store import Store
 from kubesched.config import default_config
 from kubesched.plugins import in_tree_registry
@@ -51,9 +51,14 @@ async def living(
     startup_delay: float = 0.5, stop_delay: float = 0.2, heartbeats: float | None = 10.0, **options: Any
 ) -> AsyncIterator[FullCluster]:
     """Three nodes and everything that runs a cluster, in this loop. ``options`` are the server's."""
-    delays = {"startup_delay": startup_delay, "stop_delay": stop_delay, "heartbeat_seconds": heartbeats}
     embedded = Embedded(
-        default_config(), in_tree_registry(), clock=RealClock(), seed=3, controllers=True, kubelet_options=delays
+        default_config(),
+        in_tree_registry(),
+        clock=RealClock(),
+        seed=3,
+        controllers=True,
+        stages=default_stages(startup_delay, stop_delay),
+        kubelet_options={"heartbeat_seconds": heartbeats},
     )
     for node in three_nodes():
         embedded.store.create(NODES, "", node)

@@ -14,7 +14,7 @@ from http_world import a_node
 from kubesched.api.kinds import CORE_EVENTS, NODES, PODS, Kind, kind_by_plural
 from kubesched.api.wire import ApiError, Item
 from kubesched.cluster.http import HttpServer
-from kubesched.cluster.kubelets import HollowKubelets
+from kubesched.cluster.kubelets import HollowKubelets, default_stages
 from kubesched.cluster.store import InProcessClient, Store
 
 
@@ -92,7 +92,7 @@ def cluster(nodes: int = 2, **options: Any) -> Iterator[HttpServer]:
         store = Store(clock, random=Random(3))
         for index in range(nodes):
             store.create(NODES, "", a_node(f"n{index}"))
-        kubelets = HollowKubelets(InProcessClient(store), clock, startup_delay=0.05, stop_delay=0.05)
+        kubelets = HollowKubelets(InProcessClient(store), clock, stages=default_stages(0.05, 0.05))
         async with HttpServer(store, **options) as server:
             tasks = [asyncio.create_task(kubelets.run()), asyncio.create_task(_bind_pods(store))]
             found.append(server)

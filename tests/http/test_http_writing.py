@@ -130,6 +130,26 @@ def test_dry_runs_change_nothing() -> None:
     run(main())
 
 
+def test_wrong_options_are_refused_before_a_wrong_body_and_before_what_is_not_there() -> None:
+    async def main() -> None:
+        async with served() as api:
+            for wrong in ({"dryRun": "Some"}, {"fieldValidation": "strict"}, {"fieldManager": "x" * 129}):
+                scale = {"kind": "Scale", "spec": {"replicas": 1}}
+                answers = [
+                    await api("POST", PODS, raw=b"{", type="application/json", **wrong),
+                    await api("PUT", f"{PODS}/a", raw=b"{", type="application/json", **wrong),
+                    await api.put(f"{PODS}/none", a_pod("none"), **wrong),
+                    await api.put(f"{DEPLOYMENTS}/none/scale", scale, **wrong),
+                    await api.patch(f"{PODS}/none", {}, **wrong),
+                    await api("PATCH", f"{PODS}/none", [], type=JSON_PATCH, **wrong),
+                ]
+                assert [(answer.status, answer.data["details"]["causes"][0]["field"]) for answer in answers] == [
+                    (422, *wrong)
+                ] * 6
+
+    run(main())
+
+
 def test_two_clients_race_for_one_object_and_one_gets_a_conflict() -> None:
     async def main() -> None:
         async with served() as api:

@@ -271,7 +271,8 @@ class Day:
     def _state(self) -> str:
         waiting = {pod.name: self.reason(pod.name) for pod in self.all(PODS) if not pod.spec.node_name}
         idle = self.life is not None and self.life.scheduler.is_idle
-        return f"idle {idle}, controllers {self.controllers.statistics()}, {waiting}, {self.controllers.problems[-3:]}"
+        queues = {name: len(one.queue) for name, one in self.controllers.controllers.items()}
+        return f"idle {idle}, controllers {queues}, {waiting}, {self.controllers.problems[-3:]}"
 
     # -- invariants ----------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ import msgspec
 
 from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import PODS, Kind
+from kubesched.api.turns import in_turns
 from kubesched.api.wire import (
     STRATEGIC_PATCH,
     ApiError,
@@ -41,7 +42,7 @@ from kubesched.api.wire import (
 )
 
 from .access import AccessError, ClusterAccess, Credentials
-from .http_reading import read_events, read_item, read_list, status_error
+from .http_reading import read_events, read_item, reading_list, status_error
 from .metered import NO_RESPONSE, NotLeaderError
 from .proxies import environment_proxy
 from .write_connections import WriteConnections
@@ -304,7 +305,7 @@ class HttpTransport:
     async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
         query = _query(options)
         raw = await self._request("GET", _path(kind, namespace), query=query)
-        return read_list(kind, raw)
+        return await in_turns(reading_list(kind, raw))
 
     async def watch(
         self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]

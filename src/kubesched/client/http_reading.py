@@ -11,11 +11,15 @@ from typing import Final
 import msgspec
 
 from kubesched.api.kinds import Kind
+from kubesched.api.turns import Steps
 from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
 
-__all__ = ["read_events", "read_item", "read_list", "status_error"]
+__all__ = ["read_events", "read_item", "reading_list", "status_error"]
 
 _LINE_LIMIT: Final = 64 * 1024 * 1024
+#: An answer of so many bytes or more takes milliseconds to join and to decode.
+_LARGE: Final = 8 * 1024 * 1024
+_ITEMS_PER_STEP: Final = 512
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -51,15 +55,21 @@ _list = msgspec.json.Decoder(_List).decode
 _event = msgspec.json.Decoder(_Event).decode
 
 
-def read_list(kind: Kind, raw: bytes) -> ListPage:
-    """A page of a list.
+def reading_list(kind: Kind, raw: bytes) -> Steps[ListPage]:
+    """A page of a list, in steps: a server may send all objects as one.
 
     Raises:
         ApiError: 500, when the bytes are none.
     """
+    if len(raw) > _LARGE:
+        yield  # they were joined in this turn
     try:
         found = _list(raw)
-        items = [_item(kind, bytes(item)) for item in found.items or ()]
+        items: list[Item] = []
+        for number, item in enumerate(found.items or (), 1):
+            items.append(_item(kind, bytes(item)))
+            if number % _ITEMS_PER_STEP == 0:
+                yield
     except msgspec.DecodeError as error:
         raise _unreadable(f"list of {kind}", error) from None
     metadata = found.metadata

@@ -6,7 +6,8 @@ For the debugger, explanations, invariants and tests: the ``views`` of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 
 from kubesched.api.turns import Steps, finish
 from kubesched.api.types import Pod
@@ -53,6 +54,16 @@ class QueueViews:
         active, backoff, waiting = self.pods_in_active(), self.pods_in_backoff(), self.unschedulable_pods()
         summary = f"activeQ:{len(active)}; backoffQ:{len(backoff)}; unschedulablePods:{len(waiting)}"
         return active + backoff + waiting, summary
+
+    def all_pods(self) -> list[Pod]:
+        """All queued pods, in no order."""
+        self._lines.close()
+        queues, records = self._queues, self._lines.records
+        return _pods(
+            record
+            for queue in (queues.active, queues.backoff, queues.unschedulable)
+            for record in records(queue.items())
+        )
 
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
         """The queued pod of that name, None when it is not queued."""
@@ -134,33 +145,31 @@ class QueueViews:
         return problems
 
     def _check_places(self) -> list[str]:
-        problems: list[str] = []
-        seen: dict[str, str] = {}
-        for place, records in self._places():
-            for record in records:
-                key = record.key
-                if key in seen:
-                    problems.append(f"{key} is in {seen[key]} and in {place}")
-                seen[key] = place
-                if record.gating_plugin and place != "Unschedulable":
-                    problems.append(f"{key} is gated by {record.gating_plugin} but in {place}")
+        queues = self._queues
+        problems = [
+            f"{record.key} is gated by {record.gating_plugin} but in {place}"
+            for place, queue in (("Active", queues.active), ("Backoff", queues.backoff))
+            for record in self._lines.records(queue.items())
+            if record.gating_plugin
+        ]
+        places = [*queues.keys(), ("a line", self._lines.keys())]
+        if len(set[str]().union(*(keys for _, keys in places))) != sum(len(keys) for _, keys in places):
+            seen: dict[str, str] = {}
+            for place, keys in places:
+                problems += [f"{key} is in {seen[key]} and in {place}" for key in keys if key in seen]
+                seen.update(dict.fromkeys(keys, place))
         return problems
 
     def _check_rejected(self) -> list[str]:
-        rejected: dict[tuple[str, ...], int] = {}
-        for _, records in self._places():
-            for record in records:
-                profile = record.pod_info.pod.spec.scheduler_name
-                for plugin in record.unschedulable_plugins | record.pending_plugins:
-                    rejected[plugin, profile] = rejected.get((plugin, profile), 0) + 1
+        rejected: defaultdict[tuple[str, ...], int] = defaultdict(int)
+        queues = self._queues
+        for queue in (queues.active, queues.backoff, queues.unschedulable):
+            for record in self._lines.records(queue.items()):
+                profile, plugins = record.pod_info.pod.spec.scheduler_name, record.unschedulable_plugins
+                for plugin in plugins | record.pending_plugins if record.pending_plugins else plugins:
+                    rejected[plugin, profile] += 1
         counted = {labels: child.value for labels, child in self._rejected_by.children.items() if child.value}
-        return [] if counted == rejected else [f"unschedulable_pods: should be {rejected}, is {counted}"]
-
-    def _places(self) -> Iterator[tuple[str, list[QueuedPodInfo]]]:
-        queues, records = self._queues, self._lines.records
-        yield "Active", records(queues.active.items())
-        yield "Backoff", records(queues.backoff.items())
-        yield "Unschedulable", records(queues.unschedulable.records())
+        return [] if counted == rejected else [f"unschedulable_pods: should be {dict(rejected)}, is {counted}"]
 
 
 def _pods(records: Iterable[QueuedPodInfo]) -> list[Pod]:

@@ -372,7 +372,7 @@ class _Run:
             text = f"{later.source}: {later.kind.kind} {later.name}: annotation {ARRIVAL}: objects are created at once here"
             raise ManifestError(f"{text}; leave it out, and let the time pass first")
         check_objects(embedded.store, intake.objects)
-        running = {one.name for one in embedded.controllers.controllers} if embedded.controllers is not None else set()
+        running = set(embedded.controllers.controllers) if embedded.controllers is not None else set()
         for used, needed, what in (
             (intake.uses_storage, STORAGE, "volumes"),
             (intake.uses_devices, DEVICES, "devices"),

@@ -9,7 +9,7 @@ Caller: ``store.create`` and ``store.update``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -23,7 +23,7 @@ from .checks import check_pod_spec
 from .custom import CustomSchema
 from .validation import Causes, forbidden
 
-__all__ = ["SYSTEM_PRIORITIES", "Admission", "ObjectTable", "PreparedSpec", "default_pod_spec"]
+__all__ = ["SYSTEM_PRIORITIES", "Admission", "ObjectTable", "PreparedSpec", "default_pod_spec", "merge_label_keys"]
 
 #: The classes that every cluster has.
 SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
@@ -212,6 +212,51 @@ class Admission:
                 marked.append((metadata["creationTimestamp"], item.name))
         newest = max((created for created, _ in marked), default="")
         return min((name for created, name in marked if created == newest), default="")
+
+
+# -- label keys -------------------------------------------------------------------------------------------
+
+
+def merge_label_keys(spec: msgspec.Raw, labels: Mapping[str, str]) -> msgspec.Raw:
+    """A new pod's spec with the values of matchLabelKeys and mismatchLabelKeys in its selectors; the same if it has none.
+
+    The pod's own labels become requirements of the selector in the same term, so the scheduler need not know these fields
+    in pod affinity at all. Source: spec "Topology plugins" A.2 and B.2 (upstream ``pkg/registry/core/pod/strategy.go``).
+    """
+    if b"atchLabelKeys" not in bytes(spec):
+        return spec
+    data = msgspec.json.decode(spec)
+    for term in _terms(data):
+        _merge(term, labels)
+    for constraint in data.get("topologySpreadConstraints") or ():
+        _merge(constraint, labels)
+    return msgspec.Raw(encode(data))
+
+
+def _terms(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every pod affinity and anti-affinity term."""
+    affinity = spec.get("affinity") or {}
+    for side in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(side) or {}
+        yield from rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for item in rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            if item.get("podAffinityTerm"):
+                yield item["podAffinityTerm"]
+
+
+def _merge(term: dict[str, Any], labels: Mapping[str, str]) -> None:
+    """Keys that the pod has no label for are ignored, and so are all of them without a selector."""
+    selector = term.get("labelSelector")
+    if selector is None:
+        return
+    more = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in term.get(field) or ()
+        if key in labels
+    ]
+    if more:
+        selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *more]
 
 
 # -- pod defaults ------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 A check belongs to a type of the schema and is called for every object of that type, wherever it is: a toleration is
 checked alike in a pod, in a Deployment's template and in a CronJob's. Most checks are lines of ``rules.txt`` of the
 schema; what they cannot say is in the tables of :mod:`.type_checks` and :mod:`.pod_checks`. Callers:
-:mod:`.kind_validation`, and :mod:`.admission` and :mod:`.updates` for pods. The form of the data has been checked.
+:mod:`.kinds`, and :mod:`.admission` and :mod:`.updates` for pods. The form of the data has been checked.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from ..schema import Condition, FieldRules, encode, field_rules, holders, member
 from .formats import format_problem
 from .pod_checks import POD_CHECKS, check_mounts
 from .type_checks import TYPE_CHECKS
-from .validation import Causes, dotted
+from .validation import Causes, dotted, repeated
 
 __all__ = ["READ", "check_changes", "check_conditions", "check_object", "check_pod_spec"]
 
 Data = dict[str, Any]
 
-#: What is wrong with an object of a type, at a path.
-_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {**POD_CHECKS, **TYPE_CHECKS}
+#: Adds what is wrong with an object of a type, at a path.
+Check = Callable[[Data, str, Causes], None]
+
+_CHECKS: Final[Mapping[str, Check]] = {**POD_CHECKS, **TYPE_CHECKS}
 #: What an absent value reads as; others are null.
 _ZEROS: Final[Mapping[str, Any]] = {"str": "", "int": 0, "int32": 0, "num": 0, "bool": False}
-
 #: A path that an expression reads, without a method at its end.
 READ: Final = re.compile(r"[sS]elf((?:\.\??\w+\b(?!\())+)")
+#: How many values of a type are known for which its conditions hold, and how long they may be.
 _MOST_KNOWN: Final = 256
 _LONGEST_KNOWN: Final = 1024
 
@@ -60,7 +62,7 @@ def check_pod_spec(spec: Data, causes: Causes) -> None:
 def _ruled_fields(type_: str) -> tuple[list[str], dict[str, tuple[str, FieldRules | None, str]]]:
     """The fields of a type that are required; and by name, of those that have rules or hold such: shape, rules, held type."""
     rules, held = field_rules(type_), reaches("fields")
-    required = [name for name, rule in rules.items() if rule.required]
+    required = [name for name, rule in rules.items() if rule.required is not None]
     fields = {}
     for name, field in types()[type_].fields.items():
         has_values = field.shape or (field.type not in types() and field.type != "any")
@@ -75,7 +77,7 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
     required, fields = _ruled_fields(type_)
     for name in required:
         if data.get(name) is None:
-            causes.required(dotted(path, [name]), field_rules(type_)[name].required_text)
+            causes.required(dotted(path, [name]), field_rules(type_)[name].required or "")
     for name, value in data.items():
         if name not in fields or value is None:
             continue
@@ -92,8 +94,8 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
 def _check_items(value: Any, shape: str, rules: FieldRules | None, inner: str, path: str, causes: Causes) -> None:
     """A list or a map."""
     if rules is not None:
-        if rules.required and not value:
-            causes.required(path, rules.required_text)
+        if rules.required is not None and not value:
+            causes.required(path, rules.required)
         if rules.most is not None and len(value) > rules.most:
             causes.too_many(path, len(value), rules.most)
         for key, one in parts(value, shape):
@@ -113,8 +115,8 @@ def _is_right(type_: str, name: str, value: Any) -> bool:
 def _check_value(value: Any, rules: FieldRules, path: str, causes: Causes, of: str = "") -> None:
     """A value of a field, or an item of the one at the path ``of``, which upstream names for an enumeration."""
     least, most = rules.minimum, rules.maximum
-    if rules.required and value == "" and not of:
-        causes.required(path, rules.required_text)
+    if rules.required is not None and value == "" and not of:
+        causes.required(path, rules.required)
     elif rules.enum:
         if value not in rules.enum:
             causes.unsupported(of or path, value, filter(None, rules.enum))
@@ -139,7 +141,9 @@ def _related_types() -> frozenset[str]:
 
 
 @cache
-def _relations(type_: str) -> tuple[Any, ...]:
+def _relations(
+    type_: str,
+) -> tuple[Check | None, list[tuple[str, tuple[str, ...]]], tuple[tuple[str, str, str], ...]]:
     """Of a type: its check, its fields with unique keys, and those that hold related types, with shape and type."""
     unique = [(name, keys) for name, rules in field_rules(type_).items() for keys in rules.unique]
     return _CHECKS.get(type_), unique, members(type_, _related_types())
@@ -153,7 +157,7 @@ def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
         check(data, path, causes)
     for name, keys in unique:
         if name in data:
-            _check_unique(data[name] or (), keys, dotted(path, [name]), causes)
+            _check_unique(data[name], keys, dotted(path, [name]), causes)
     for name, shape, inner in held:
         value = data.get(name)
         if value is None:
@@ -166,18 +170,13 @@ def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
                 _check_relations(inner, one, f"{where}[{key}]", causes)
 
 
-def _check_unique(items: Iterable[Data], keys: tuple[str, ...], path: str, causes: Causes) -> None:
+def _check_unique(items: Iterable[Data] | None, keys: tuple[str, ...], path: str, causes: Causes) -> None:
     """Items of a list that a member distinguishes, or several together; those without it are not compared."""
-    seen: set[tuple[Any, ...]] = set()
-    for index, item in enumerate(items):
-        key = tuple(item.get(name) for name in keys)
-        if key in seen and key[0]:
-            where = f"{path}[{index}]"
-            if len(keys) == 1:
-                causes.duplicate(f"{where}.{keys[0]}", key[0])
-            else:
-                causes.duplicate(where, dict(zip(keys, key, strict=True)))
-        seen.add(key)
+    for index, key in repeated(items, keys):
+        if key[0] and len(keys) == 1:
+            causes.duplicate(f"{path}[{index}].{keys[0]}", key[0])
+        elif key[0]:
+            causes.duplicate(f"{path}[{index}]", dict(zip(keys, key, strict=True)))
 
 
 class _Self(dict[str, Any]):
@@ -239,13 +238,7 @@ def check_conditions(type_: str, data: Data, old: Data | None, path: str, causes
         if _program(condition.expression).evaluate(variables, cost_limit=sys.maxsize) is not True:
             where = dotted(path, [condition.path]) if condition.path else path
             shown = _program(condition.shown).evaluate(variables)
-            match condition.reason:
-                case "required" | "forbidden" as reason:
-                    getattr(causes, reason)(where, condition.text)
-                case "unsupported":
-                    causes.unsupported(where, shown, condition.text.split("|"))
-                case _:
-                    causes.invalid(where, shown, condition.text)
+            causes.add(condition.reason, where, shown, condition.text)
     if len(causes) == before and len(known) < _MOST_KNOWN and len(key) < _LONGEST_KNOWN:
         known.add(key)
 

@@ -2,7 +2,7 @@
 
 A structural schema (OpenAPI v3) is turned into a JSON Schema for ``jsonschema-rs``; its rules are CEL expressions, see
 :mod:`kubesched.cel.schema_rules`. As in 1.36, what was wrong before and is not changed does not stop an update. Checked is the schema of
-the stored version. Callers: :mod:`.kind_defaults`, :mod:`.kind_validation`; the HTTP face for warnings of unknown fields.
+the stored version. Callers: :mod:`.kinds`, :mod:`.kinds`; the HTTP face for warnings of unknown fields.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Any, Final
 
 import jsonschema_rs
 import msgspec
 
 from ...api.equality import same_json
+from ...api.kinds import DEFINITIONS
 from ...api.wire import ApiError
 from ...cel.schema_rules import Failure, Rules
-from ..schema import encode
+from ..schema import encode, undecodable
 from .validation import Causes, dotted
 
 __all__ = ["CustomSchema", "check_schemas", "unknown_fields", "usable_schema"]
@@ -50,7 +52,6 @@ _TEXTS: Final = {
     "multipleOf": "should be a multiple of {}",
     "pattern": "should match '{}'",
 }
-_DEFINITION: Final = "CustomResourceDefinition"
 _COMPOSED: Final = {
     "anyOf": "must validate at least one schema (anyOf)",
     "oneOf": "must validate one and only one schema (oneOf). Found {}",
@@ -208,15 +209,7 @@ def _problem(error: Any, root: str) -> Problem:
 def _broken(failure: Failure) -> Problem:
     """A rule that does not hold. What depends on the change is wrong because of it."""
     causes, path = Causes(), (dotted("", failure.place) + failure.field_path).removeprefix(".") or "<nil>"
-    match failure.reason:
-        case "FieldValueForbidden":
-            causes.forbidden(path, failure.text)
-        case "FieldValueRequired":
-            causes.required(path, failure.text)
-        case "FieldValueDuplicate":
-            causes.duplicate(path, failure.kind)
-        case _:
-            causes.invalid(path, failure.kind, failure.text)
+    causes.add(failure.reason.removeprefix("FieldValue").lower(), path, failure.kind, failure.text)
     return None if failure.is_transition else failure.place, causes[0]
 
 
@@ -244,45 +237,10 @@ def _duplicates(schema: Schema, data: Any, place: list[str | int]) -> list[Probl
 # -- definitions -------------------------------------------------------------------------------------------
 
 
-_SELF: Final = {"$ref": "#"}
-_TEXT: Final = {"type": "string"}
-_NUMBER: Final = {"type": "number"}
-_FLAG: Final = {"type": "boolean"}
-_LIST_OF_TEXTS: Final = {"type": "array", "items": _TEXT}
-_LIST_OF_SCHEMAS: Final = {"type": "array", "items": _SELF}
-_RULE: Final = {
-    "type": "object",
-    "properties": {
-        **dict.fromkeys(("rule", "message", "messageExpression", "reason", "fieldPath"), _TEXT),
-        "optionalOldSelf": _FLAG,
-    },
-    "required": ["rule"],
-}
-#: The form of a schema, as far as it is used here; its types elsewhere are checked one level deep only.
-_FORM: Final = {
-    "$schema": _DRAFT,
-    "type": "object",
-    "properties": {
-        "type": {"enum": ["", "array", "boolean", "integer", "number", "object", "string"]},
-        **dict.fromkeys(("pattern", "format", "x-kubernetes-list-type"), _TEXT),
-        **dict.fromkeys((*_BOUNDS, "minimum", "maximum"), _NUMBER),
-        **dict.fromkeys(
-            (_PRESERVE, _EMBEDDED, _INT_OR_STRING, "nullable", "exclusiveMinimum", "exclusiveMaximum"), _FLAG
-        ),
-        **dict.fromkeys(("required", "x-kubernetes-list-map-keys"), _LIST_OF_TEXTS),
-        **dict.fromkeys(("allOf", "anyOf", "oneOf"), _LIST_OF_SCHEMAS),
-        **dict.fromkeys(("items", "not"), _SELF),
-        "properties": {"type": "object", "additionalProperties": _SELF},
-        "additionalProperties": {"anyOf": [_FLAG, _SELF]},
-        "enum": {"type": "array", "minItems": 1},
-        "x-kubernetes-validations": {"type": "array", "items": _RULE},
-    },
-}
-
-
 @cache
 def _form() -> Any:
-    return jsonschema_rs.validator_for(_FORM)
+    """The form of a schema, as far as it is used here; its types elsewhere are checked one level deep only."""
+    return jsonschema_rs.validator_for(files(__package__).joinpath("structural.json").read_text(encoding="utf-8"))
 
 
 def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
@@ -293,8 +251,7 @@ def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
     """
     error = next(_form().iter_errors(schema), None)
     if error is not None:
-        text = f"{dotted(path, error.instance_path)}: {error.message}"
-        raise ApiError.bad_request(f'{_DEFINITION} in version "v1" cannot be handled as a {_DEFINITION}: {text}')
+        raise undecodable(DEFINITIONS, f"{dotted(path, error.instance_path)}: {error.message}")
     if not schema.get("type"):
         causes.required(f"{path}.type", "must not be empty at the root")
     elif schema["type"] != "object":

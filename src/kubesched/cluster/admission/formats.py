@@ -38,9 +38,6 @@ _PORT_NAME_TEXT: Final = (
     "must be no more than 15 lower case alphanumeric characters or '-', and contain at least one letter (a-z)"
 )
 _CIDR_TEXT: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-#: What printer columns may hold, and how it is written.
-_COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
-_COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 #: The grammar of semver.org, 2.0.0: three numbers, identifiers of a pre-release, identifiers of a build.
 _NUMBER: Final = "(?:0|[1-9][0-9]*)"
 _VERSION: Final = re.compile(
@@ -151,9 +148,6 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "storage": _storage,
     "cidr": _cidr,
     "host": _host,
-    "column-type": lambda text: "" if text in _COLUMN_TYPES else f"must be one of {','.join(_COLUMN_TYPES)}",
-    "column-format": lambda text: "" if text in _COLUMN_FORMATS else f"must be one of {','.join(_COLUMN_FORMATS)}",
-    "json-path": lambda text: "" if text[0] == "." else "must be a simple json path starting with .",
     "cron": lambda text: _cron(parse_cron, text),
     "time-zone": _time_zone,
     "version": lambda text: (

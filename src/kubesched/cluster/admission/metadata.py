@@ -30,23 +30,9 @@ STATUS_KINDS: Final = frozenset(
 )
 #: Kinds whose ``metadata.generation`` counts changes of the spec.
 GENERATION_KINDS: Final = frozenset(
-    {
-        "pods",
-        "replicationcontrollers",
-        "deployments.apps",
-        "replicasets.apps",
-        "statefulsets.apps",
-        "daemonsets.apps",
-        "jobs.batch",
-        "cronjobs.batch",
-        "poddisruptionbudgets.policy",
-        "resourceslices.resource.k8s.io",
-        "deviceclasses.resource.k8s.io",
-        "endpointslices.discovery.k8s.io",
-        "ingresses.networking.k8s.io",
-        "networkpolicies.networking.k8s.io",
-        "customresourcedefinitions.apiextensions.k8s.io",
-    }
+    kind.group_resource
+    for kind in KINDS
+    if (type_ := root_type(kind.group, kind.kind)) is not None and type_.has_generation
 )
 
 #: What a client's change leaves as it was.

@@ -1,6 +1,6 @@
 """What relates the members of a pod spec, by type, where ``rules.txt`` of the schema cannot say it.
 
-Rules and texts: upstream ``pkg/apis/core/validation``. Callers: :mod:`.checks`, and :mod:`.kind_validation` for mounts.
+Rules and texts: upstream ``pkg/apis/core/validation``. Callers: :mod:`.checks`, and :mod:`.kinds` for mounts.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from .validation import (
     check_quantities,
     check_single,
     check_source,
+    repeated,
 )
 
 __all__ = ["POD_CHECKS", "check_mounts"]
@@ -72,13 +73,10 @@ def _pod_spec(spec: Data, path: str, causes: Causes) -> None:
         elif name in gates:
             causes.duplicate(f"{path}.schedulingGates[{index}]", name)
         gates.add(name)
-    pairs: set[tuple[str, str]] = set()
-    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
-        pair = (constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or "")
-        if pair in pairs:
-            where = f"{path}.topologySpreadConstraints[{index}].{{topologyKey, whenUnsatisfiable}}"
-            causes.duplicate(where, f"{{{pair[0]}, {pair[1]}}}")
-        pairs.add(pair)
+    spreading = spec.get("topologySpreadConstraints")
+    for index, (key, action) in repeated(spreading, ("topologyKey", "whenUnsatisfiable")):
+        where = f"{path}.topologySpreadConstraints[{index}].{{topologyKey, whenUnsatisfiable}}"
+        causes.duplicate(where, f"{{{key or ''}, {action or ''}}}")
 
 
 def containers_of(spec: Data, path: str) -> Iterator[tuple[str, Data]]:

@@ -12,9 +12,10 @@ from ipaddress import ip_address
 from itertools import combinations
 from typing import Any, Final
 
+from ...api.kinds import Kind
 from ...api.requests import is_extended_resource
 from ...api.selectors import is_label_value, is_qualified_name
-from ...api.wire import ApiError
+from ..schema import undecodable
 from .custom import check_schemas
 from .validation import (
     CONFIG_KEY_TEXT,
@@ -26,6 +27,7 @@ from .validation import (
     check_quantities,
     check_source,
     is_config_key,
+    repeated,
 )
 
 __all__ = ["TYPE_CHECKS"]
@@ -44,22 +46,10 @@ _SCOPES: Final = frozenset(
 _EXCLUSIVE: Final = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 _COMPUTE: Final = frozenset(["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"])
 #: Resources that quotas know by name; of others, such as counts of kinds, scopes are not checked.
-_QUOTA_RESOURCES: Final = _COMPUTE | frozenset(
-    [
-        "pods",
-        "services",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "resourcequotas",
-        "services.nodeports",
-        "services.loadbalancers",
-        "ephemeral-storage",
-        "requests.storage",
-        "requests.ephemeral-storage",
-        "limits.ephemeral-storage",
-    ]
+_QUOTA_RESOURCES: Final = _COMPUTE.union(
+    ["pods", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims", "resourcequotas"],
+    ["services.nodeports", "services.loadbalancers", "ephemeral-storage", "requests.storage"],
+    ["requests.ephemeral-storage", "limits.ephemeral-storage"],
 )
 _EXISTS_TEXT: Final = (
     "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
@@ -80,13 +70,9 @@ _VALUES: Final = ("bool", "int", "string", "version", "bools", "ints", "strings"
 
 
 def _node_spec(spec: Data, path: str, causes: Causes) -> None:
-    seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(spec.get("taints") or ()):
-        pair = (taint.get("key") or "", taint.get("effect") or "")
-        if pair in seen:
-            text = f"{pair[0]}:{pair[1]}: taints must be unique by key and effect pair"
-            causes.duplicate(f"{path}.taints[{index}]", text)
-        seen.add(pair)
+    for index, (key, effect) in repeated(spec.get("taints"), ("key", "effect")):
+        text = f"{key or ''}:{effect or ''}: taints must be unique by key and effect pair"
+        causes.duplicate(f"{path}.taints[{index}]", text)
 
 
 def _node_status(status: Data, path: str, causes: Causes) -> None:
@@ -114,7 +100,7 @@ def _job(data: Data, path: str, causes: Causes) -> None:
 # -- configuration and services ----------------------------------------------------------------------------
 
 
-def _check_base64(kind: str, values: Mapping[str, Any]) -> None:
+def _check_base64(kind: Kind, values: Mapping[str, Any]) -> None:
     """Raises 400 as a decoder would: with the first byte that is wrong."""
     for text in values.values():
         plain = text.replace("\n", "").replace("\r", "")
@@ -127,8 +113,7 @@ def _check_base64(kind: str, values: Mapping[str, Any]) -> None:
             position = len(body) if padding else len(plain) // 4 * 4
         else:
             continue
-        problem = f"illegal base64 data at input byte {position}"
-        raise ApiError.bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {problem}')
+        raise undecodable(kind, f"illegal base64 data at input byte {position}")
 
 
 def _check_keys(data: Data, field: str, causes: Causes) -> None:
@@ -138,13 +123,13 @@ def _check_keys(data: Data, field: str, causes: Causes) -> None:
 
 
 def _secret(data: Data, path: str, causes: Causes) -> None:
-    _check_base64("Secret", data.get("data") or {})
+    _check_base64(causes.kind, data.get("data") or {})
     _check_keys(data, "data", causes)
 
 
 def _config_map(data: Data, path: str, causes: Causes) -> None:
     binary = data.get("binaryData") or {}
-    _check_base64("ConfigMap", binary)
+    _check_base64(causes.kind, binary)
     for field in ("data", "binaryData"):
         _check_keys(data, field, causes)
     for key in binary:

@@ -1,13 +1,13 @@
 """Checks every object passes: names, labels, metadata; and the collector of field errors.
 
-Caller: ``store`` before a write. What belongs to a type or a kind is in :mod:`.checks` and :mod:`.kind_validation`.
+Caller: ``store`` before a write. What belongs to a type or a kind is in :mod:`.checks` and :mod:`.kinds`.
 Texts follow upstream (``apimachinery/pkg/util/validation``), so that people can search for them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from ...api.quantity import Quantity, QuantityError, parse_quantity
 from ...api.selectors import NodeSelectorMatcher, is_label_value, is_qualified_name
 from ...api.types import NodeSelector
 from ...api.wire import ApiError
-from ..schema import check_metadata_form, types
+from ..schema import check_metadata_form, types, undecodable
 
 __all__ = [
     "QUANTITY_TEXT",
@@ -34,6 +34,7 @@ __all__ = [
     "is_config_key",
     "is_dns_label",
     "is_dns_subdomain",
+    "repeated",
     "volume_sources",
 ]
 
@@ -113,6 +114,18 @@ class Causes(list[tuple[str, str, str]]):
     def not_found(self, path: str, value: object, why: str = "") -> None:
         self.append((path, "FieldValueNotFound", f"Not found: {_shown(value)}{f': {why}' if why else ''}"))
 
+    def add(self, reason: str, path: str, value: object, text: str) -> None:
+        """An error by the name of its reason; for values that are not supported, ``text`` says which are, with bars between."""
+        match reason:
+            case "required" | "forbidden":
+                getattr(self, reason)(path, text)
+            case "duplicate":
+                self.duplicate(path, value)
+            case "unsupported":
+                self.unsupported(path, value, text.split("|"))
+            case _:
+                self.invalid(path, value, text)
+
     def selector(self, text: str) -> None:
         """What a selector compiler said: it starts with the path already."""
         path, _, message = text.partition(": ")
@@ -153,20 +166,22 @@ def is_config_key(text: str) -> bool:
     return len(text) <= 253 and _CONFIG_KEY.fullmatch(text) is not None and text not in (".", "..")
 
 
+def _is_path_segment(text: str) -> bool:
+    return text not in (".", "..") and "/" not in text and "%" not in text
+
+
 def check_name(kind: Kind, path: str, name: str, causes: Causes) -> None:
     """Whether a name is one this kind may bear."""
+    is_right, text = is_dns_subdomain, SUBDOMAIN_TEXT
     if kind.group in _PATH_SEGMENT_GROUPS:
-        if name in (".", "..") or "/" in name or "%" in name:
-            causes.invalid(path, name, "may not be '.' or '..' nor contain '/' or '%'")
+        is_right, text = _is_path_segment, "may not be '.' or '..' nor contain '/' or '%'"
     elif kind.group_resource in _DNS_LABEL_KINDS:
-        if not is_dns_label(name):
-            causes.invalid(path, name, LABEL_TEXT)
+        is_right, text = is_dns_label, LABEL_TEXT
     elif kind == LEASE_CANDIDATES:
         # Named after identities, which contain underscores: the rule is that of a ConfigMap's keys.
-        if not is_config_key(name):
-            causes.invalid(path, name, CONFIG_KEY_TEXT)
-    elif not is_dns_subdomain(name):
-        causes.invalid(path, name, SUBDOMAIN_TEXT)
+        is_right, text = is_config_key, CONFIG_KEY_TEXT
+    if not is_right(name):
+        causes.invalid(path, name, text)
 
 
 @lru_cache(maxsize=65536)
@@ -247,6 +262,16 @@ def _typed(value: Any, type_: type[Any], path: str) -> Any:
     return value
 
 
+def repeated(items: Iterable[Mapping[str, Any]] | None, keys: Iterable[str]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """The items whose members of these names came before: index and members; absent ones are None."""
+    seen: set[tuple[Any, ...]] = set()
+    for index, item in enumerate(items or ()):
+        key = tuple([item.get(name) for name in keys])
+        if key in seen:
+            yield index, key
+        seen.add(key)
+
+
 def check_single(names: Iterable[str], what: str, owner: Mapping[str, Any], path: str, causes: Causes) -> None:
     """Exactly one of some members that exclude each other, such as the sources of a volume."""
     given = [name for name in names if owner.get(name) is not None]
@@ -279,10 +304,7 @@ def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Cause
         try:
             amount = parse_quantity(text)
         except QuantityError:
-            raise ApiError.bad_request(
-                f'{causes.kind.kind} in version "{causes.kind.version}" cannot be handled as a {causes.kind.kind}: '
-                f"{where}: {QUANTITY_TEXT}; got {_shown(text)}"
-            ) from None
+            raise undecodable(causes.kind, f"{where}: {QUANTITY_TEXT}; got {_shown(text)}") from None
         if not is_qualified_name(name):
             causes.invalid(path, name, QUALIFIED_TEXT)
         if amount.nanos < 0:

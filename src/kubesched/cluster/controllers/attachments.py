@@ -21,7 +21,7 @@ from ...client.event_writer import NORMAL, WARNING
 from ..kubelets import attachment_name
 from .attempts import Attempts
 from .base import Controller
-from .context import BY_CLAIM, Context, Data
+from .context import BY_CLAIM, Context, Data, differ
 from .pods import is_finished
 
 __all__ = ["Attachments"]
@@ -33,7 +33,6 @@ class Attachments(Controller):
     """Keys are volumes."""
 
     name = "attachdetach"
-    component = "attachdetach-controller"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -47,12 +46,10 @@ class Attachments(Controller):
         self.watch(PODS, self._pod_changed)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if not item.typed.spec.volumes or (old is not None and _state(old) == _state(new)):
-            return
-        for key, _ in claims_of(item.typed):
-            claim = self._claims.get(key)
-            if claim is not None:
-                self._claim_changed(claim, None, claim)
+        if item.typed.spec.volumes and differ(old, new, lambda pod: (pod.typed.spec.node_name, is_finished(pod.typed))):
+            for key, _ in claims_of(item.typed):
+                if claim := self._claims.get(key):
+                    self._claim_changed(claim, None, claim)
 
     def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if item.typed.spec.volume_name:
@@ -139,7 +136,3 @@ class Attachments(Controller):
 def _volume_of(item: Item) -> Iterable[str]:
     source = item.typed.spec.source
     return (source.persistent_volume_name,) if source.persistent_volume_name else ()
-
-
-def _state(item: Item | None) -> tuple[str, bool] | None:
-    return None if item is None else (item.typed.spec.node_name, is_finished(item.typed))

@@ -78,10 +78,7 @@ class Budgets(ObjectController):
         expected, desired = self._expected(spec_of(item), pods)
         allowed = max(0, healthy - desired) if expected > 0 else 0
         # Conditions of this kind always carry a message, though it be empty: clients with models insist on it.
-        reason = "SufficientPods" if allowed else "InsufficientPods"
-        conditions = self.context.with_condition(
-            status.get("conditions"), "DisruptionAllowed", str(allowed > 0), reason, ""
-        )
+        condition = ("DisruptionAllowed", str(allowed > 0), "SufficientPods" if allowed else "InsufficientPods", "")
         new_status: Data = {
             "observedGeneration": item.typed["metadata"].get("generation", 0),
             "disruptedPods": disrupted or None,
@@ -89,7 +86,7 @@ class Budgets(ObjectController):
             "currentHealthy": healthy,
             "desiredHealthy": desired,
             "expectedPods": expected,
-            "conditions": conditions,
+            "conditions": self.context.with_condition(status.get("conditions"), *condition),
         }
         if again is not None:
             self.queue.add_after(item.key, again)

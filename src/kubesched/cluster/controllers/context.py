@@ -18,7 +18,7 @@ from ...api.equality import same_json
 from ...api.kinds import PODS, Kind
 from ...api.storage import claims_of
 from ...api.times import Clock, timestamp
-from ...api.types import ObjectMeta, OwnerReference
+from ...api.types import ObjectMeta, ObjectReference, OwnerReference
 from ...api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, DeleteOptions, Item, PatchOptions, Transport
 from ...client.event_writer import Counts, EventWriter
 from ..kubelets import Stage
@@ -32,10 +32,7 @@ Data = dict[str, Any]
 _log = logging.getLogger("kubesched.controllers")
 
 #: Index of objects by the UID of their controller, of pods by node, by namespace, and by the claims they use.
-BY_OWNER: Final = "owner"
-BY_NODE: Final = "node"
-BY_NAMESPACE: Final = "namespace"
-BY_CLAIM: Final = "claim"
+BY_OWNER, BY_NODE, BY_NAMESPACE, BY_CLAIM = "owner", "node", "namespace", "claim"
 
 _WRITES_PER_TURN: Final = 32
 
@@ -129,10 +126,7 @@ class Context:
     """Shared by the controllers of one manager. ``rng`` is for choices the API leaves open."""
 
     def __init__(self, client: Transport, clock: Clock, rng: Random, settings: ControllerSettings) -> None:
-        self.client = client
-        self.clock = clock
-        self.rng = rng
-        self.settings = settings
+        self.client, self.clock, self.rng, self.settings = client, clock, rng, settings
         self.caches: dict[Kind, WatchCache] = {}
         #: Problems met and survived, newest last; bounded.
         self.problems: list[str] = []
@@ -179,30 +173,21 @@ class Context:
         text = {} if message is None else {"message": message}
         return {"type": type_, "status": status, "reason": reason, **text, "lastTransitionTime": self.now_text()}
 
-    def with_condition(
-        self,
-        conditions: Sequence[Data] | None,
-        type_: str,
-        status: str,
-        reason: str,
-        message: str,
-        *,
-        updated: bool = False,
-    ) -> list[Data]:
-        """A list of conditions with one set; its transition time moves only when its status changes.
+    def with_condition(self, conditions: Sequence[Data] | None, *condition: str, updated: bool = False) -> list[Data]:
+        """A list of conditions with one set, as :meth:`condition` makes it; its transition time moves with its status only.
 
         ``updated`` keeps a ``lastUpdateTime`` too, which moves when reason or message change.
         """
-        fresh = self.condition(type_, status, reason, message)
+        fresh = self.condition(*condition)
         if updated:
             fresh["lastUpdateTime"] = fresh["lastTransitionTime"]
         result = list(conditions or ())
-        place = next((index for index, one in enumerate(result) if one.get("type") == type_), len(result))
+        place = next((index for index, one in enumerate(result) if one.get("type") == fresh["type"]), len(result))
         for known in result[place : place + 1]:
             times: Data = {time: known[time] for time in ("lastTransitionTime", "lastUpdateTime") if time in known}
-            if (known.get("reason"), known.get("message")) != (reason, message):
+            if any(known.get(text) != fresh.get(text) for text in ("reason", "message")):
                 times.pop("lastUpdateTime", None)
-            if known.get("status") == status:
+            if known.get("status") == fresh["status"]:
                 fresh |= times
         result[place : place + 1] = [fresh]
         return result
@@ -227,7 +212,7 @@ class Context:
             return await self.client.get(kind, namespace, name)
         return None
 
-    async def is_gone(self, kind: Kind, namespace: str, reference: OwnerReference) -> bool:
+    async def is_gone(self, kind: Kind, namespace: str, reference: OwnerReference | ObjectReference) -> bool:
         """Whether the server has no such object: only it knows, as a cache may lag behind."""
         live = await self.get(kind, namespace if kind.namespaced else "", reference.name)
         return live is None or live.uid != reference.uid

@@ -25,7 +25,7 @@ from ...api.storage import MIGRATED_PLUGINS, PersistentVolumeSpec, StorageClass,
 from ...api.wire import Item
 from ..admission import show_amount
 from .base import Controller
-from .context import Context, Data
+from .context import Context, Data, differ
 
 __all__ = ["CsiNodes", "Pools", "Segment", "annotations_of", "exact_bytes"]
 
@@ -85,8 +85,6 @@ class Pools:
         self._nodes.add_handler(self._node_changed)
         self._volumes.add_handler(self._volume_changed)
 
-    # -- asking ----------------------------------------------------------------------------------------
-
     def key_of(self, storage_class: Item) -> str:
         """The topology label of a class's driver."""
         return _topology_key(self._drivers.get(storage_class.typed.provisioner))
@@ -117,8 +115,6 @@ class Pools:
 
     def _classes_of(self, driver: str) -> set[str]:
         return {item.name for item in self._classes.values() if item.typed.provisioner == driver}
-
-    # -- following -------------------------------------------------------------------------------------
 
     def _description_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A driver or a class may have other pools: what is used of them is counted again."""
@@ -200,7 +196,7 @@ class CsiNodes(Controller):
         self._csi_nodes = self.watch(CSI_NODES, self._csi_node_changed)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is not None and (old is None or _limit(old) != _limit(new)) and len(self._drivers):
+        if new is not None and differ(old, new, _limit) and len(self._drivers):
             self.queue.add(new.name)
 
     def _driver_changed(self, item: Item, old: Item | None, new: Item | None) -> None:

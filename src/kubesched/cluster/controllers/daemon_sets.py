@@ -112,10 +112,13 @@ class DaemonSets(WorkloadController):
 
     async def _manage(self, item: Item, fit: _Fit, revision: Item) -> None:
         """One pod where one should be, none where none may be; failed ones and those of older templates are replaced."""
-        there = self._by_node(item)
-        template = spec_of(item).get("template") or {}
+        there, spec = self._by_node(item), spec_of(item)
+        template, strategy = spec.get("template") or {}, spec.get("updateStrategy") or {}
         labels = {REVISION_LABEL: self._revisions.label(item, revision.name)}
         nodes: dict[str, Node] = {node.name: node.typed for node in self._nodes.values()}
+        wanted = unavailable = 0
+        old_up: list[Item] = []
+        old_down: list[Item] = []
         for name, node in nodes.items():
             staying = [pod for pod in there.get(name, ()) if not self.context.is_going(pod)]
             surplus: list[Item] = []
@@ -125,44 +128,31 @@ class DaemonSets(WorkloadController):
                         await self._record_finished(item, pod, name)
                         await self.delete_owned(item, pod)
                 if name not in there:
-                    spec = daemon_spec(template.get("spec") or {}, name)
-                    await self.create_owned(item, PODS, pod_body(item, template, labels=labels, spec=spec))
+                    pinned = daemon_spec(template.get("spec") or {}, name)
+                    await self.create_owned(item, PODS, pod_body(item, template, labels=labels, spec=pinned))
                 healthy = [pod for pod in staying if not is_finished(pod.typed)]
                 healthy.sort(key=lambda pod: (not pod.typed.spec.node_name, pod.typed.metadata.creation_timestamp))
                 surplus = healthy[1:]
+                is_up = any(self.is_available(item, pod) for pod in healthy[:1])
+                old = [pod for pod in healthy[:1] if not labels.items() <= pod.typed.metadata.labels.items()]
+                (old_up if is_up else old_down).extend(old)
+                wanted, unavailable = wanted + 1, unavailable + (not is_up)
             elif not fit.allows(node, _no_execute):  # nothing else drives out pods that run
                 surplus = staying
             for pod in surplus:
                 await self.delete_owned(item, pod)
         for pod in [pod for name, pods in there.items() if name not in nodes for pod in pods]:
             await self.delete_owned(item, pod)
-        if (spec_of(item).get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate":
-            await self._update(item, [name for name, node in nodes.items() if fit.allows(node)], labels)
+        if strategy.get("type", "RollingUpdate") == "RollingUpdate":
+            most = resolve_count((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), wanted, up=True)
+            for pod in [*old_down, *old_up[: max(0, max(1, most) - unavailable)]]:
+                await self.delete_owned(item, pod)
 
     async def _record_finished(self, item: Item, pod: Item, node: str) -> None:
         word = pod.typed.status.phase
         type_, end = (WARNING, "kill") if word == "Failed" else (NORMAL, "delete")
         text = f"Found {word.lower()} daemon pod {pod.key} on node {node}, will try to {end} it"
         await self.record(item, type_, f"{word}DaemonPod", text)
-
-    async def _update(self, item: Item, nodes: list[str], labels: dict[str, str]) -> None:
-        """Replace pods of older templates, as many at a time as may be unavailable."""
-        there = self._by_node(item)
-        wanted = ((spec_of(item).get("updateStrategy") or {}).get("rollingUpdate") or {}).get("maxUnavailable", 1)
-        most = max(1, resolve_count(wanted, len(nodes), up=True))
-        stale: list[Item] = []
-        for name in nodes:
-            pods = there.get(name, [])
-            up = [pod for pod in pods if not self.context.is_going(pod) and self.is_available(item, pod)]
-            old = [pod for pod in pods if not labels.items() <= pod.typed.metadata.labels.items()]
-            if up:
-                stale += [pod for pod in old if pod in up]
-                continue
-            most -= 1
-            for pod in old:
-                await self.delete_owned(item, pod)
-        for pod in stale[: max(0, most)]:
-            await self.delete_owned(item, pod)
 
     async def _write_status(self, item: Item, fit: _Fit, revision: Item) -> None:
         labels = {REVISION_LABEL: self._revisions.label(item, revision.name)}

@@ -1,26 +1,29 @@
 """Deployment: one ReplicaSet per template, rolled from old to new within maxSurge and maxUnavailable.
 
 The new set is found by comparing templates, so that a rollback finds the old set again. Status and conditions are
-those that ``kubectl rollout status`` reads. Scaling arithmetic is in :mod:`.rollout`; next: :mod:`.replica_sets`.
+those that ``kubectl rollout status`` reads. Rules: upstream ``deployment/rolling.go``, ``sync.go`` (proportional scaling)
+and ``progress.go``. Next: :mod:`.replica_sets`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ...api.equality import same_json
 from ...api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
+from ...api.selectors import parse_int64
 from ...api.times import parse_time
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL
 from .base import ObjectController
 from .context import BY_OWNER, Context, Data, owner_key, spec_of, status_of
-from .pods import is_finished, owner_reference, template_hash
-from .rollout import REVISION, Member, Rollout, plan_rolling, plan_scaling
+from .pods import is_finished, owner_reference, resolve_count, template_hash
 
-__all__ = ["Deployments", "replica_set_body"]
+__all__ = ["Deployments", "Rollout", "replica_set_body"]
 
 HASH_LABEL: Final = "pod-template-hash"
+REVISION: Final = "deployment.kubernetes.io/revision"
 _DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 _MAXIMUM: Final = "deployment.kubernetes.io/max-replicas"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -52,11 +55,94 @@ def _own_annotations(item: Item) -> dict[str, str]:
 def _annotations(item: Item, rollout: Rollout, revision: int) -> dict[str, str]:
     """What a set carries: the deployment's own annotations, the revision and the scale."""
     copied = {name: value for name, value in _own_annotations(item).items() if name not in _NOT_COPIED}
-    return {**copied, REVISION: str(revision), **_scale_annotations(rollout)}
+    return {**copied, REVISION: str(revision), **rollout.scale}
 
 
-def _scale_annotations(rollout: Rollout) -> dict[str, str]:
-    return {_DESIRED: str(rollout.replicas), _MAXIMUM: str(rollout.replicas + rollout.surge)}
+class Rollout:
+    """What a deployment's spec says, percentages resolved. Defaults are 25 % and 25 %, 600 s, 10 old sets."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        strategy = spec.get("strategy") or {}
+        rolling = strategy.get("rollingUpdate") or {}
+        self.replicas = int(spec.get("replicas", 1))
+        self.recreate = strategy.get("type") == "Recreate"
+        self.surge = self.unavailable = 0
+        if not self.recreate:
+            self.surge = resolve_count(rolling.get("maxSurge", "25%"), self.replicas, up=True)
+            unavailable = resolve_count(rolling.get("maxUnavailable", "25%"), self.replicas, up=False)
+            # With neither of both nothing could ever move.
+            self.unavailable = min(unavailable, self.replicas) or int(not self.surge)
+        #: The annotations by which a set shows what it was scaled to.
+        self.scale = {_DESIRED: str(self.replicas), _MAXIMUM: str(self.replicas + self.surge)}
+        self.paused = bool(spec.get("paused"))
+        self.deadline = float(spec.get("progressDeadlineSeconds") or 600)
+        self.history = int(spec.get("revisionHistoryLimit", 10))
+
+
+class Member:
+    """One ReplicaSet of a deployment. Members are ordered by ``order``, oldest first."""
+
+    def __init__(self, item: Item) -> None:
+        self.refresh(item)
+
+    def refresh(self, item: Item) -> None:
+        """Adopt a newer version."""
+        metadata = item.typed["metadata"]
+        self.item, self.spec, self.status = item, spec_of(item), status_of(item)
+        self.annotations: dict[str, str] = metadata.get("annotations") or {}
+        self.replicas = int(self.spec.get("replicas", 1))
+        self.revision = max(0, parse_int64(self.annotations.get(REVISION, "")) or 0)
+        self.order = (metadata.get("creationTimestamp") or "", item.name)
+
+    def count(self, field: str) -> int:
+        """A number of its status."""
+        return int(self.status.get(field) or 0)
+
+
+def plan_rolling(rollout: Rollout, new: Member, old: list[Member]) -> list[tuple[Member, int]]:
+    """The sizes to set now: the new set grows into the surge, old sets shrink as far as availability allows."""
+    total = sum(member.replicas for member in [*old, new])
+    grown = min(rollout.replicas, new.replicas + max(0, rollout.replicas + rollout.surge - total))
+    if grown != new.replicas:
+        # One step at a time, as upstream: what shrinks is decided when the new set has its pods.
+        return [(new, grown)]
+    sizes = [member.replicas for member in old]
+    available = [member.count("availableReplicas") for member in old]
+    new_available = new.count("availableReplicas")
+    minimum = rollout.replicas - rollout.unavailable
+    most = total - minimum - (new.replicas - new_available)
+    if most > 0:
+        # Pods that never became available hold nothing up: they go first.
+        _shrink(sizes, (size - ready for size, ready in zip(sizes, available, strict=True)), most)
+        _shrink(sizes, sizes, sum(available) + new_available - minimum)
+    return [*zip(old, sizes, strict=True), (new, new.replicas)]
+
+
+def _shrink(sizes: list[int], limits: Iterable[int], most: int) -> None:
+    """Lower each size by its limit at most, and all of them by ``most`` together, the first ones first."""
+    for index, limit in enumerate(limits):
+        drop = max(0, min(limit, most))
+        sizes[index] -= drop
+        most -= drop
+
+
+def plan_scaling(rollout: Rollout, members: list[Member]) -> list[tuple[Member, int]]:
+    """The sizes after the replica count changed: spread over the sets in proportion, the largest first."""
+    active = [member for member in members if member.replicas]
+    if len(active) <= 1:
+        return [(target, rollout.replicas) for target in (active or members)[-1:]]
+    total = sum(member.replicas for member in active)
+    allowed = rollout.replicas + (rollout.surge if rollout.replicas else 0)
+    left = allowed - total
+    ordered = sorted(active, key=lambda member: (-member.replicas, member.order))
+    sizes: list[int] = []
+    for member in ordered:
+        step = round(member.replicas * allowed / total) - member.replicas
+        step = max(min(step, left), 0) if left > 0 else min(max(step, left), 0)
+        sizes.append(member.replicas + step)
+        left -= step
+    sizes[0] = max(0, sizes[0] + left)
+    return list(zip(ordered, sizes, strict=True))
 
 
 class Deployments(ObjectController):
@@ -91,7 +177,9 @@ class Deployments(ObjectController):
             plan = plan_scaling(rollout, [*old, new] if new else old)
         elif not rollout.recreate or not self._still_there(old):
             new = await self._new_set(item, rollout, new, old)
-            if self._is_scaling(rollout, [*old, new]):
+            known = ("", str(rollout.replicas))
+            if any(member.replicas and member.annotations.get(_DESIRED, "") not in known for member in [*old, new]):
+                # The replica count was changed since a set that has pods was last scaled.
                 plan = plan_scaling(rollout, [*old, new])
             else:
                 plan = [(new, rollout.replicas)] if rollout.recreate else plan_rolling(rollout, new, old)
@@ -141,16 +229,10 @@ class Deployments(ObjectController):
         await self._record_scaled(item, made.name, 0, replicas)
         return Member(made)
 
-    @staticmethod
-    def _is_scaling(rollout: Rollout, members: list[Member]) -> bool:
-        """Whether the replica count was changed since a set that has pods was last scaled."""
-        known = ("", str(rollout.replicas))
-        return any(member.replicas and member.annotations.get(_DESIRED, "") not in known for member in members)
-
     async def _resize(self, item: Item, member: Member, replicas: int, rollout: Rollout) -> None:
-        annotations, before = _scale_annotations(rollout), member.replicas
-        if replicas != before or (replicas and not annotations.items() <= member.annotations.items()):
-            patch = {"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}}
+        before = member.replicas
+        if replicas != before or (replicas and not rollout.scale.items() <= member.annotations.items()):
+            patch = {"metadata": {"annotations": rollout.scale}, "spec": {"replicas": replicas}}
             member.refresh(await self.context.patch(member.item, patch))
             await self._record_scaled(item, member.item.name, before, replicas)
 
@@ -163,29 +245,26 @@ class Deployments(ObjectController):
         """Write the status; when all is done, drop old empty sets beyond the history limit."""
         before, now = status_of(item), self.context.now_text()
         members = [*old, new] if new else old
-        total, ready, available = (
-            sum(member.count(field) for member in members)
-            for field in ("replicas", "readyReplicas", "availableReplicas")
-        )
+
+        def count(field: str) -> int:
+            return sum(member.count(field) for member in members)
+
+        total, available = count("replicas"), count("availableReplicas")
         updated = new.count("replicas") if new else 0
         status = {
             "observedGeneration": item.typed["metadata"].get("generation", 0),
             "replicas": total or None,
             "updatedReplicas": updated or None,
-            "readyReplicas": ready or None,
+            "readyReplicas": count("readyReplicas") or None,
             "availableReplicas": available or None,
             "unavailableReplicas": max(0, sum(member.replicas for member in members) - available) or None,
             "collisionCount": before.get("collisionCount") or None,
         }
         enough = available >= rollout.replicas - rollout.unavailable
-        conditions = self.context.with_condition(
-            before.get("conditions"),
-            "Available",
-            str(enough),
-            f"MinimumReplicas{'Available' if enough else 'Unavailable'}",
-            f"Deployment {'has' if enough else 'does not have'} minimum availability.",
-            updated=True,
-        )
+        reason = "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable"
+        text = f"Deployment {'has' if enough else 'does not have'} minimum availability."
+        known, condition = before.get("conditions"), ("Available", str(enough), reason, text)
+        conditions = self.context.with_condition(known, *condition, updated=True)
         conditions = [entry for entry in conditions if entry.get("type") != "ReplicaFailure"]
         reported = (entry for member in members for entry in member.status.get("conditions") or ())
         failure = next((entry for entry in reported if entry.get("type") == "ReplicaFailure"), None)
@@ -195,17 +274,15 @@ class Deployments(ObjectController):
         status["conditions"] = conditions
         if not rollout.paused:
             name = new.item.name if new else ""
-            status["conditions"] = self._progress(item.key, before, status, rollout, name, complete=complete)
+            status["conditions"] = self._progress(item, rollout, status, name, complete=complete)
         await self.context.write_status(item, item.typed, status)
         if complete:
             await self._clean_up(rollout, old)
 
-    def _progress(
-        self, key: str, before: Data, status: Data, rollout: Rollout, name: str, *, complete: bool
-    ) -> list[Data]:
+    def _progress(self, item: Item, rollout: Rollout, status: Data, name: str, *, complete: bool) -> list[Data]:
         """The conditions with Progressing: moved on, arrived, or out of time."""
         conditions: list[Data] = status["conditions"]
-        now = self.context.now_text()
+        before, now = status_of(item), self.context.now_text()
 
         def progressing(known: list[Data], status: str, reason: str, what: str) -> list[Data]:
             text = f'ReplicaSet "{name}" {what}.'
@@ -222,13 +299,13 @@ class Deployments(ObjectController):
             fresh = progressing(rest, "True", "ReplicaSetUpdated", "is progressing")
             if current is not None and current.get("status") == "True":
                 fresh[-1]["lastTransitionTime"] = current.get("lastTransitionTime", now)
-            self.queue.add_after(key, rollout.deadline + 1, quiet=True)
+            self.queue.add_after(item.key, rollout.deadline + 1, quiet=True)
             return fresh
         if done_before or current.get("reason") == "ProgressDeadlineExceeded":
             return conditions
         left = parse_time(current.get("lastUpdateTime") or now) + rollout.deadline - self.context.now()
         if left > 0:
-            self.queue.add_after(key, left + 1, quiet=True)
+            self.queue.add_after(item.key, left + 1, quiet=True)
             return conditions
         return progressing(conditions, "False", "ProgressDeadlineExceeded", "has timed out progressing")
 

@@ -50,8 +50,6 @@ class DeviceDriver(Controller):
         #: When the conditions of a claim's devices will be set, by claim UID.
         self._due: dict[str, float] = {}
 
-    # -- noticing --------------------------------------------------------------------------------------
-
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
             self._read.pop(item.name, None)
@@ -74,8 +72,6 @@ class DeviceDriver(Controller):
             await self._publish(key.removeprefix(_NODE))
         else:
             await self._bind(key.removeprefix(_CLAIM))
-
-    # -- slices ----------------------------------------------------------------------------------------
 
     async def _pools(self, node: Item) -> list[DevicePool] | None:
         """What a node's annotation describes; one that cannot be read is reported once and describes nothing new."""
@@ -121,8 +117,6 @@ class DeviceDriver(Controller):
                 await self.context.create(RESOURCE_SLICES, "", {"metadata": metadata, "spec": spec})
         for item in published.values():
             await self.context.delete(item)
-
-    # -- binding conditions ----------------------------------------------------------------------------
 
     async def _bind(self, key: str) -> None:
         """Set the binding conditions of a claim's devices once the driver has had its time."""

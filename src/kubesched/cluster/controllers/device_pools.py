@@ -93,7 +93,7 @@ def parse_devices(text: str, source: str = f"annotation {DEVICES}") -> list[Devi
 def _pool(entry: Entry) -> DevicePool:
     entry.only("driver", "devices", "binding")
     driver = entry.named("driver", "name the driver, such as gpu.example.com")
-    if "devices" not in entry:
+    if "devices" not in entry.data:
         raise entry.refusal("devices", "must be a list, got None")
     devices: list[Data] = []
     sets: list[Data] = []

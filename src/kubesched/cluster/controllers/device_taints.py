@@ -23,7 +23,7 @@ from ...api.taints import NO_EXECUTE, tolerates
 from ...api.times import parse_time
 from ...api.types import Pod
 from ...api.wire import Item
-from .context import Context
+from .context import Context, differ
 from .pods import is_finished
 from .resource_claims import claims_of
 from .taint_eviction import Evictor
@@ -51,8 +51,6 @@ class DeviceTaintEviction(Evictor):
         self._slices.add_index(_TAINTED, lambda item: ("", *_pool_of(item)) if any(_taints(item)) else ())
         has_rules = context.settings.device_taint_rules
         self._rules = self.watch(DEVICE_TAINT_RULES, self._rule_changed) if has_rules else None
-
-    # -- noticing --------------------------------------------------------------------------------------
 
     def _evicting_rules(self) -> list[DeviceTaintRule]:
         rules = self._rules.values() if self._rules is not None else ()
@@ -90,12 +88,9 @@ class DeviceTaintEviction(Evictor):
                 self.queue.add(f"{claim.namespace}/{consumer.name}")
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        if new is None or not new.typed.spec.node_name or self._is_quiet:
-            return
-        if old is None or old.typed.spec.node_name != new.typed.spec.node_name:
-            self.queue.add(new.key)
-
-    # -- deciding --------------------------------------------------------------------------------------
+        placed = new is not None and new.typed.spec.node_name and differ(old, new, lambda pod: pod.typed.spec.node_name)
+        if placed and not self._is_quiet:
+            self.queue.add(item.key)
 
     def left(self, pod: Pod) -> float | None:
         due = min(self._due(pod), default=None) if pod.spec.node_name and not is_finished(pod) else None

@@ -21,7 +21,7 @@ from ...api.types import Pod
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from ..schema import has_condition
-from .base import Controller, WorkloadController
+from .base import ObjectController, WorkloadController
 from .context import Context, Data, controller_of, owner_key, spec_of, status_of, tolerate
 from .pods import is_finished, is_ready, pod_body
 
@@ -58,16 +58,14 @@ def indexed_spec(spec: Data, hostname: str) -> Data:
         "name": "JOB_COMPLETION_INDEX",
         "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}},
     }
-    result = {**spec, "hostname": hostname}
-    for part in ("initContainers", "containers"):
-        if spec.get(part):
-            result[part] = [
-                container
-                if any(one.get("name") == variable["name"] for one in container.get("env") or ())
-                else {**container, "env": [*(container.get("env") or ()), variable]}
-                for container in spec[part]
-            ]
-    return result
+
+    def with_variable(container: Data) -> Data:
+        given = container.get("env") or []
+        has_it = any(one.get("name") == variable["name"] for one in given)
+        return container if has_it else {**container, "env": [*given, variable]}
+
+    parts = [part for part in ("initContainers", "containers") if spec.get(part)]
+    return {**spec, "hostname": hostname, **{part: list(map(with_variable, spec[part])) for part in parts}}
 
 
 async def _release(context: Context, pods: Iterable[Item]) -> None:
@@ -322,10 +320,8 @@ class Jobs(WorkloadController):
         suspended = bool(spec.get("suspend"))
         changed, word = suspended != has_condition(item.typed, "Suspended"), "Suspended" if suspended else "Resumed"
         if changed:
-            reason, text = f"Job{word}", f"Job {word.lower()}"
-            status["conditions"] = self.context.with_condition(
-                status.get("conditions"), "Suspended", str(suspended), reason, text
-            )
+            condition = ("Suspended", str(suspended), f"Job{word}", f"Job {word.lower()}")
+            status["conditions"] = self.context.with_condition(status.get("conditions"), *condition)
         if suspended:
             status["startTime"] = None
         elif "startTime" not in status:
@@ -339,36 +335,35 @@ class Jobs(WorkloadController):
             await self.record(item, NORMAL, word, f"Job {word.lower()}")
 
 
-class JobOrphans(Controller):
-    """Releases the pods of deleted jobs. Keys are those of pods. Rules: upstream's ``syncOrphanPod``."""
+class JobOrphans(ObjectController):
+    """Releases the pods of deleted jobs. Rules: upstream's ``syncOrphanPod``."""
 
     name = "joborphan"
+    kind = PODS
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._jobs = self.watch(JOBS, self._job_changed)
-        self.watch(PODS, self._pod_changed)
 
     def _job_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
             for pod in self.context.owned_pods(item.uid):
                 self.queue.add(pod.key)
 
-    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and self._is_orphan(new):
-            self.queue.add(new.key)
+            super().enqueue(item, old, new)
 
     def _is_orphan(self, pod: Item) -> bool:
         """Whether a pod has the finalizer and no job that we know of."""
         if TRACKING not in pod.typed.metadata.finalizers:
             return False
-        job, reference = self._jobs.get(owner_key(pod, JOBS)), controller_of(pod)
-        return job is None or reference is None or job.uid != reference.uid
+        job, owner = self._jobs.get(owner_key(pod, JOBS)), controller_of(pod)
+        return job is None or owner is None or job.uid != owner.uid
 
-    async def reconcile(self, key: str) -> None:
-        pod = self.context.pods.get(key)
-        if pod is None or not self._is_orphan(pod):
+    async def reconcile_object(self, item: Item) -> None:
+        owner = controller_of(item)
+        if not self._is_orphan(item):
             return
-        owner = controller_of(pod)
-        if owner is None or owner.kind != JOBS.kind or await self.context.is_gone(JOBS, pod.namespace, owner):
-            await _release(self.context, [pod])
+        if owner is None or owner.kind != JOBS.kind or await self.context.is_gone(JOBS, item.namespace, owner):
+            await _release(self.context, [item])

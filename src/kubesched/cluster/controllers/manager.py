@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -39,7 +38,7 @@ from .stateful_sets import StatefulSets
 from .taint_eviction import TaintEviction
 from .volumes import EphemeralVolumes, Volumes
 
-__all__ = ["ALL", "BATCH", "DEVICES", "STORAGE", "ControllerManager", "ControllerStatistics"]
+__all__ = ["ALL", "BATCH", "DEVICES", "STORAGE", "ControllerManager"]
 
 #: Those that run Jobs and CronJobs, that make storage work, and that make devices work: for clusters that run nothing else.
 BATCH: Final[tuple[type[Controller], ...]] = (Jobs, JobOrphans, CronJobs)
@@ -68,21 +67,12 @@ ALL: Final[tuple[type[Controller], ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerStatistics:
-    """What one controller has done: reconciles, retries, what waits and what failed permanently."""
-
-    reconciles: int
-    retries: int
-    waiting: int
-    stuck: tuple[str, ...]
-
-
 class ControllerManager:
     """The controllers of one cluster.
 
     ``controllers`` picks some by class or name (``deployment``, ``replicaset``, …). ``rng`` decides what the API
-    leaves open, such as the zone of a new volume. ``settings`` holds times and limits.
+    leaves open, such as the zone of a new volume. ``settings`` holds times and limits. The attribute ``controllers`` has
+    them by name, ``problems`` refused requests and the like, newest last; all are tried again.
 
     Raises:
         ValueError: for a name that is no controller's.
@@ -98,15 +88,14 @@ class ControllerManager:
         settings: ControllerSettings | None = None,
     ) -> None:
         self.context = Context(client, clock, rng, settings or ControllerSettings())
-        #: Refused requests and the like, newest last; all are tried again.
         self.problems = self.context.problems
         known = {controller.name: controller for controller in ALL}
-        self.controllers: list[Controller] = []
+        self.controllers: dict[str, Controller] = {}
         for wanted in controllers:
             if isinstance(wanted, str) and wanted not in known:
                 raise ValueError(f"there is no controller {wanted!r}; there are {', '.join(known)}")
             chosen = known[wanted] if isinstance(wanted, str) else wanted
-            self.controllers.append(chosen(self.context))
+            self.controllers[chosen.name] = chosen(self.context)
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:
@@ -117,11 +106,11 @@ class ControllerManager:
                     tasks.spawn(cache.run(), f"cache-{kind}")
                 with suppress(EndedFirstError):
                     await unless(self._stopped, self.wait_synced(), "controllers-sync")
-                    for one in self.controllers:
-                        tasks.spawn(one.run(), f"controller-{one.name}")
+                    for name, one in self.controllers.items():
+                        tasks.spawn(one.run(), f"controller-{name}")
                     await self._stopped.wait()
         finally:
-            for controller in self.controllers:
+            for controller in self.controllers.values():
                 controller.queue.close()
 
     def stop(self) -> None:
@@ -136,7 +125,7 @@ class ControllerManager:
     async def wait_announced(self) -> None:
         """Return when CSINodes, capacity objects and ResourceSlices show what there is: no pod should be placed before."""
         await self.wait_synced()
-        for one in self.controllers:
+        for one in self.controllers.values():
             if isinstance(one, CsiNodes | Provisioner | DeviceDriver):
                 await one.queue.drained.wait()
 
@@ -147,12 +136,5 @@ class ControllerManager:
         controllers ``besides``.
         """
         others = tuple(besides)
-        times = (one.queue.next_timer() for one in self.controllers if not isinstance(one, others))
+        times = (one.queue.next_timer() for one in self.controllers.values() if not isinstance(one, others))
         return min((time for time in times if time is not None), default=None)
-
-    def statistics(self) -> dict[str, ControllerStatistics]:
-        """Counters by controller."""
-        return {
-            one.name: ControllerStatistics(one.reconciles, one.queue.retries, len(one.queue), tuple(one.queue.stuck))
-            for one in self.controllers
-        }

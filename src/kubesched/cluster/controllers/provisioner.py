@@ -85,8 +85,6 @@ class Provisioner(Controller):
         if item is not None:
             await self._claim(item)
 
-    # -- volumes ---------------------------------------------------------------------------------------
-
     async def _claim(self, item: Item) -> None:
         claim: PersistentVolumeClaim = item.typed
         annotations, storage_class = claim.metadata.annotations, self._classes.get(class_of(claim))
@@ -173,8 +171,6 @@ class Provisioner(Controller):
             await self.context.patch(item, {"metadata": mark})
         else:
             self._attempts.again(item)
-
-    # -- capacity --------------------------------------------------------------------------------------
 
     async def _write_capacities(self, name: str, only: str | None) -> None:
         """One object per segment of a class, with what is free there; those that no longer apply are deleted.

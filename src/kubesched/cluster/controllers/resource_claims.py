@@ -63,8 +63,6 @@ class ResourceClaims(Controller):
         self.watch(PODS, self._pod_changed)
         self.watch(RESOURCE_CLAIMS, self._claim_changed)
 
-    # -- noticing --------------------------------------------------------------------------------------
-
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         pod: Pod = item.typed
         if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
@@ -113,8 +111,6 @@ class ResourceClaims(Controller):
             await self._reconcile_pod(key.removeprefix(_POD))
         else:
             await self._reconcile_claim(key.removeprefix(_CLAIM))
-
-    # -- pods ------------------------------------------------------------------------------------------
 
     async def _reconcile_pod(self, key: str) -> None:
         item = self.context.pods.get(key)
@@ -179,8 +175,6 @@ class ResourceClaims(Controller):
 
     async def _report(self, item: Item, wanted: PodResourceClaim, why: str) -> None:
         await self.record(item, WARNING, "FailedResourceClaimCreation", f"PodResourceClaim {wanted.name}: {why}")
-
-    # -- claims ----------------------------------------------------------------------------------------
 
     async def _reconcile_claim(self, key: str) -> None:
         item = self._claims.get(key)

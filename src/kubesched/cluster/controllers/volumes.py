@@ -60,7 +60,6 @@ class Volumes(Controller):
     """Binds claims to volumes."""
 
     name = "persistentvolume"
-    component = "persistentvolume-controller"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -224,10 +223,8 @@ class Volumes(Controller):
         claim = self._claims.get(f"{reference.namespace}/{reference.name}")
         if claim is not None and claim.uid != reference.uid:
             claim = None
-        if reference.uid and claim is None:
-            live = await self.context.get(CLAIMS, reference.namespace, reference.name)
-            if live is not None and live.uid == reference.uid:
-                return  # our copy is behind
+        if reference.uid and claim is None and not await self.context.is_gone(CLAIMS, reference.namespace, reference):
+            return  # our copy is behind
         if volume.metadata.deletion_timestamp is not None:
             if claim is None or claim.typed.spec.volume_name != item.name:
                 await self._protect(item, PV_PROTECTION, used=False)
@@ -335,7 +332,6 @@ class EphemeralVolumes(Controller):
     """The claims of pods' generic ephemeral volumes: made for the pod, owned by it, deleted with it. Keys are pods."""
 
     name = "ephemeral-volume"
-    component = "ephemeral-volume-controller"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -69,8 +69,6 @@ class WorkQueue:
         #: Set while nothing is ready and nothing is processed; timers may be set.
         self.drained = asyncio.Event()
         self.drained.set()
-        #: How many retries there were.
-        self.retries = 0
 
     def add(self, key: str) -> None:
         """Reconcile a key soon; once, however often it is added before that."""
@@ -98,7 +96,6 @@ class WorkQueue:
         """Plan the next try of a key; returns the delay in seconds, doubling with every failure in a row."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 30), LONGEST_RETRY_SECONDS)
-        self.retries += 1
         self.add_after(key, delay, quiet=failures > STUCK_AFTER)
         return delay
 

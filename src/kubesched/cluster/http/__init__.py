@@ -1,7 +1,7 @@
 """The HTTP face of the embedded cluster: what kube-apiserver shows to kubectl, client libraries and schedulers.
 
-``server`` listens, ``dispatch`` routes, ``reading``, ``watching`` and ``writing`` carry out; ``catalog`` knows the
-resources, ``columns`` their tables. Needs the ``server`` extra (aiohttp).
+``server`` listens, ``dispatch`` routes, ``reading`` and ``writing`` carry out; ``catalog`` knows the
+resources, ``tables`` their forms. Needs the ``server`` extra (aiohttp).
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...api.certificates import self_signed
 from ...api.times import Clock
@@ -60,8 +59,7 @@ def _write_private(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateFiles:
+class CertificateFiles(NamedTuple):
     """Where the three files are: the authority's certificate, the server's, and the server's key."""
 
     ca: Path

@@ -18,6 +18,7 @@ from ..schema import encode
 
 __all__ = [
     "BATCH",
+    "JSON",
     "OPENAPI_V2_PROTOBUF",
     "PLAIN",
     "YAML",
@@ -121,11 +122,9 @@ class Style(NamedTuple):
 PLAIN: Final = Style(JSON, bytes, BATCH, b",", b"0")
 _PRETTY: Final = Style(JSON, lambda raw: msgspec.json.format(raw, indent=2) + b"\n", BATCH, b",\n", b"    0")
 #: YAML takes 0.6 ms for a pod.
-_YAML: Final = Style(YAML, lambda raw: _yaml(msgspec.json.decode(raw)), 16, b"", b"- 0\n")
-
-
-def _yaml(data: Any) -> bytes:
-    return to_yaml(data).encode("utf-8", "surrogatepass")
+_YAML: Final = Style(
+    YAML, lambda raw: to_yaml(msgspec.json.decode(raw)).encode("utf-8", "surrogatepass"), 16, b"", b"- 0\n"
+)
 
 
 def style_of(media_type: str, pretty: str | None, user_agent: str) -> Style:

@@ -4,13 +4,12 @@
                    ──▶ laid over the live object ──▶ what this manager owned and no longer applies is removed ──▶ stored
 
 Ownership is kept in ``metadata.managedFields`` from the first apply on, as upstream does for objects that were never
-applied: what was there before belongs to ``before-first-apply``. Callers: :mod:`.writing` and :mod:`.scaling`.
+applied: what was there before belongs to ``before-first-apply``. Caller: :mod:`.writing`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
@@ -27,26 +26,28 @@ BEFORE: Final = "before-first-apply"
 _UNOWNED: Final = SERVER_FIELDS | {"managedFields"}
 
 
-@dataclass(slots=True)
 class _Owner:
-    """One entry of managedFields. ``key`` is the manager, the operation and the subresource."""
+    """An entry of managedFields, and the fields in it."""
 
-    key: tuple[str, str, str]
-    api_version: str
-    time: str
-    fields: set[Path]
+    def __init__(self, entry: dict[str, Any], fields: set[Path]) -> None:
+        self.entry, self.fields = entry, fields
+        self.key = tuple(str(entry.get(name) or "") for name in ("manager", "operation", "subresource"))
+
+    @classmethod
+    def new(cls, call: Call, operation: str, fields: set[Path], manager: str = "", subresource: str = "") -> _Owner:
+        """The writer of a request, or another manager, as owner of some fields."""
+        entry = {
+            "manager": manager or call.manager,
+            "operation": operation,
+            "apiVersion": call.resource.api_version,
+            "time": call.store.now(),
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {},
+        }
+        return cls({**entry, "subresource": subresource} if subresource else entry, fields)
 
     def to_data(self) -> dict[str, Any]:
-        manager, operation, subresource = self.key
-        return {
-            "manager": manager,
-            "operation": operation,
-            "apiVersion": self.api_version,
-            "time": self.time,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": encode_fields(self.fields),
-            **({"subresource": subresource} if subresource else {}),
-        }
+        return {**self.entry, "fieldsV1": encode_fields(self.fields)}
 
 
 def is_tracked(item: Item) -> bool:
@@ -54,26 +55,11 @@ def is_tracked(item: Item) -> bool:
     return b'"managedFields"' in item.raw
 
 
-def _owner(call: Call, operation: str, fields: set[Path]) -> _Owner:
-    """The writer of a request as owner of some fields."""
-    version = call.resource.api_version
-    return _Owner((call.manager, operation, call.target.subresource), version, call.store.now(), fields)
-
-
 def _owners(metadata: Mapping[str, Any]) -> list[_Owner]:
     """The entries of managedFields that can be read."""
     entries = metadata.get("managedFields")
     return [
-        _Owner(
-            (
-                str(entry["manager"]),
-                "Apply" if entry.get("operation") == "Apply" else "Update",
-                str(entry.get("subresource") or ""),
-            ),
-            str(entry.get("apiVersion") or ""),
-            str(entry.get("time") or ""),
-            decode_fields(entry.get("fieldsV1")),
-        )
+        _Owner(entry, decode_fields(entry.get("fieldsV1")))
         for entry in (entries if isinstance(entries, list) else ())
         if isinstance(entry, dict) and entry.get("manager") is not None
     ]
@@ -103,7 +89,7 @@ def apply_object(call: Call, applied: Any, *, force: bool) -> tuple[Item, bool]:
     part = _owned_part(config, drop=("status",) if has_status and not subresource else ())
     if subresource:
         part = {key: value for key, value in part.items() if key in (subresource, "metadata")}
-    mine = _owner(call, "Apply", leaves(part, shape))
+    mine = _Owner.new(call, "Apply", leaves(part, shape), subresource=subresource)
     try:
         live_item = call.get()
     except ApiError as error:
@@ -120,7 +106,7 @@ def apply_object(call: Call, applied: Any, *, force: bool) -> tuple[Item, bool]:
     owners = _owners(live["metadata"])
     if not owners:
         everything = leaves(_owned_part(live), shape)
-        owners = [_Owner((BEFORE, "Update", ""), resource.api_version, store.now(), everything)]
+        owners = [_Owner.new(call, "Update", everything, manager=BEFORE)]
     before = next((one for one in owners if one.key == mine.key), None)
     others = [one for one in owners if one is not before]
     merged = merge(live, part, shape)
@@ -130,7 +116,7 @@ def apply_object(call: Call, applied: Any, *, force: bool) -> tuple[Item, bool]:
         for path in sorted(before.fields - mine.fields - held, key=len):
             remove(merged, path)
         if before.fields == mine.fields:
-            mine.time = before.time
+            mine.entry["time"] = before.entry.get("time")
     entries = [one.to_data() for one in (mine, *others) if one is mine or one.fields]
     merged["metadata"] = {**merged["metadata"], "managedFields": entries}
     merged["apiVersion"] = kind.api_version
@@ -172,7 +158,7 @@ def _settle_conflicts(others: list[_Owner], wanted: set[Path], live: Any, merged
             continue
         manager, _, subresource = owner.key
         place = f' with subresource "{subresource}"' if subresource else ""
-        message = f'conflict with "{manager}"{place} using {owner.api_version}'
+        message = f'conflict with "{manager}"{place} using {owner.entry.get("apiVersion", "")}'
         causes += [
             {"reason": "FieldManagerConflict", "message": message, "field": show(path)} for path in sorted(changed)
         ]
@@ -198,22 +184,9 @@ def _containers(paths: set[Path]) -> set[Path]:
 
 def patch_object(call: Call, old: Item, change: Any, patch_type: str) -> Item:
     """Patch an object, or one of its stored subresources, and move ownership to the writer where fields have owners."""
-    target, place = call.target, call.stored_subresource
-
-    def write(*, dry_run: bool) -> Item:
-        return call.store.patch(
-            call.resource.kind,
-            target.namespace,
-            target.name,
-            change,
-            patch_type=patch_type,
-            subresource=place,
-            dry_run=dry_run,
-        )
-
     if not is_tracked(old):
-        return write(dry_run=call.options.dry_run)
-    trial = write(dry_run=True)
+        return call.patch(change, patch_type)
+    trial = call.patch(change, patch_type, dry_run=True)
     return old if trial.raw == old.raw else call.update(tracked_update(call, old, trial, given=change))
 
 
@@ -233,7 +206,8 @@ def tracked_update(call: Call, old: Item, result: Item, *, given: Any) -> dict[s
     present = leaves(new_part, Shape(call.resource))
     changed = {path for path in present if not same_json(value_at(old_part, path), value_at(new_part, path))}
     changed = {path for path in changed if path[-1].startswith("f:") or value_at(old_part, path) is MISSING}
-    writer, known = _owner(call, "Update", set()), present | _containers(present)
+    writer = _Owner.new(call, "Update", set(), subresource=call.target.subresource)
+    known = present | _containers(present)
     mine = next((one for one in owners if one.key == writer.key), None)
     if mine is None:
         owners.append(mine := writer)
@@ -241,6 +215,6 @@ def tracked_update(call: Call, old: Item, result: Item, *, given: Any) -> dict[s
         owner.fields &= known if owner is mine else known - changed
     if changed:
         mine.fields |= changed
-        mine.time = writer.time
+        mine.entry["time"] = writer.entry["time"]
     data["metadata"]["managedFields"] = [one.to_data() for one in owners if one.fields]
     return data

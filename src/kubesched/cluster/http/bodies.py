@@ -87,8 +87,7 @@ class Intake:
         """
         if not request.can_read_body:
             return b""
-        expected = request.content_length
-        if expected is not None and expected > MAX_BODY:
+        if (request.content_length or 0) > MAX_BODY:
             raise _too_large()
         try:
             if request.content.is_eof():  # all of it has arrived, as nearly always

@@ -22,11 +22,21 @@ from .answers import Accepted, Style, json_answer, style_of
 from .bodies import Body, decode_body
 from .catalog import Resource
 
-__all__ = ["Call", "Query", "Target", "invalid_options", "not_served", "parse_path", "shutting_down", "wrong_method"]
+__all__ = [
+    "Call",
+    "Query",
+    "Target",
+    "invalid_options",
+    "not_served",
+    "parse_path",
+    "shutting_down",
+    "unsupported_value",
+    "wrong_method",
+]
 
 _TRUE: Final = frozenset({"1", "t", "true", "True", "TRUE", "T"})
 _FALSE: Final = frozenset({"0", "f", "false", "False", "FALSE", "F", ""})
-_VALIDATIONS: Final = ("Ignore", "Strict", "Warn")
+_VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
 _MAX_MANAGER: Final = 128
 _OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 #: /namespaces/x alone, and its own subresources, are about the namespace object.
@@ -99,23 +109,22 @@ class Query(dict[str, str]):
         """``dryRun=All``."""
         value = self.text("dryRun")
         if value not in ("", "All"):
-            raise invalid_options(options, "dryRun", f'Unsupported value: "{value}": supported values: "All"')
+            raise invalid_options(options, "dryRun", unsupported_value(value, "All"))
         return bool(value)
 
     def field_validation(self, options: str) -> str:
         value = self.text("fieldValidation")
-        if value and value not in _VALIDATIONS:
-            texts = ", ".join(f'"{item}"' for item in ("", *_VALIDATIONS))
-            why = f'Unsupported value: "{value}": supported values: {texts}'
-            raise invalid_options(options, "fieldValidation", why)
+        if value not in _VALIDATIONS:
+            raise invalid_options(options, "fieldValidation", unsupported_value(value, *_VALIDATIONS))
         return value or "Warn"
 
     def field_manager(self, options: str) -> str:
-        value = self.text("fieldManager")
+        value, why = self.text("fieldManager"), ""
         if len(value) > _MAX_MANAGER:
-            raise invalid_options(options, "fieldManager", f"Too long: may not be more than {_MAX_MANAGER} bytes")
-        if not value.isprintable():
+            why = f"Too long: may not be more than {_MAX_MANAGER} bytes"
+        elif not value.isprintable():
             why = f"Invalid value: {value!r}: should only contain printable characters"
+        if why:
             raise invalid_options(options, "fieldManager", why)
         return value
 
@@ -141,7 +150,7 @@ class Query(dict[str, str]):
         elif token:
             why = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
         elif match not in ("Exact", "NotOlderThan"):
-            why = f'Unsupported value: "{match}": supported values: "", "Exact", "NotOlderThan"'
+            why = unsupported_value(match, "", "Exact", "NotOlderThan")
         elif match == "Exact" and version == "0":
             why = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
         else:
@@ -214,14 +223,17 @@ class Call:
     def update(self, data: Any, *, dry_run: bool = False) -> Item:
         """Replace the object, or the subresource in the path."""
         kind, target = self.resource.kind, self.target
-        dry_run = dry_run or self.options.dry_run
-        place = self.stored_subresource
-        return self.store.update(kind, target.namespace, target.name, data, subresource=place, dry_run=dry_run)
+        return self.store.update(kind, target.namespace, target.name, data, **self._how(dry_run=dry_run))
 
-    @property
-    def stored_subresource(self) -> str:
-        """The subresource as the store has it: a Scale is a part of the object itself."""
-        return "" if self.target.subresource == "scale" else self.target.subresource
+    def patch(self, change: Any, patch_type: str, *, dry_run: bool = False) -> Item:
+        """Patch the object, or the subresource in the path."""
+        kind, target, how = self.resource.kind, self.target, self._how(dry_run=dry_run)
+        return self.store.patch(kind, target.namespace, target.name, change, patch_type=patch_type, **how)
+
+    def _how(self, *, dry_run: bool) -> dict[str, Any]:
+        # To the store a Scale is a part of the object itself.
+        place = "" if self.target.subresource == "scale" else self.target.subresource
+        return {"subresource": place, "dry_run": dry_run or self.options.dry_run}
 
     def answer(self, raw: bytes, status: int = 200) -> web.Response:
         return json_answer(raw, status, style=self.style, warnings=self.warnings)
@@ -238,6 +250,12 @@ def invalid_options(options: str, field: str, message: str) -> ApiError:
     error = ApiError.invalid(kind, "", [(field, f"FieldValue{reason}", message)])
     del error.details["name"]
     return error
+
+
+def unsupported_value(value: str, *supported: str) -> str:
+    """What a field error says of a value that is none of these."""
+    texts = ", ".join(f'"{one}"' for one in supported)
+    return f'Unsupported value: "{value}": supported values: {texts}'
 
 
 def not_served(elsewhere: str = "") -> ApiError:

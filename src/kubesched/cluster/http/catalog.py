@@ -6,8 +6,8 @@ Built from the table of kinds and the stored CustomResourceDefinitions, whose sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Final, TypeVar
 
@@ -63,11 +63,8 @@ class Scale(msgspec.Struct, frozen=True):
 class Defined:
     """One served version of a definition. ``schema`` is its OpenAPI v3 schema, as written, ``stored`` the stored version's."""
 
-    kind: Kind
-    version: str
     short_names: tuple[str, ...]
     categories: tuple[str, ...]
-    has_status: bool
     scale: Scale | None
     columns: tuple[Column, ...]
     schema: Mapping[str, Any]
@@ -159,7 +156,7 @@ class Catalog:
         self._definitions_table = store.table(DEFINITIONS)
         self._seen = -1
         self._custom: dict[tuple[str, str], Kind] = {}
-        self._kept: dict[str, bytes] = {}
+        self._kept: dict[Hashable, Any] = {}
         self.groups: Tree = {}
 
     def refresh(self) -> None:
@@ -186,13 +183,14 @@ class Catalog:
         for item in self._definitions_table.items():
             if b'"deletionTimestamp"' in item.raw and "deletionTimestamp" in item.section("metadata"):
                 continue
-            served = list(_defined(item.data()))
-            for defined in served:
-                key = (defined.kind.group, defined.kind.plural)
+            served = list(_served(item.data()))
+            has_status = any(resource.subresource("status") for resource in served)
+            for resource in served:
+                key = (resource.kind.group, resource.kind.plural)
                 if kind_by_plural(*key) is not None:
                     continue  # a definition cannot take the place of a built-in resource
                 present.add(key)
-                add(self._custom_resource(defined, has_status=any(one.has_status for one in served)))
+                add(self._registered(resource, has_status=has_status))
             if b'"Established"' not in item.raw:
                 _establish(self._store, item)
         for key in self._custom.keys() - present:
@@ -201,28 +199,28 @@ class Catalog:
         self._seen = self._definitions_table.end
         self._kept.clear()
 
-    def kept(self, key: str, make: Callable[[], Any], form: Callable[[Any], bytes] = encode) -> bytes:
-        """The bytes of what ``make`` gives, kept until the resources change."""
-        if key not in self._kept:
-            self._kept[key] = form(make())
-        return self._kept[key]
+    def kept(self, key: Hashable, make: Callable[[], _T | None]) -> _T | None:
+        """What ``make`` gives, kept until the resources change unless it is None."""
+        found: _T | None = self._kept.get(key)
+        if found is None and (found := make()) is not None:
+            self._kept[key] = found
+        return found
 
-    def _custom_resource(self, defined: Defined, *, has_status: bool) -> Resource:
-        key = (defined.kind.group, defined.kind.plural)
-        kind = self._custom.get(key)
-        if kind is None or (kind.kind, kind.namespaced) != (defined.kind.kind, defined.kind.namespaced):
-            kind = self._custom[key] = defined.kind
+    def _registered(self, resource: Resource, *, has_status: bool) -> Resource:
+        """A custom resource, with the kind that the store knows it by; the store checks its objects from now on."""
+        wanted, defined = resource.kind, resource.defined
+        kind = self._custom.get((wanted.group, wanted.plural))
+        if kind is None or (kind.kind, kind.namespaced) != (wanted.kind, wanted.namespaced):
+            kind = self._custom[wanted.group, wanted.plural] = wanted
             self._store.register(kind)
-        schema = usable_schema(kind.group_resource, defined.stored) if defined.stored else None
-        self._store.admission.custom.pop(kind.group_resource, None)
+        name = kind.group_resource
+        schema = usable_schema(name, defined.stored) if defined is not None and defined.stored else None
+        self._store.admission.custom.pop(name, None)
         if schema is not None:
-            self._store.admission.custom[kind.group_resource] = schema
+            self._store.admission.custom[name] = schema
         change = self._store.status_kinds.add if has_status else self._store.status_kinds.discard
-        change(kind.group_resource)
-        subresources = (Subresource("status", kind.kind),) if defined.has_status else ()
-        if defined.scale is not None:
-            subresources = (*subresources, Subresource("scale", "Scale", group="autoscaling", version="v1"))
-        return Resource(kind, defined.version, subresources, defined)
+        change(name)
+        return replace(resource, kind=kind)
 
     def _drop(self, kind: Kind) -> None:
         """The objects of a deleted definition are deleted, too."""
@@ -249,7 +247,7 @@ class Catalog:
 # -- definitions -------------------------------------------------------------------------------------------
 
 
-def _defined(data: Mapping[str, Any]) -> Iterator[Defined]:
+def _served(data: Mapping[str, Any]) -> Iterator[Resource]:
     """The served versions of a definition, whose form has been checked; nothing for one without names."""
     spec: dict[str, Any] = data.get("spec") or {}
     names, group = spec.get("names") or {}, spec.get("group")
@@ -262,19 +260,22 @@ def _defined(data: Mapping[str, Any]) -> Iterator[Defined]:
     for version in versions:
         if not version.get("served", True):
             continue
-        subresources = version.get("subresources") or {}
-        scale = subresources.get("scale")
-        yield Defined(
-            Kind(group, stored["name"], kind, plural, namespaced, singular, custom=True),
-            version["name"],
+        given = version.get("subresources") or {}
+        scale = _converted(given["scale"], Scale) if given.get("scale") else None
+        subresources = (
+            *((Subresource("status", kind),) if "status" in given else ()),
+            *((Subresource("scale", "Scale", group="autoscaling", version="v1"),) if scale is not None else ()),
+        )
+        defined = Defined(
             tuple(names.get("shortNames") or ()),
             tuple(names.get("categories") or ()),
-            "status" in subresources,
-            _converted(scale, Scale) if scale else None,
+            scale,
             tuple(filter(None, (_converted(one, Column) for one in version.get("additionalPrinterColumns") or ()))),
             _schema(version),
             _schema(stored),
         )
+        row = Kind(group, stored["name"], kind, plural, namespaced, singular, custom=True)
+        yield Resource(row, version["name"], subresources, defined)
 
 
 def _schema(version: Mapping[str, Any]) -> dict[str, Any]:

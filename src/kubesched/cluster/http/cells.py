@@ -59,17 +59,15 @@ def human_duration(seconds: float) -> str:
     return f"{count}{unit}{fine}{fine_unit}" if fine else f"{count}{unit}"
 
 
-@lru_cache(maxsize=4096)
-def _moment(text: str) -> float | None:
-    try:
-        return parse_time(text)
-    except ValueError:
-        return None
+_parsed: Final = lru_cache(maxsize=4096)(parse_time)
 
 
 def moment(text: Any) -> float | None:
     """Seconds since the epoch of a timestamp; None for anything else."""
-    return _moment(text) if isinstance(text, str) and text else None
+    try:
+        return _parsed(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def age_of(text: Any, now: float) -> str:

@@ -1,64 +1,125 @@
-"""Discovery: which groups, versions and resources there are, in the old forms and the aggregated one.
+"""Documents about the API: which groups, versions and resources there are, OpenAPI, and the version.
 
-Caller: :mod:`.dispatch`. Answers are made from the catalog and kept until it changes.
+Discovery has the old forms and the aggregated one. What is made from the catalog is kept until that changes.
+Caller: :mod:`.dispatch`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
-from .answers import Accepted
+from ..schema import encode
+from .answers import JSON, OPENAPI_V2_PROTOBUF, Accepted
 from .catalog import REVIEWS, Catalog, Resource
+from .openapi import openapi_document
 
-__all__ = ["Discovery"]
+__all__ = ["Documents"]
 
-_VERSION: Final = re.compile(r"v([0-9]{1,18})(?:(alpha|beta)([0-9]{1,18}))?")
+_VERSION: Final = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.0+kubesched",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+_PATHS: Final = ("/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
+_RANKED: Final = re.compile(r"v([0-9]{1,18})(?:(alpha|beta)([0-9]{1,18}))?")
 _STAGES: Final = {None: 2, "beta": 1, "alpha": 0}
 
 
-def _rank(version: str) -> tuple[int, int, int, str]:
-    """Sort key of API versions, best first when sorted in reverse: v2, v1, v1beta1, v1alpha1, others."""
-    match = _VERSION.fullmatch(version)
-    if match is None:
-        return (-1, 0, 0, version)
-    return (_STAGES[match[2]], int(match[1]), int(match[3] or 0), "")
+def _best_first(versions: Iterable[str]) -> list[str]:
+    """API versions in their order: v2, v1, v1beta1, v1alpha1, others."""
+
+    def rank(version: str) -> tuple[int, int, int, str]:
+        match = _RANKED.fullmatch(version)
+        if match is None:
+            return (-1, 0, 0, version)
+        return (_STAGES[match[2]], int(match[1]), int(match[3] or 0), "")
+
+    return sorted(versions, key=rank, reverse=True)
 
 
-class Discovery:
-    """Discovery documents of one server."""
+class Documents:
+    """The documents of one server, which listens at ``address``."""
 
     def __init__(self, catalog: Catalog, address: Callable[[], str]) -> None:
         self._catalog = catalog
         self._address = address
 
-    def document(self, path: str, form: Accepted) -> tuple[bytes, str] | None:
-        """The bytes and content type for a discovery path, or None when nothing is served there."""
-        if form.transform == "APIGroupDiscoveryList" and path in ("/api", "/apis"):
-            raw = self._catalog.kept(f"{path} {form.version}", lambda: self._aggregated(path, form.version))
-            return raw, f"application/json;g=apidiscovery.k8s.io;v={form.version};as=APIGroupDiscoveryList"
-        make = self._plain(path)
-        return None if make is None else (self._catalog.kept(path, make), "application/json")
+    def find(self, path: str, form: Accepted = Accepted()) -> tuple[bytes, str] | None:  # noqa: B008 - immutable
+        """The bytes and content type for a path, or None when nothing is served there."""
+        return self._catalog.kept((path, form), lambda: self._make(path, form))
 
-    # -- one document per group version ------------------------------------------------------------------
-
-    def _plain(self, path: str) -> Callable[[], dict[str, Any]] | None:
+    def _make(self, path: str, form: Accepted) -> tuple[bytes, str] | None:
         groups = self._catalog.groups
-        match path.strip("/").split("/"):
+        data: dict[str, Any] | None = None
+        match path.rstrip("/").split("/")[1:]:
+            case ["api" | "apis" as root] if form.transform == "APIGroupDiscoveryList":
+                content_type = f"application/json;g=apidiscovery.k8s.io;v={form.version};as=APIGroupDiscoveryList"
+                return encode(self._aggregated(form.version, named=root == "apis")), content_type
+            case ["openapi", "v2"] if form.media_type == OPENAPI_V2_PROTOBUF:
+                from .protobuf import encode_document  # noqa: PLC0415 - its runtime is only loaded for old clients
+
+                return encode_document(self._swagger()), OPENAPI_V2_PROTOBUF.replace("@", ".")
+            case ["openapi", "v2"]:
+                data = self._swagger()
+            case ["openapi", "v3"]:
+                data = {"paths": {place: self._openapi_place(place) for place in self._places()}}
+            case ["openapi", "v3", *_]:
+                data = self._openapi(unquote(path.removeprefix("/openapi/v3/"), errors="replace").strip("/"))
             case ["api"]:
                 clients = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address()}]
-                return lambda: {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": clients}
+                data = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": clients}
             case ["apis"]:
                 found = [_group(name, versions) for name, versions in groups.items() if name]
-                return lambda: {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+                data = {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
             case ["apis", group] if group in groups:
-                return lambda: {"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])}
+                data = {"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])}
             case ["api", version] if version in groups.get("", {}):
-                return lambda: self._resource_list("", version)
+                data = self._resource_list("", version)
             case ["apis", group, version] if group and version in groups.get(group, {}):
-                return lambda: self._resource_list(group, version)
-        return None
+                data = self._resource_list(group, version)
+            case ["version"] if path in ("/version", "/version/"):
+                data = _VERSION
+            case [] if path == "/":
+                data = {"paths": sorted((*_PATHS, *(f"/{place}" for place in self._places())))}
+        return None if data is None else (encode(data), JSON)
+
+    def _places(self) -> list[str]:
+        """The group versions as in paths: ``api/v1`` or ``apis/GROUP/VERSION``."""
+        versions = ((group, version) for group, found in self._catalog.groups.items() for version in found)
+        return [f"apis/{group}/{version}" if group else f"api/{version}" for group, version in versions]
+
+    # -- OpenAPI -----------------------------------------------------------------------------------------
+
+    def _swagger(self) -> dict[str, Any]:
+        """The whole API as one document."""
+        versions = (resources for found in self._catalog.groups.values() for resources in found.values())
+        return openapi_document([resource for resources in versions for resource in resources.values()], v3=False)
+
+    def _openapi(self, place: str) -> dict[str, Any] | None:
+        prefix, _, rest = place.partition("/")
+        group, _, version = rest.rpartition("/")
+        resources = self._catalog.groups.get(group, {}).get(version)
+        if prefix != ("apis" if group else "api") or resources is None:
+            return None
+        return openapi_document(resources.values(), v3=True)
+
+    def _openapi_place(self, place: str) -> dict[str, str]:
+        """Where the document of a group version is. Its URL changes with it."""
+        raw, _ = self.find(f"/openapi/v3/{place}") or (b"", "")
+        digest = hashlib.sha256(raw).hexdigest()[:32].upper()
+        return {"serverRelativeURL": f"/openapi/v3/{place}?hash={digest}"}
+
+    # -- discovery ---------------------------------------------------------------------------------------
 
     def _resource_list(self, group: str, version: str) -> dict[str, Any]:
         return {
@@ -72,9 +133,9 @@ class Discovery:
         reviews = REVIEWS.get(group, {}).get(version, {})
         return (*self._catalog.groups[group][version].values(), *reviews.values())
 
-    # -- everything at once ------------------------------------------------------------------------------
+    def _aggregated(self, form_version: str, *, named: bool) -> dict[str, Any]:
+        """Everything at once: of the named groups, or of the one without a name."""
 
-    def _aggregated(self, path: str, form_version: str) -> dict[str, Any]:
         def listed(group: str, version: str) -> dict[str, Any]:
             resources = [_aggregated_entry(one) for one in self._listed(group, version)]
             return {"version": version, "resources": resources, "freshness": "Current"}
@@ -82,18 +143,17 @@ class Discovery:
         items = [
             {
                 "metadata": {"name": group} if group else {},
-                "versions": [listed(group, version) for version in sorted(versions, key=_rank, reverse=True)],
+                "versions": [listed(group, version) for version in _best_first(versions)],
             }
             for group, versions in self._catalog.groups.items()
-            if (path == "/apis") is bool(group)
+            if bool(group) is named
         ]
         api_version = f"apidiscovery.k8s.io/{form_version}"
         return {"kind": "APIGroupDiscoveryList", "apiVersion": api_version, "metadata": {}, "items": items}
 
 
 def _group(name: str, versions: Mapping[str, Any]) -> dict[str, Any]:
-    ordered = sorted(versions, key=_rank, reverse=True)
-    known = [{"groupVersion": f"{name}/{version}", "version": version} for version in ordered]
+    known = [{"groupVersion": f"{name}/{version}", "version": version} for version in _best_first(versions)]
     return {"name": name, "versions": known, "preferredVersion": known[0]}
 
 

@@ -8,40 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Final
-from urllib.parse import unquote
 
 from aiohttp import web
 
 from ...api.kinds import PODS
 from ...api.wire import ApiError
-from ..schema import encode
 from ..store import Store
-from .answers import OPENAPI_V2_PROTOBUF, PLAIN, Accepted, accepted, json_answer, style_of, text_answer
+from .answers import JSON, PLAIN, accepted, json_answer, style_of, text_answer
 from .calls import Call, Query, Target, not_served, parse_path, wrong_method
 from .catalog import REVIEWS, Catalog
-from .discovery import Discovery
-from .openapi import OpenApi
+from .discovery import Documents
 from .posted import answer_review, answer_token_request, bind, evict
-from .reading import answer_object, list_objects
-from .scaling import answer_scale
-from .watching import Watches
-from .writing import create, delete, delete_collection, patch, update
+from .reading import Watches, answer_object, list_objects
+from .writing import answer_scale, create, delete, delete_collection, patch, update
 
 __all__ = ["Dispatcher"]
 
 ReadBody = Callable[[], Awaitable[bytes]]
-VERSION: Final = {
-    "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.0+kubesched",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "linux/amd64",
-}
-_PATHS: Final = ("/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
 _HEALTH: Final = ("healthz", "livez", "readyz")
 _STREAMS: Final = frozenset({"exec", "attach", "portforward", "log", "proxy", "ephemeralcontainers"})
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -54,9 +37,7 @@ class Dispatcher:
     def __init__(self, store: Store, watches: Watches, token: str | None, address: Callable[[], str]) -> None:
         self.store = store
         self.catalog = Catalog(store)
-        self.discovery = Discovery(self.catalog, address)
-        self.openapi = OpenApi(self.catalog)
-        self.is_closing = False
+        self.documents = Documents(self.catalog, address)
         self._watches = watches
         self._token = token
 
@@ -76,48 +57,27 @@ class Dispatcher:
         if first in _HEALTH:
             return self._health(path, query)
         form = accepted(request.headers.get("Accept", ""))
-        found = self._document(path, form)
+        found = self.documents.find(path, form)
         if found is None:
             raise not_served()
         _only_get(request)
         raw, content_type = found
         style = style_of(form.media_type, query.get("pretty"), request.headers.get("User-Agent", ""))
-        if content_type.startswith(PLAIN.content_type):
-            headers = {"Content-Type": content_type} if style.content_type == PLAIN.content_type else {}
-        else:
-            style, headers = PLAIN, {"Content-Type": content_type}
+        if not content_type.startswith(JSON):
+            style = PLAIN
+        headers = {"Content-Type": content_type} if style.content_type == JSON else {}
         if first in ("api", "apis"):
             headers["Vary"] = "Accept"
         return json_answer(raw, style=style, headers=headers)
 
-    # -- everything but resources ------------------------------------------------------------------------
-
-    def _document(self, path: str, form: Accepted) -> tuple[bytes, str] | None:
-        """The bytes of a document and their type, None when there is nothing at a path."""
-        json, place = PLAIN.content_type, path.rstrip("/")
-        if path in ("/version", "/version/"):
-            return encode(VERSION), json
-        if path == "/":
-            served = ((group, version) for group, versions in self.catalog.groups.items() for version in versions)
-            paths = (f"/apis/{group}/{version}" if group else f"/api/{version}" for group, version in served)
-            return encode({"paths": sorted((*_PATHS, *paths))}), json
-        if place == "/openapi/v2":
-            if form.media_type == OPENAPI_V2_PROTOBUF:
-                return self.openapi.v2(protobuf=True), OPENAPI_V2_PROTOBUF.replace("@", ".")
-            return self.openapi.v2(), json
-        if place == "/openapi/v3":
-            return self.openapi.v3_index(), json
-        if place.startswith("/openapi/v3/"):
-            raw = self.openapi.v3(unquote(place.removeprefix("/openapi/v3/"), errors="replace"))
-            return None if raw is None else (raw, json)
-        return self.discovery.document(place, form)
+    # -- health ------------------------------------------------------------------------
 
     def _health(self, path: str, query: Query) -> web.Response:
         """Health in upstream's text form, each check by itself too."""
         endpoint, *names = path.strip("/").split("/")
         checks = {"ping": True, "store": True}
         if endpoint == "readyz":
-            checks["shutdown"] = not self.is_closing
+            checks["shutdown"] = not self._watches.is_closing
         if len(names) > 1 or (names and names[0] not in checks):
             raise not_served()
         if names:

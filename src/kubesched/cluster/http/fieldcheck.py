@@ -5,12 +5,12 @@ Caller: the verb modules, with the body of a create, update or merging patch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ...api.kinds import Kind
 from ...api.wire import ApiError
-from ..admission import unknown_fields as find_unknown
+from ..admission import unknown_fields
 from ..schema import Type, root_type, types
 from .catalog import Resource
 
@@ -22,35 +22,26 @@ _MOST: Final = 50
 def check_fields(
     resource: Resource, data: Any, duplicates: list[str], validation: str, *, patch: bool = False
 ) -> list[str]:
-    """The warnings of a body; none when ``validation`` is Ignore.
+    """The warnings of a body; none when ``validation`` is Ignore. A custom resource is pruned of unknown fields.
 
     Raises:
         ApiError: 400 under Strict, listing what is wrong.
     """
-    found = [f'duplicate field "{path}"' for path in duplicates]
-    if isinstance(data, dict) and (validation != "Ignore" or resource.defined is not None):
-        found += [f'unknown field "{path}"' for path in unknown_fields(resource, data, patch=patch)]
+    kind, version, found = resource.kind.kind, resource.version, [f'duplicate field "{path}"' for path in duplicates]
+    if resource.defined is not None and resource.defined.schema and isinstance(data, dict):
+        for owner, name, path in list(unknown_fields(resource.defined.schema, data)):
+            del owner[name]
+            found.append(f'unknown field "{path}"')
+    elif resource.defined is None and isinstance(data, dict) and validation != "Ignore":
+        known = root_type(resource.kind.group, kind, version)
+        found += [f'unknown field "{path}"' for path in _unknown(known, data, patch=patch)]
     if not found or validation == "Ignore":
         return []
     del found[_MOST:]
     if validation == "Strict":
-        kind, version = resource.kind.kind, resource.version
-        texts = ", ".join(found)
-        message = f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {texts}'
-        raise ApiError.bad_request(message)
+        problem = f"strict decoding error: {', '.join(found)}"
+        raise ApiError.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
     return found
-
-
-def unknown_fields(resource: Resource, data: Mapping[str, Any], *, patch: bool = False) -> list[str]:
-    """Dotted paths of fields the schema does not know. A custom resource is pruned of them."""
-    found: list[str] = []
-    if resource.defined is not None:
-        if resource.defined.schema:
-            for owner, name, path in list(find_unknown(resource.defined.schema, data)):
-                del owner[name]
-                found.append(path)
-        return found
-    return _unknown(root_type(resource.kind.group, resource.kind.kind, resource.version), data, patch=patch)
 
 
 def unknown_in_manifest(kind: Kind, data: Mapping[str, Any]) -> list[str]:
@@ -72,11 +63,10 @@ def _unknown(type_: Type | None, data: Mapping[str, Any], *, patch: bool) -> lis
             inner = types().get(field.type)
             if inner is None or isinstance(value, list) is not field.is_list:
                 continue
-            parts: Iterable[tuple[str, Any]] = (("", value),)
             if isinstance(value, list):
-                parts = ((f"[{index}]", item) for index, item in enumerate(value))
-            elif field.is_map:
-                parts = ((f".{name}", item) for name, item in value.items())
+                parts = [(f"[{index}]", item) for index, item in enumerate(value)]
+            else:
+                parts = [(f".{name}", item) for name, item in value.items()] if field.is_map else [("", value)]
             for place, item in parts:
                 if isinstance(item, dict):
                     found += [f"{key}{place}.{path}" for path in _unknown(inner, item, patch=patch)]

@@ -16,18 +16,7 @@ from ...api.wire import ApiError
 from ..schema import is_atomic, list_keys
 from .catalog import Resource
 
-__all__ = [
-    "MISSING",
-    "Path",
-    "Shape",
-    "decode_fields",
-    "encode_fields",
-    "leaves",
-    "merge",
-    "remove",
-    "show",
-    "value_at",
-]
+__all__ = ["MISSING", "Shape", "decode_fields", "encode_fields", "leaves", "merge", "remove", "show", "value_at"]
 
 Path = tuple[str, ...]
 Names = tuple[str, ...]

@@ -1,22 +1,20 @@
 """OpenAPI v2 and v3 documents, enough for ``kubectl explain``, client-side validation and option checks.
 
-Generated from the schema table and the stored definitions; kept until the catalog changes. Caller: :mod:`.dispatch`.
+Generated from the schema table and the stored definitions. Caller: :mod:`.discovery`.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable
-from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
 from ...api.wire import STRATEGIC_PATCH
-from ..schema import Field, FieldRules, Type, descriptions, encode, field_rules, patch_markers, root_type, types
-from .catalog import Catalog, Resource
+from ..schema import Field, FieldRules, Type, descriptions, field_rules, patch_markers, root_type, types
+from .catalog import Resource
 
-__all__ = ["OpenApi"]
+__all__ = ["openapi_document"]
 
 _INFO: Final = {"title": "Kubernetes (kubesched embedded cluster)", "version": "v1.36.0"}
 _V2: Final = "#/definitions/"
@@ -44,51 +42,14 @@ _OPTIONS: Final[dict[str, tuple[str, ...]]] = {
 _PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
 
 
-class OpenApi:
-    """The documents of one server."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-
-    def v2(self, *, protobuf: bool = False) -> bytes:
-        """The whole API as one Swagger document."""
-        if protobuf:
-            from .protobuf import encode_document  # noqa: PLC0415 - its runtime is only loaded for old clients
-
-            return self._catalog.kept("v2 protobuf", self._v2_document, encode_document)
-        return self._catalog.kept("v2", self._v2_document)
-
-    def v3_index(self) -> bytes:
-        """Where the document of each group version is."""
-        paths = {}
-        for group, versions in self._catalog.groups.items():
-            for version in versions:
-                path = f"apis/{group}/{version}" if group else f"api/{version}"
-                digest = hashlib.sha256(self.v3(path) or b"").hexdigest()[:32].upper()
-                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
-        return encode({"paths": paths})
-
-    def v3(self, path: str) -> bytes | None:
-        """The document of ``api/v1`` or ``apis/GROUP/VERSION``; None for another path."""
-        prefix, _, rest = path.strip("/").partition("/")
-        group, _, version = rest.rpartition("/")
-        resources = self._catalog.groups.get(group, {}).get(version)
-        if prefix != ("apis" if group else "api") or resources is None:
-            return None
-        return self._catalog.kept(f"v3 {path}", lambda: _document(resources.values(), _V3))
-
-    def _v2_document(self) -> dict[str, Any]:
-        versions = chain.from_iterable(found.values() for found in self._catalog.groups.values())
-        return _document([resource for found in versions for resource in found.values()], _V2)
-
-
-def _document(resources: Collection[Resource], ref: str) -> dict[str, Any]:
-    """The document of some resources, in the version that writes references so."""
+def openapi_document(resources: Collection[Resource], *, v3: bool) -> dict[str, Any]:
+    """The document of some resources: of OpenAPI 3, or of version 2 (Swagger)."""
+    ref = _V3 if v3 else _V2
     paths = {path: item for resource in resources for path, item in _paths(resource, ref).items()}
     schemas = _schemas(resources, ref)
-    if ref == _V2:
-        return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": schemas}
-    return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": schemas}}
+    if v3:
+        return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": schemas}}
+    return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": schemas}
 
 
 # -- schemas ---------------------------------------------------------------------------------------------
@@ -147,7 +108,7 @@ def _property(type_: Type, name: str, field: Field, ref: str, description: str) 
     elif "$ref" in value and ref == _V3:
         value = {"allOf": [value]}
     if rules.default:
-        value["default"] = msgspec.Raw(rules.default)
+        value["default"] = msgspec.Raw(rules.default.encode())
     if description:
         value["description"] = description
     return value | patch_markers(type_, name)

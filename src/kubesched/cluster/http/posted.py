@@ -15,7 +15,7 @@ from ...api.times import timestamp
 from ...api.wire import ApiError
 from ..schema import encode
 from .answers import success
-from .calls import Call, invalid_options
+from .calls import Call, invalid_options, unsupported_value
 
 __all__ = ["answer_review", "answer_token_request", "bind", "delete_options", "evict", "expect"]
 
@@ -25,9 +25,6 @@ _TOKEN_REQUESTS: Final = Kind("authentication.k8s.io", "v1", "TokenRequest", "to
 _AUDIENCES: Final = ("https://kubernetes.default.svc.cluster.local",)
 _SHORTEST: Final = 600
 _LONGEST: Final = 1 << 32
-_ALLOWED: Final = "the embedded cluster allows everything"
-_ANONYMOUS: Final = "system:anonymous"
-_DENIED: Final = "the embedded cluster was started with a token, and requires it"
 
 
 class _Preconditions(msgspec.Struct, rename="camel"):
@@ -91,24 +88,17 @@ def _decoded(call: Call, raw: bytes, type_: type[_T], versions: tuple[str, ...] 
         raise ApiError.bad_request(f"the body cannot be handled as a {kind}: {error}") from None
 
 
-def _metadata(call: Call, metadata: _Metadata | None, kind: str, allowed: tuple[str, ...]) -> _Metadata:
-    """The metadata of a body, which must not contradict the path."""
-    metadata = metadata or _Metadata()
-    if call.target.name and (metadata.name or "") not in allowed:
-        raise ApiError.bad_request(f"name in URL does not match name in {kind} object")
-    call.check_namespace(metadata.namespace)
-    return metadata
-
-
 def bind(call: Call, raw: bytes) -> web.Response:
     """POST of a Binding, on the pod's subresource or on ``bindings``."""
     dry_run, name = call.query.dry_run("CreateOptions"), call.target.name
     body = _decoded(call, raw, Binding, ("v1",))
-    metadata = _metadata(call, body.metadata, "Binding", (name,))
-    target = body.target or _Reference()
+    metadata, target = body.metadata or _Metadata(), body.target or _Reference()
+    if name and metadata.name != name:
+        raise ApiError.bad_request("name in URL does not match name in Binding object")
+    call.check_namespace(metadata.namespace)
     if target.kind not in (None, "", "Node"):
-        message = f'Unsupported value: "{target.kind}": supported values: "Node", "<empty>"'
-        raise ApiError.invalid(PODS, name, [("target.kind", "FieldValueNotSupported", message)])
+        text = unsupported_value(target.kind, "Node", "<empty>")
+        raise ApiError.invalid(PODS, name, [("target.kind", "FieldValueNotSupported", text)])
     call.store.bind(
         call.target.namespace,
         metadata.name or "",
@@ -124,8 +114,10 @@ def evict(call: Call, raw: bytes) -> web.Response:
     """POST of an Eviction."""
     dry_run, target = call.query.dry_run("CreateOptions"), call.target
     body = _decoded(call, raw, Eviction, ("policy/v1", "policy/v1beta1"))
-    _metadata(call, body.metadata, "Eviction", ("", target.name))
-    options = body.delete_options or DeleteOptions()
+    metadata, options = body.metadata or _Metadata(), body.delete_options or DeleteOptions()
+    if metadata.name not in (None, "", target.name):
+        raise ApiError.bad_request("name in URL does not match name in Eviction object")
+    call.check_namespace(metadata.namespace)
     asked = options.preconditions or _Preconditions()
     call.store.evict(
         target.namespace,
@@ -152,7 +144,7 @@ def delete_options(call: Call, raw: bytes) -> dict[str, Any]:
         text = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
         raise invalid_options(name, "propagationPolicy", text)
     if policy not in ("", "Background", "Foreground", "Orphan"):
-        text = f'Unsupported value: "{policy}": supported values: "Background", "Foreground", "Orphan"'
+        text = unsupported_value(policy, "Background", "Foreground", "Orphan")
         raise invalid_options(name, "propagationPolicy", text)
     if given.dry_run not in (None, [], ["All"]):
         raise ApiError.bad_request(f'dryRun: Unsupported value: {given.dry_run!r}: supported values: "All"')
@@ -231,6 +223,6 @@ def _status(kind: str, spec: dict[str, Any], token: str | None) -> dict[str, Any
         if token is None or spec.get("token") == token:
             return {"authenticated": True, "user": USER, "audiences": spec.get("audiences") or []}
         return {"user": {}, "error": "the token is not the one of this server"}
-    if token is not None and spec.get("user") == _ANONYMOUS:
-        return {"allowed": False, "reason": _DENIED}
-    return {"allowed": True, "reason": _ALLOWED}
+    if token is not None and spec.get("user") == "system:anonymous":
+        return {"allowed": False, "reason": "the embedded cluster was started with a token, and requires it"}
+    return {"allowed": True, "reason": "the embedded cluster allows everything"}

@@ -41,14 +41,6 @@ _SCALARS: Final = {
 _MEMBER: Final = re.compile(r"(>?)([^=]*)=(\d+)([*!]?)(?::([\[{]?)(\w+)[\]}]?)?")
 
 
-class _UnknownError(Exception):
-    """A type or field that is not in the table."""
-
-
-class _MalformedError(Exception):
-    """A value that its member cannot have."""
-
-
 @dataclass(frozen=True, slots=True)
 class Member:
     """A field of a message.
@@ -111,8 +103,10 @@ def _member(table: MessageTable, section: str, item: str) -> Member:
         raise ValueError(f"table of messages: {item!r} in section {section} is no member")
     inline, name, number, mark, shape, type_ = found.groups()
     type_ = type_ or "string"
-    read: Callable[[Any], Any] | None = _base64 if type_ == "bytes" else None
-    if type_ not in _SCALARS:
+    read: Callable[[Any], Any] | None = None
+    if type_ == "bytes":
+        read = lambda value: base64.b64encode(value).decode()  # noqa: E731
+    elif type_ not in _SCALARS:
         read = _READERS.get(type_, _plain)
         # The message in its section, else the first in the file.
         places = (table.names[section], *table.names.values())
@@ -158,23 +152,24 @@ def decode_protobuf(raw: bytes) -> dict[str, Any]:
         head = _numbered(envelope[1]) if 1 in envelope else {}
         api_version, kind = head.get(1, ""), head.get(2, "")
         if envelope.get(3):
-            raise _UnknownError("an encoded envelope")
+            raise _unknown("an encoded envelope")
         # Every group has DeleteOptions.
         full_name = table.names.get("meta/v1" if kind == "DeleteOptions" else api_version, {}).get(kind)
         if full_name is None:
-            raise _UnknownError(f"type {kind}")
+            raise _unknown(f"type {kind}")
         message = table.message(full_name, envelope.get(2, b""))
         size = message.ByteSize()
         message.DiscardUnknownFields()
         if message.ByteSize() != size:
             _refuse_unknown(table.message(full_name, envelope[2]))
         data = _plain(message)
-    except _UnknownError as unknown:
-        refused = f"{unknown} is not known here in protobuf; send application/json"
-        raise ApiError(415, "UnsupportedMediaType", refused) from None
-    except (_MalformedError, DecodeError, ValueError, OverflowError) as error:
+    except (DecodeError, ValueError, OverflowError) as error:
         raise ApiError.bad_request(f"the protobuf body cannot be read: {error}") from None
     return {"kind": kind, "apiVersion": api_version, **data}
+
+
+def _unknown(what: str) -> ApiError:
+    return ApiError(415, "UnsupportedMediaType", f"{what} is not known here in protobuf; send application/json")
 
 
 def _refuse_unknown(message: Message) -> None:
@@ -185,8 +180,8 @@ def _refuse_unknown(message: Message) -> None:
     if len(unknown):
         number = unknown[0].field_number
         if number in members:
-            raise _MalformedError(f"{members[number].name} has another type")
-        raise _UnknownError(f"field {number} of {name.rpartition('_')[0]}")
+            raise ValueError(f"{members[number].name} has another type")
+        raise _unknown(f"field {number} of {name.rpartition('_')[0]}")
     for described, value in message.ListFields():
         shape = members[described.number].shape
         for inner in value.values() if shape == "{" else value if shape else (value,):
@@ -220,12 +215,9 @@ def _plain(message: Message) -> dict[str, Any]:
 # -- values that are messages in protobuf, but no objects in JSON ------------------------------------------
 
 
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-def _quantity(message: Message) -> str:
-    return str(_numbered(message).get(1, "0"))
+def _only(message: Message, default: Any = None) -> Any:
+    """The value of a message's only member."""
+    return next(iter(_numbered(message).values()), default)
 
 
 def _time(timespec: str, message: Message) -> str | None:
@@ -241,13 +233,9 @@ def _int_or_string(message: Message) -> int | str:
 
 
 def _json(message: Message) -> Any:
-    """The text of any JSON value, the message's only member; None when it is empty."""
-    text = _numbered(message).get(1)
+    """The text of any JSON value; None when it is empty."""
+    text = _only(message)
     return parse_json(text).data if text else None
-
-
-def _items(message: Message) -> list[str]:
-    return list(_numbered(message).get(1, ()))
 
 
 def _schema_or(message: Message) -> Any:
@@ -262,14 +250,14 @@ def _claim_template(message: Message) -> dict[str, Any]:
 
 
 _READERS: Final[dict[str, Callable[[Message], Any]]] = {
-    "Quantity": _quantity,
+    "Quantity": partial(_only, default="0"),
     "Time": partial(_time, "seconds"),
     "MicroTime": partial(_time, "microseconds"),
     "IntOrString": _int_or_string,
     "FieldsV1": _json,
     "RawExtension": _json,
     "JSON": _json,
-    "ExtraValue": _items,
+    "ExtraValue": lambda message: list(_only(message, ())),
     "JSONSchemaPropsOrArray": _schema_or,
     "JSONSchemaPropsOrBool": _schema_or,
     "JSONSchemaPropsOrStringArray": _schema_or,

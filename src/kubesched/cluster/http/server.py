@@ -8,27 +8,29 @@ seen by in-process watches at once, and the other way round.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
+from aiohttp.web_protocol import RequestHandler
 
 from ...api.wire import ApiError
 from ..store import Store
 from .answers import YAML, Style, failed, refusal, style_of, text_answer
 from .bodies import Intake
-from .calls import shutting_down
-from .connection import Connections
+from .calls import shutting_down, wrong_method
 from .dispatch import Dispatcher
 from .metrics import Requests
 from .origins import Origins, is_loopback
-from .watching import Watches
+from .reading import Watches
 
 __all__ = ["HttpServer"]
 
@@ -41,6 +43,10 @@ _LINGER: Final = 2.0
 _SHUTDOWN: Final = 0.5
 _PRETTY: Final = re.compile(r"(?:^|&)pretty=([^&]*)")
 _OPEN_PATHS: Final = ("/healthz", "/livez", "/readyz", "/version")
+#: What clients do wrong, or their networks.
+_THEIRS: Final = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
+#: A request line that is one but for its method, as the parser's message shows it.
+_UNKNOWN_METHOD: Final = re.compile(r"""b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ [^ ]+ HTTP/1\.[01]['"]""")
 
 
 class HttpServer:
@@ -149,9 +155,9 @@ class HttpServer:
         What is saved from here on has every write that a client was answered. May be called twice.
         """
         runner = self._runner
-        if runner is None or self._dispatcher.is_closing:
+        if runner is None or self._watches.is_closing:
             return
-        self._dispatcher.is_closing = True
+        self._watches.is_closing = True
         # Clients whose streams end reconnect at once: nothing may accept them.
         for site in runner.sites:
             await site.stop()
@@ -200,7 +206,7 @@ class HttpServer:
     async def _read(self, request: web.BaseRequest) -> bytes:
         """The body of a request, unless the server has been closed meanwhile."""
         raw = await self._intake.read(request)
-        if self._dispatcher.is_closing:
+        if self._watches.is_closing:
             raise shutting_down()
         return raw
 
@@ -231,3 +237,87 @@ def _style(request: web.BaseRequest, query: str) -> Style:
     accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
     pretty = _PRETTY.search(query)
     return style_of(YAML if accept in (YAML, "text/yaml") else "", pretty[1] if pretty else None, agent)
+
+
+# -- connections: aiohttp answers requests that cannot even be read in plain text, with a traceback in the log. Here they
+# get a Status like every other refusal, and the log keeps quiet: what clients send is no defect of ours.
+
+
+class Connections(web.Server):
+    """A server whose connections are ours. A request has ``head_seconds`` for its first line and its headers."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        *,
+        head_seconds: float,
+        **options: Any,
+    ) -> None:
+        super().__init__(handler, **options)
+        self._head_seconds = head_seconds
+
+    def __call__(self) -> RequestHandler:
+        return _Connection(self, self._head_seconds, loop=self._loop, **self._kwargs)
+
+
+class _Connection(RequestHandler):
+    def __init__(self, server: web.Server, head_seconds: float, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._head_seconds = head_seconds
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came in. When they do not complete the head of a request, the rest must come within the limit."""
+        super().data_received(data)
+        waiter = self._waiter
+        if self._request_count and (waiter is None or waiter.done()):
+            self._stop_timer()
+        elif self._head_timer is None:
+            self._head_timer = self._loop.call_later(self._head_seconds, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _stop_timer(self) -> None:
+        timer, self._head_timer = self._head_timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to a request that did not reach the handler, or that the handler gave up."""
+        self.log_exception("a request could not be answered", exc_info=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has been begun; there is no place for another")
+        response = refusal(_explained(exc) if status < 500 else failed())
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        if isinstance(kw.get("exc_info"), _THEIRS):
+            logger.debug(*args, **kw)
+        else:
+            super().log_exception(*args, **kw)
+
+
+def _explained(error: BaseException | None) -> ApiError:
+    """What was wrong with a request, as far as its bytes need not be shown."""
+    if isinstance(error, BadHttpMethod):
+        if _UNKNOWN_METHOD.search(error.message):
+            return wrong_method()
+        if "HTTPS" in error.message:
+            return ApiError.bad_request("this is an HTTP server, and the request came by HTTPS; use http://")
+    if isinstance(error, LineTooLong):
+        text = (
+            f"the request line or a header is longer than {error.args[1] if len(error.args) > 1 else 'allowed'} bytes"
+        )
+        return ApiError(431, "RequestHeaderFieldsTooLarge", text)
+    text = error.message if isinstance(error, HttpProcessingError) else ""
+    first = text.strip().split("\n", 1)[0].rstrip(":")[:200] or "the request cannot be read"
+    return ApiError.bad_request(f"malformed HTTP request: {first}")

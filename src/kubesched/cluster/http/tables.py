@@ -1,6 +1,6 @@
 """The forms of an answer's objects: as they are stored, their metadata alone, or the rows of a table.
 
-Callers: :mod:`.reading` and :mod:`.watching`. The columns are in ``columns.txt``, which says how its lines are written;
+Caller: :mod:`.reading`. The columns are in ``columns.txt``, which says how its lines are written;
 kinds without an entry show their name and age, custom resources bring their own columns.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ...api.wire import ApiError, Item
-from ..schema import encode
+from ..schema import descriptions, encode
 from .answers import whole
 from .calls import Call
 from .catalog import Column as DefinedColumn
@@ -28,19 +28,7 @@ __all__ = ["Form", "Layout", "form_of", "layouts"]
 #: What stands in a cell that cannot be made.
 INVALID: Final = "<invalid>"
 _LINE: Final = re.compile(r"(\+?)([^:=]+?)(?::(\w+))?(?: = (.*))?")
-_DESCRIPTIONS: Final = {
-    "Name": "The object's name, unique in its namespace.",
-    "Age": "How long ago the object was created.",
-    "Status": "How the object fares, in one word.",
-    "Ready": "How much of it is ready.",
-    "Restarts": "How often its containers were restarted.",
-    "Node": "The node it runs on.",
-    "IP": "The address it was given.",
-}
 _log = logging.getLogger("kubesched.cluster")
-#: UID and version of objects whose rows could not be made; each is reported once.
-_REPORTED: Final[set[tuple[str, int]]] = set()
-_MOST_REPORTED: Final = 1 << 12
 
 
 # -- forms ---------------------------------------------------------------------------------------------------
@@ -104,6 +92,12 @@ class _Metadata(Form):
         return {"kind": "PartialObjectMetadataList", "apiVersion": self._meta, "metadata": metadata}
 
 
+@lru_cache(maxsize=1 << 12)
+def _report(kind: str, key: str, uid: str, version: int, problem: str) -> None:
+    """Say why the row of an object could not be made: once of each version, as the cache knows the others."""
+    _log.warning("%s %s: cannot be shown as a table row: %s", kind, key, problem)
+
+
 class _Row(msgspec.Struct):
     cells: list[Any]
     object: msgspec.Raw | None
@@ -125,12 +119,13 @@ class _Table(_Metadata):
         columns = [one for one in resource.defined.columns if one.name and one.path] if resource.defined else []
         known = layouts()
         self._layout = _defined_layout(columns) if columns else known.get(resource.kind.group_resource, known["*"])
+        words = descriptions()
         self._headers: list[dict[str, Any]] = [
             {
                 "name": column.title,
                 "type": column.type,
                 "format": "name" if column.title == "Name" else "",
-                "description": _DESCRIPTIONS.get(column.title, f"{column.title} of the {resource.kind.kind}."),
+                "description": words.get(f"*.{column.title}") or f"{column.title} of the {resource.kind.kind}.",
                 "priority": column.priority,
             }
             for column in self._layout.columns
@@ -159,12 +154,7 @@ class _Table(_Metadata):
         try:
             return self._layout.cells(data, now)
         except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
-            problem = (item.uid, item.resource_version)
-            if problem not in _REPORTED:
-                if len(_REPORTED) >= _MOST_REPORTED:
-                    _REPORTED.clear()
-                _REPORTED.add(problem)
-                _log.warning("%s %s: cannot be shown as a table row: %r", item.kind.kind, item.key, error)
+            _report(item.kind.kind, item.key, item.uid, item.resource_version, repr(error))
             return [item.name if column.title == "Name" else INVALID for column in self._layout.columns]
 
 
@@ -221,25 +211,20 @@ def _column(line: str, shared: dict[str, Column]) -> Column:
     if text is None:
         return shared.get(title, Column(title, int(bool(wide)), type_ or "string"))
     name, *arguments = text.split()
-    if name in READERS:
-        cell = partial(_called, READERS[name], arguments)
+    cell: Callable[[Data, float], Any]
+    if reader := READERS.get(name):
+        cell = lambda data, now: reader(data, now, *arguments)  # noqa: E731
     else:
         path, mark, default = text.partition(" ? ")
         absent = (msgspec.json.decode(default) if type_ else default.removeprefix("-")) if mark else "<none>"
-        cell = partial(_value, path, absent, not type_)
+        cell = partial(_value, path, absent, str if type_ is None else lambda value: value)
     return Column(title, int(bool(wide)), type_ or "string", cell)
 
 
-def _called(function: Callable[..., Any], arguments: list[str], data: Data, now: float) -> Any:
-    return function(data, now, *arguments)
-
-
-def _value(path: str, default: Any, is_text: bool, data: Data, now: float) -> Any:
+def _value(path: str, default: Any, shown: Callable[[Any], Any], data: Data, now: float) -> Any:
     """The value at a path; what is absent or empty has a default."""
     value = find(data, path)
-    if value is None or value == "":
-        return default
-    return str(value) if is_text else value
+    return default if value is None or value == "" else shown(value)
 
 
 def _defined_layout(columns: Sequence[DefinedColumn]) -> Layout:

@@ -7,22 +7,27 @@ Caller: :mod:`.dispatch`, with the body already read.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, Final
 
 from aiohttp import web
 
+from ...api.kinds import Kind
 from ...api.turns import in_turns
-from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
+from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item
+from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch, encode
 from .answers import BATCH, success
 from .apply import apply_object, is_tracked, patch_object, tracked_update
 from .bodies import Body, media_type, unsupported
 from .calls import Call, invalid_options
+from .catalog import Resource, Scale
+from .cells import selector_text
 from .fieldcheck import check_fields
-from .posted import delete_options
+from .jsonpath import find
+from .posted import delete_options, expect
 from .reading import answer_list, answer_object, read_page
-from .scaling import patch_scale, update_scale
 
-__all__ = ["create", "delete", "delete_collection", "patch", "update"]
+__all__ = ["answer_scale", "create", "delete", "delete_collection", "patch", "update"]
 
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 _MAX_OPERATIONS: Final = 10_000
@@ -45,8 +50,9 @@ def _checked(call: Call, body: Body, *, patch: bool = False) -> Any:
 
 def create(call: Call, raw: bytes) -> web.Response:
     """POST on a collection."""
-    data, defined = call.resource.inward(_checked(call, call.body(raw))), call.resource.defined
-    if defined is not None and defined.has_status and isinstance(data, dict) and "status" in data:
+    _ = call.options  # wrong ones are refused before the body is read
+    resource, data = call.resource, call.resource.inward(_checked(call, call.body(raw)))
+    if resource.defined is not None and resource.subresource("status") and isinstance(data, dict) and "status" in data:
         data = {key: value for key, value in data.items() if key != "status"}
     return answer_object(call, call.create(data), 201)
 
@@ -54,8 +60,9 @@ def create(call: Call, raw: bytes) -> web.Response:
 def update(call: Call, raw: bytes) -> web.Response:
     """PUT of an object, its status, its resize or its scale."""
     target = call.target
+    _ = call.options
     if target.subresource == "scale":
-        return update_scale(call, raw)
+        return _update_scale(call, raw)
     data = call.resource.inward(_checked(call, call.body(raw)))
     if isinstance(data, dict):
         named = (data.get("metadata") or {}) if isinstance(data.get("metadata"), dict | None) else {}
@@ -87,6 +94,7 @@ def patch(call: Call, raw: bytes) -> web.Response:
         return _apply(call, raw)
     if "force" in call.query:
         raise invalid_options("PatchOptions", "force", "Forbidden: may not be specified for non-apply patch")
+    _ = call.options
     body = call.body(raw)
     if patch_type == JSON_PATCH:
         if isinstance(body.data, list) and len(body.data) > _MAX_OPERATIONS:
@@ -97,7 +105,7 @@ def patch(call: Call, raw: bytes) -> web.Response:
     elif call.target.subresource != "scale":
         _checked(call, body, patch=patch_type == STRATEGIC_PATCH)
     if call.target.subresource == "scale":
-        return patch_scale(call, body.data, patch_type)
+        return _patch_scale(call, body.data, patch_type)
     change = resource.inward(body.data)
     if isinstance(change, dict) and isinstance(change.get("metadata"), dict):
         call.check_name(change["metadata"].get("name"))
@@ -150,3 +158,85 @@ async def delete_collection(call: Call, raw: bytes) -> web.StreamResponse:
             if error.code != 404:
                 raise
     return await answer_list(call, page)
+
+
+# -- scale: the replica counts of workloads, and of custom resources that declare one -------------------------
+
+
+#: Scales as a resource of their own, for answers.
+_SCALES: Final = Resource(Kind("autoscaling", "v1", "Scale", "scales"), "v1")
+_WORKLOAD: Final = Scale()
+
+
+def _paths(call: Call) -> Scale:
+    defined = call.resource.defined
+    return (defined.scale if defined is not None else None) or _WORKLOAD
+
+
+def _scale_of(call: Call, item: Item) -> dict[str, Any]:
+    data, paths = item.data(), _paths(call)
+    metadata = data["metadata"]
+    status: dict[str, Any] = {"replicas": find(data, paths.status_replicas) or 0}
+    if paths.label_selector:
+        status["selector"] = str(find(data, paths.label_selector) or "")
+    elif paths is _WORKLOAD and find(data, ".spec.selector"):
+        status["selector"] = selector_text(data["spec"]["selector"])
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    return {
+        "kind": _SCALES.kind.kind,
+        "apiVersion": _SCALES.api_version,
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {"replicas": find(data, paths.spec_replicas) or 0},
+        "status": status,
+    }
+
+
+def answer_scale(call: Call, item: Item) -> web.Response:
+    """The Scale of an object, in the form asked for."""
+    raw = encode(_scale_of(call, item))
+    scale = Item(_SCALES.kind, raw, item.namespace, item.name, item.uid, item.resource_version)
+    return answer_object(replace(call, resource=_SCALES), scale)
+
+
+def _update_scale(call: Call, raw: bytes) -> web.Response:
+    """PUT of a Scale."""
+    data = call.body(raw).data
+    expect(data, "Scale", ("autoscaling/v1",))
+    return _write(call, data)
+
+
+def _patch_scale(call: Call, change: Any, patch_type: str) -> web.Response:
+    """PATCH of a Scale."""
+    scale: Any = _scale_of(call, call.get())
+    version = scale["metadata"].pop("resourceVersion", None)
+    apply: Any = {JSON_PATCH: apply_json_patch, MERGE_PATCH: apply_merge_patch}.get(patch_type, apply_strategic_patch)
+    scale = apply(scale, change)
+    if not isinstance(scale, dict):
+        raise ApiError.bad_request("the patch leaves no Scale")
+    if version and isinstance(scale.get("metadata"), dict):
+        scale["metadata"].setdefault("resourceVersion", version)
+    return _write(call, scale)
+
+
+def _write(call: Call, wanted: dict[str, Any]) -> web.Response:
+    """Set the replica count that a Scale names; its resource version, if any, must be current.
+
+    The writer owns the count from then on, when the object's fields have owners. 400 for a body without a replica
+    count, 409 for a stale version, 422 for a negative count.
+    """
+    spec = wanted.get("spec")
+    replicas = (spec or {}).get("replicas", 0) if isinstance(spec, dict | None) else None
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        raise ApiError.bad_request(f"spec.replicas: must be an integer, got {replicas!r}")
+    if replicas < 0:
+        message = f"Invalid value: {replicas}: must be greater than or equal to 0"
+        causes = [("spec.replicas", "FieldValueInvalid", message)]
+        raise ApiError.invalid(call.resource.kind, call.target.name, causes)
+    change: Any = replicas
+    for name in filter(None, reversed(_paths(call).spec_replicas.split("."))):
+        change = {name: change}
+    given = wanted.get("metadata")
+    version = given.get("resourceVersion") if isinstance(given, dict) else None
+    if version:
+        change["metadata"] = {"resourceVersion": version}
+    return answer_scale(call, patch_object(call, call.get(), change, MERGE_PATCH))

@@ -30,9 +30,6 @@ class Entry:
         self.where = where
         self._error = error
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.data
-
     def refusal(self, name: str, text: str) -> Exception:
         """What to raise for a member, or for the whole without a name."""
         return self._error(f"{self.where}{'.' if name else ''}{name}: {text}")

@@ -48,8 +48,6 @@ class Heartbeats:
         #: Nodes that have failed.
         self.failed: set[str] = set()
 
-    # -- commands --------------------------------------------------------------------------------------
-
     def node_added(self, name: str) -> None:
         next(self._to_fill)[name] = None
         if self._seconds:
@@ -107,8 +105,6 @@ class Heartbeats:
     def _order(self, what: str, name: str) -> None:
         self._orders[what, name] = None
         self._wake.set()
-
-    # -- sending ---------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Send until cancelled."""

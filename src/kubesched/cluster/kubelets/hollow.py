@@ -30,7 +30,7 @@ from .heartbeats import Heartbeats
 from .nodes import NodeImages
 from .pod_status import finished_status, ready_condition, ready_status, running_status
 from .prerequisites import FAILED_PREPARE, Prerequisites, claim_names
-from .stages import DURATION, EXIT, Next, Stage, choose, default_stages, rules_of
+from .stages import DURATION, EXIT, Next, Stage, choose, rules_of
 from .watched import Changed, Gone, Sink, pod_ip
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
@@ -67,9 +67,7 @@ class HollowKubelets:
     """Run the pods of all nodes that exist.
 
     Args:
-        startup_delay: seconds from binding to Running.
-        stop_delay: seconds from deletion to gone; None for the pod's whole grace period.
-        stages: rules; those for pods take the place of the built-in ones, which the two delays are for.
+        stages: rules; those for pods take the place of the built-in ones, see :func:`.stages.default_stages`.
         rng: for jitter, weights and failure rates.
         heartbeat_seconds: how often nodes renew their Lease; None for quiet heartbeats, see :mod:`.heartbeats`.
         report_images: whether a node lists the images that pods have run there.
@@ -86,8 +84,6 @@ class HollowKubelets:
         client: Transport,
         clock: Clock,
         *,
-        startup_delay: float = 1.0,
-        stop_delay: float | None = None,
         stages: Sequence[Stage] = (),
         rng: Random | None = None,
         heartbeat_seconds: float | None = None,
@@ -97,7 +93,7 @@ class HollowKubelets:
     ) -> None:
         self._client = client
         self._clock = clock
-        self._stages = rules_of("Pod", stages, default_stages(startup_delay, stop_delay))
+        self._stages = rules_of("Pod", stages)
         self._random = rng if rng is not None else Random(0)
         self._images = NodeImages(client, image_sizes or {}, self._note) if report_images else None
         self._pods: dict[str, _Running] = {}
@@ -189,8 +185,6 @@ class HollowKubelets:
         self._annotated.discard(name)
         self._prerequisites.node_gone(name)
         self._nodes.pop(name, None)
-        if self._images is not None:
-            self._images.node_removed(name)
         self._heartbeats.node_removed(name)
 
     def _node_changed(self, node: Item) -> None:
@@ -202,8 +196,6 @@ class HollowKubelets:
         conditions = status.get("conditions") or ()
         addresses = status.get("addresses") or ()
         self._nodes[name] = next((one["address"] for one in addresses if one.get("type") == "InternalIP"), "")
-        if self._images is not None:
-            self._images.node_changed(name, status.get("images") or ())
         if fresh:
             self._heartbeats.node_added(name)
             self._plan_node(name)
@@ -303,16 +295,17 @@ class HollowKubelets:
             return []  # it waits for finalizers, not for us
         if not deleted and condition is not None and condition.reason == "NodeNotReady" and not ready:
             return [_REVIVE]
-        if not deleted and not known.prepared and pod.status.phase in ("", "Pending"):
+        starting = not deleted and not known.prepared and pod.status.phase in ("", "Pending")
+        if starting and ((claims := claim_names(pod)) or pod.spec.volumes):
             if self._prerequisites.are_missing(known.item.key, pod):
                 return []
-            stage, problem = self._prerequisites.preparation(known.item.key, pod)
+            stage, problem = self._prerequisites.preparation(known.item.key, pod, claims)
             if problem:
                 self._complain(known, problem, FAILED_PREPARE)
                 return []
             if stage is not None:
                 return [stage]
-            known.prepared = bool(claim_names(pod))
+            known.prepared = bool(claims)
         return [stage for stage in self._stages if stage.matches(pod, ready=ready)]
 
     def _delay(self, stage: Stage, pod: Pod, known: _Running, now: float) -> float | None:

@@ -142,32 +142,19 @@ class NodeImages:
         self._client = client
         self._sizes = dict(sizes)
         self._note = note
-        self._images: dict[str, dict[str, int]] = {}
-
-    def node_changed(self, node: str, listed: Iterable[Mapping[str, Any]]) -> None:
-        self._images[node] = {image["names"][0]: image.get("sizeBytes", 0) for image in listed if image.get("names")}
-
-    def node_removed(self, node: str) -> None:
-        self._images.pop(node, None)
 
     async def add(self, node: str, pod: Pod) -> None:
-        """List a pod's images on its node, those that are new there."""
-        images = self._images.get(node)
-        if images is None:
-            return
-        wanted = [_full_name(item.image) for item in (*pod.spec.init_containers, *pod.spec.containers)]
-        new = [name for name in dict.fromkeys(wanted) if name not in images]
-        if not new:
-            return
-        for name in new:
-            images[name] = self._sizes.get(name) or _made_up_size(name)
-        change = {"status": {"images": _listed(images)}}
+        """List a pod's images on its node, those that are new there; if that fails, the next pod with them tries again."""
+        wanted = {_full_name(item.image): None for item in (*pod.spec.init_containers, *pod.spec.containers)}
         try:
-            await self._client.patch(NODES, "", node, change, patch_type=MERGE_PATCH, subresource="status")
+            listed = ((await self._client.get(NODES, "", node)).data().get("status") or {}).get("images") or []
+            known = {name for image in listed for name in image.get("names") or ()}
+            new = {name: self._sizes.get(name) or _made_up_size(name) for name in wanted if name not in known}
+            if new:
+                change = {"status": {"images": listed + _listed(new)}}
+                await self._client.patch(NODES, "", node, change, patch_type=MERGE_PATCH, subresource="status")
         except (ApiError, OSError) as error:
             self._note(f"node {node}: images: {error}")
-            for name in new:
-                del images[name]  # the next pod with this image tries again
 
 
 def _full_name(image: str) -> str:

@@ -82,7 +82,7 @@ class Prerequisites:
 
     def are_missing(self, key: str, pod: Pod) -> bool:
         """Whether a pod has to wait for a volume; :meth:`changed` returns it when that may be over."""
-        missing = self._missing(pod) if self._attachments and pod.spec.volumes else None
+        missing = self._missing(pod) if self._attachments else None
         if missing is not None:
             self._waiting.setdefault(missing, {})[key] = None
         return missing is not None
@@ -106,10 +106,10 @@ class Prerequisites:
                 return VOLUME_ATTACHMENTS, name
         return None
 
-    def preparation(self, key: str, pod: Pod) -> tuple[Stage | None, str]:
+    def preparation(self, key: str, pod: Pod, claims: Sequence[str]) -> tuple[Stage | None, str]:
         """The rule by which a pod's devices are prepared, if there is one; or why they cannot be, as things stand."""
         found: list[Stage] = []
-        for name in claim_names(pod):
+        for name in claims:
             claim_key = f"{pod.namespace}/{name}"
             item = self.known[RESOURCE_CLAIMS].get(claim_key)
             problem = _problem(item, pod, name)

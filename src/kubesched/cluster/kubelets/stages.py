@@ -273,7 +273,7 @@ def _pairs(entry: Entry) -> tuple[tuple[str, str], ...]:
 def _delay(entry: Entry, *, is_pod: bool) -> Delay:
     entry.only("seconds", "jitter", *(("secondsFrom", "grace") if is_pod else ()))
     seconds, grace = entry.seconds("seconds"), bool(entry.flag("grace"))
-    most = seconds if grace and "seconds" in entry else None
+    most = seconds if grace and "seconds" in entry.data else None
     return Delay(0.0 if grace else seconds, entry.seconds("jitter"), entry.text("secondsFrom"), grace, most)
 
 

@@ -12,15 +12,15 @@ import msgspec
 from jsonpatch import JsonPatch, JsonPatchException
 from jsonpointer import JsonPointer, JsonPointerException
 
+from ...api.documents import TOO_DEEP, TextError
 from ...api.equality import same_json
+from ...api.jsontext import parse_json
 from ...api.wire import ApiError
 
 __all__ = ["apply_json_patch", "apply_merge_patch"]
 
-#: What all copies of a JSON patch may hold together (bytes), as much as a request; and how deep its result may nest,
-#: as deep as a request.
+#: What all copies of a JSON patch may hold together (bytes): as much as a request. How deep a result may nest: as deep, too.
 _MOST_COPIED: Final = 3 << 20
-_MOST_LEVELS: Final = 200
 _MOST_SHOWN: Final = 300
 _OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 
@@ -70,8 +70,10 @@ def apply_json_patch(document: Any, operations: Any) -> Any:
             raise ApiError(422, "Invalid", text) from None
     if not isinstance(document, dict):
         raise ApiError(422, "Invalid", "the patch leaves no object")
-    if _is_too_deep(document):
-        raise ApiError(422, "Invalid", f"the patch leaves an object nested more than {_MOST_LEVELS} levels deep")
+    try:
+        parse_json(msgspec.json.encode(document))
+    except (TextError, RecursionError):
+        raise ApiError(422, "Invalid", f"the patch leaves an object {TOO_DEEP}") from None
     return document
 
 
@@ -98,17 +100,3 @@ def _at(document: Any, path: Any) -> Any:
             raise ValueError(f"{part!r} is below a value that is neither object nor list")
         document = pointer.walk(document, part)
     return document
-
-
-def _is_too_deep(document: Any) -> bool:
-    level = [document]
-    for _ in range(_MOST_LEVELS):
-        level = [
-            child
-            for value in level
-            for child in (value.values() if isinstance(value, dict) else value)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return False
-    return True

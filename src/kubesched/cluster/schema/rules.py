@@ -6,15 +6,15 @@ The defaults are filled in here; :mod:`..admission.checks` evaluates the rest. C
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
 
-from .schema import types
+from .schema import table_lines, types
 
 __all__ = [
     "Condition",
@@ -29,26 +29,27 @@ __all__ = [
 ]
 
 Data = dict[str, Any]
-_NUMBERS: Final = {"min": "minimum", "max": "maximum", "most": "most", "longest": "longest"}
-_CONDITION: Final = re.compile(r"(?P<path>\S*) (?P<reason>\w+)(?: \((?P<shown>.+?)\))?(?:: (?P<text>.*))?")
+#: A type, perhaps with a field or a path below it, and what is said of it; below that, the expression of a condition.
+_LINE: Final = re.compile(r"(\w+)(?:\.(\S+))? ([^\n]+)(?:\n +(.+))?")
+_ERROR: Final = re.compile(r"(\w+)(?: \((.+?)\))?(?:: (.*))?")
+#: What words without a value mean.
+_ALONE: Final = {"immutable": "field_is_immutable", "zero": "true"}
 
 
-@dataclass(slots=True)
-class FieldRules:
+class FieldRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rules of one field. Bounds and ``enum`` of a list are those of its items; ``most`` is its length."""
 
-    required: bool = False
-    #: What the error says beyond "Required value".
-    required_text: str = ""
+    #: What the error says beyond "Required value"; None where the field may be absent.
+    required: str | None = None
     enum: tuple[str, ...] = ()
-    minimum: int | None = None
-    maximum: int | None = None
+    minimum: int | None = msgspec.field(default=None, name="min")
+    maximum: int | None = msgspec.field(default=None, name="max")
     most: int | None = None
     #: The most bytes of a text.
     longest: int | None = None
     format: str = ""
     #: What an absent field is in any case, as JSON; empty when that depends on others.
-    default: bytes = b""
+    default: str = ""
     #: Members, alone or together, that distinguish the items of a list.
     unique: tuple[tuple[str, ...], ...] = ()
     #: What the error says when an update changes it; empty when that is allowed.
@@ -59,12 +60,12 @@ class FieldRules:
 
 @dataclass(frozen=True, slots=True)
 class _Default:
-    """``value`` as JSON; ``condition`` is a field of the same object and its value, or empty."""
+    """``value`` as JSON, for objects of which ``applies`` is true."""
 
     field: str
     value: bytes
     zero: bool
-    condition: tuple[str, str]
+    applies: Callable[[Data], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,69 +108,60 @@ class TypeRules:
 def type_rules() -> dict[str, TypeRules]:
     """The rules of every type, by name."""
     found = {name: TypeRules() for name in types()}
-    for line in _lines():
-        name = line.split()[0]
-        owner, _, member = name.partition(".")
-        if owner not in found or (member and re.split(r"[.\[]", member)[0] not in types()[owner].fields):
-            raise ValueError(f"rules.txt: {name} is not in schemas.txt")
-        rules, type_ = found[owner], types()[owner]
-        head, _, expression = line.partition("\n")
+    #: What all lines say of a field, by type and field.
+    words: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for line in re.split(r"\n(?! )", "\n".join(table_lines("rules.txt"))):
+        parsed = _LINE.fullmatch(line)
+        owner, path, said, expression = parsed.groups("") if parsed is not None else ("", "", "", "")
+        fields = types()[owner].fields if owner in types() else {}
+        if not fields or (path and re.split(r"[.\[]", path)[0] not in fields):
+            raise ValueError(f"rules.txt: {line!r} is not about a field in schemas.txt")
         if expression:
-            condition = _CONDITION.fullmatch(head.removeprefix(owner).removeprefix("."))
-            if condition is None:
-                raise ValueError(f"rules.txt: {head!r} is not 'Type.path reason (shown): text'")
-            found_parts = condition.groupdict("")
-            # Of a path that ends in brackets, the value of what has them is shown.
-            shown = found_parts.pop("shown") or f"self.{found_parts['path'].partition('[')[0]}".removesuffix(".")
-            rules.conditions.append(
-                Condition(expression, **found_parts, shown=shown, on_update="oldSelf" in expression)
-            )
-        elif member:
-            _read(rules.fields.setdefault(member, FieldRules()), rules.defaults, member, line.split()[1:])
-        else:
-            for one in (one for one, described in type_.fields.items() if described.required):
-                rules.fields.setdefault(one, FieldRules()).required = True
+            found[owner].conditions.append(_condition(path, said, expression))
+        elif path:
+            given = dict(word.partition("=")[::2] for word in said.split())
+            applies = _condition_of_default(given.pop("if", ""))
+            if "default" in given:
+                default = given["default"].encode()
+                found[owner].defaults.append(_Default(path, default, "zero" in given, applies))
+                given["default"] = "" if " if=" in said else given["default"]
+            words[owner, path] |= given
+        else:  # an exclamation mark
+            for name in (name for name, described in fields.items() if described.required):
+                words[owner, name]["required"] = ""
+    for (owner, name), given in words.items():
+        found[owner].fields[name] = _field_rules(f"{owner}.{name}", given)
     return found
 
 
-def _lines() -> Iterator[str]:
-    """The lines of rules.txt; the expression of a condition comes after a line break."""
-    text = files(__package__).joinpath("rules.txt").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        if not line.startswith(" "):
-            yield f"{line}\n{following.strip()}" if following.startswith(" ") else line
+def _condition(path: str, said: str, expression: str) -> Condition:
+    parsed = _ERROR.fullmatch(said)
+    if parsed is None:
+        raise ValueError(f"rules.txt: {said!r} is not 'reason (expression): text'")
+    reason, shown, text = parsed.groups("")
+    # Of a path that ends in brackets, the value of what has them is shown.
+    shown = shown or f"self.{path.partition('[')[0]}".removesuffix(".")
+    return Condition(expression, path, reason, shown, text, on_update="oldSelf" in expression)
 
 
-def _read(fields: FieldRules, defaults: list[_Default], member: str, rules: list[str]) -> None:
-    default, condition = "", ("", "")
-    for rule in rules:
-        name, _, value = rule.partition("=")
-        match name:
-            case "min" | "max" | "most" | "longest":
-                setattr(fields, _NUMBERS[name], int(value))
-            case "default":
-                default = value
-            case "if":
-                left, _, right = value.partition(":")
-                condition = (left, right)
-            case "enum":
-                fields.enum = tuple(value.split("|"))
-            case "unique":
-                fields.unique = tuple(tuple(keys.split("+")) for keys in value.split("|"))
-            case "immutable":
-                fields.immutable = value.replace("_", " ") or "field is immutable"
-            case "format":
-                fields.format = value
-            case "required":
-                fields.required, fields.required_text = True, value.replace("_", " ")
-            case "zero":
-                fields.zero = True
-            case _:
-                raise ValueError(f"rules.txt: {member} has an unknown rule {rule!r}")
-    if default:
-        defaults.append(_Default(member, default.encode(), "zero" in rules, condition))
-        fields.default = b"" if condition[0] else default.encode()
+def _field_rules(name: str, given: Mapping[str, str]) -> FieldRules:
+    values: dict[str, Any] = {word: value or _ALONE.get(word, "") for word, value in given.items()}
+    values |= {word: values[word].replace("_", " ") for word in ("required", "immutable") if word in values}
+    values |= {word: values[word].split("|") for word in ("enum", "unique") if word in values}
+    if "unique" in values:
+        values["unique"] = [keys.split("+") for keys in values["unique"]]
+    try:
+        return msgspec.convert(values, FieldRules, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"rules.txt: {name}: {error}") from None
+
+
+def _condition_of_default(text: str) -> Callable[[Data], bool]:
+    name, _, values = text.partition(":")
+    if values:
+        return lambda data: data.get(name) in values.split("|")
+    is_absent, name = name.startswith("!"), name.removeprefix("!")
+    return lambda data: not name or (data.get(name) in (None, [])) is is_absent
 
 
 def field_rules(type_: str) -> dict[str, FieldRules]:
@@ -209,10 +201,9 @@ def parts(value: Any, shape: str) -> Iterable[tuple[Any, Any]]:
 def fill_defaults(type_: str, data: Data) -> None:
     """Fill in, in place, the defaults of an object of a type and of everything in it. Its form must have been checked."""
     for default in type_rules()[type_].defaults:
-        name, (other, wanted) = default.field, default.condition
-        found = data.get(name)
-        if (found is None or found == "" or (default.zero and found == 0)) and (not other or data.get(other) == wanted):
-            data[name] = msgspec.json.decode(default.value)
+        found = data.get(default.field)
+        if (found is None or found == "" or (default.zero and not found)) and default.applies(data):
+            data[default.field] = msgspec.json.decode(default.value)
     for name, shape, inner in members(type_, reaches("defaults")):
         for _, one in parts(data.get(name), shape):
             fill_defaults(inner, one)

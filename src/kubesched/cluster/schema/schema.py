@@ -6,18 +6,13 @@ Callers: :mod:`.fieldcheck` (unknown fields), :mod:`.openapi` (kubectl explain),
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from .strategic import merge_key
-
-__all__ = ["Field", "Type", "descriptions", "patch_markers", "root_type", "types"]
-
-_STRATEGY: Final = "x-kubernetes-patch-strategy"
-#: Objects of which a patch names all members that stay: the members exclude each other.
-_RETAINED: Final = frozenset({("spec", "strategy")})
+__all__ = ["Field", "Type", "descriptions", "root_type", "table_lines", "types"]
 
 _META: Final = frozenset(
     {"ObjectMeta", "ManagedFieldsEntry", "OwnerReference", "LabelSelector", "LabelSelectorRequirement", "Condition"}
@@ -46,17 +41,12 @@ class Field:
 
 @dataclass(slots=True)
 class Type:
-    """An object type: its fields by name, and the OpenAPI name of its definition."""
+    """An object type: its fields by name, the OpenAPI name of its definition, and whether ``metadata.generation`` counts its changes."""
 
     name: str
     definition: str
-    fields: dict[str, Field] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Tables:
-    types: dict[str, Type] = field(default_factory=dict)
-    roots: dict[tuple[str, str], str] = field(default_factory=dict)
+    fields: dict[str, Field]
+    has_generation: bool = False
 
 
 #: What sets apart types of one name in several groups; the group is in their definitions anyway.
@@ -66,28 +56,33 @@ _OF_GROUP: Final = re.compile(
 
 
 @cache
-def _tables() -> _Tables:
-    text = files(__package__).joinpath("schemas.txt").read_text(encoding="utf-8")
-    tables, place, root, kind = _Tables(), "", "", ""
-    for line in text.splitlines():
+def _tables() -> tuple[dict[str, Type], dict[tuple[str, str], str]]:
+    """The types by name; and the names of those of kinds, by group and kind and by group, version and kind."""
+    found: dict[str, Type] = {}
+    roots: dict[tuple[str, str], str] = {}
+    place, root, kind, marks = "", "", "", [""]
+    for line in table_lines("schemas.txt"):
         if line.startswith("## "):
-            _, api_version, kind, root = line.split()
+            _, api_version, kind, root, *marks = line.split()
             group, _, version = api_version.rpartition("/")
             # The first version listed is the stored one.
-            tables.roots.setdefault(("" if group == "core" else group, kind), root)
-            tables.roots[api_version, kind] = root
+            roots.setdefault(("" if group == "core" else group, kind), root)
+            roots[api_version, kind] = root
             place = f"{group.partition('.')[0]}.{version}"
-        elif line and not line.startswith("#"):
+        else:
             name, *texts = line.split()
-            definition = _definition(name, place, kind if name == root else "")
-            tables.types[name] = Type(name, definition, dict(_field(text) for text in texts))
-    return tables
+            definition = f"io.k8s.api.{place}.{kind if name == root else _OF_GROUP.sub('', name)}"
+            if name in _META:
+                definition = f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}"
+            found[name] = Type(name, definition, dict(map(_field, texts)), name == root and "generation" in marks)
+    return found, roots
 
 
-def _definition(name: str, place: str, kind: str) -> str:
-    if name in _META:
-        return f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}"
-    return f"io.k8s.api.{place}.{kind or _OF_GROUP.sub('', name)}"
+def table_lines(name: str) -> Iterator[str]:
+    """The lines of a table of this package: without those that are empty or a comment, which has one number sign."""
+    for line in files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("# "):
+            yield line
 
 
 def _field(text: str) -> tuple[str, Field]:
@@ -102,52 +97,19 @@ def _field(text: str) -> tuple[str, Field]:
 
 def types() -> dict[str, Type]:
     """All object types by name."""
-    return _tables().types
+    return _tables()[0]
 
 
 @cache
 def root_type(group: str, kind: str, version: str = "") -> Type | None:
     """The type of a kind's objects, in the version they are stored in or, if that has other fields, in another."""
-    roots = _tables().roots
+    roots = _tables()[1]
     name = roots.get((f"{group}/{version}", kind)) or roots.get((group, kind))
     return types()[name] if name is not None else None
 
 
 @cache
-def _owners() -> dict[str, tuple[str, ...]]:
-    """By type: the names of the fields that hold it."""
-    found: dict[str, set[str]] = {}
-    for type_ in types().values():
-        for name, field_ in type_.fields.items():
-            found.setdefault(field_.type, set()).add(name)
-    return {name: tuple(sorted(owners)) for name, owners in found.items()}
-
-
-def patch_markers(type_: Type, name: str) -> dict[str, str]:
-    """How a strategic merge patch treats a field, as kubectl reads it from OpenAPI; empty for plain replacement.
-
-    It is what :mod:`..strategic` does, so that patches made by these markers come out as they were meant.
-    """
-    paths = [(owner, name) for owner in _owners().get(type_.name, ())]
-    if any(path in _RETAINED for path in paths):
-        return {_STRATEGY: "retainKeys"}
-    if not type_.fields[name].is_list:
-        return {}
-    key = next((key for path in paths if (key := merge_key(path)) is not None), None)
-    if key is None:
-        return {}
-    if not key:
-        return {_STRATEGY: "merge"}
-    return {_STRATEGY: "merge,retainKeys" if name == "volumes" else "merge", "x-kubernetes-patch-merge-key": key}
-
-
-@cache
 def descriptions() -> dict[str, str]:
     """Descriptions by ``Type`` and ``Type.field``."""
-    text = files(__package__).joinpath("descriptions.txt").read_text(encoding="utf-8")
-    found = {}
-    for line in text.splitlines():
-        if line and not line.startswith("#"):
-            name, _, words = line.partition(": ")
-            found[name] = words
-    return found
+    rows = (line.partition(": ") for line in table_lines("descriptions.txt"))
+    return {name: words for name, _, words in rows}

@@ -32,12 +32,7 @@ _DELETED: Final = b'"deletionTimestamp"'
 
 
 def stored(
-    kind: Kind,
-    document: Document,
-    resource_version: int,
-    before: Stored | None,
-    *,
-    same_metadata: bool = False,
+    kind: Kind, document: Document, resource_version: int, before: Stored | None, *, same_metadata: bool = False
 ) -> Stored:
     """The stored form of a document with its metadata opened; ``before`` as for :class:`.objects.Stored`.
 

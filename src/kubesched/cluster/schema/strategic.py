@@ -9,16 +9,19 @@ Callers: ``store.patch`` (default patch type), the HTTP face, and server-side ap
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any, Final
 
 from ...api.equality import json_key, same_json
 from ...api.wire import ApiError
+from .schema import Type, table_lines, types
 
-__all__ = ["apply_strategic_patch", "is_atomic", "list_keys", "merge_key"]
+__all__ = ["apply_strategic_patch", "is_atomic", "list_keys", "patch_markers"]
 
 _DELETE: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
+_STRATEGY: Final = "x-kubernetes-patch-strategy"
+#: Objects of which a patch names all members that stay: the members exclude each other.
+_RETAINED: Final = frozenset({("spec", "strategy")})
 
 _CONTAINERS: Final = (dict, list)
 
@@ -29,8 +32,7 @@ _MARKS: Final[dict[str, tuple[str, ...] | None]] = {"*": (), "-": None}
 @cache
 def _merging() -> tuple[dict[tuple[str, ...], tuple[str, ...] | None], frozenset[str]]:
     """``merging.txt``: the keys of lists by their names, and the names of atomic objects."""
-    text = files(__package__).joinpath("merging.txt").read_text(encoding="utf-8")
-    rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    rows = [line.split() for line in table_lines("merging.txt")]
     lists = {tuple(name.split(".")): _MARKS.get(keys[0], tuple(keys)) for name, *keys in rows if keys != ["="]}
     return lists, frozenset(name for name, *keys in rows if keys == ["="])
 
@@ -51,6 +53,34 @@ def merge_key(path: tuple[str, ...]) -> str | None:
     """The merge key of the list at a path, "" for a merging list of scalars, None for an atomic list."""
     keys = list_keys(path)
     return keys[0] if keys else None if keys is None else ""
+
+
+@cache
+def _owners() -> dict[str, tuple[str, ...]]:
+    """By type: the names of the fields that hold it."""
+    found: dict[str, set[str]] = {}
+    for type_ in types().values():
+        for name, field_ in type_.fields.items():
+            found.setdefault(field_.type, set()).add(name)
+    return {name: tuple(sorted(owners)) for name, owners in found.items()}
+
+
+def patch_markers(type_: Type, name: str) -> dict[str, str]:
+    """How a strategic merge patch treats a field, as kubectl reads it from OpenAPI; empty for plain replacement.
+
+    It is what this module does, so that patches made by these markers come out as they were meant.
+    """
+    paths = [(owner, name) for owner in _owners().get(type_.name, ())]
+    if any(path in _RETAINED for path in paths):
+        return {_STRATEGY: "retainKeys"}
+    if not type_.fields[name].is_list:
+        return {}
+    key = next((key for path in paths if (key := merge_key(path)) is not None), None)
+    if key is None:
+        return {}
+    if not key:
+        return {_STRATEGY: "merge"}
+    return {_STRATEGY: "merge,retainKeys" if name == "volumes" else "merge", "x-kubernetes-patch-merge-key": key}
 
 
 def apply_strategic_patch(target: dict[str, Any], patch: Any, path: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -1,0 +1,274 @@
+"""What depends on the kind of an object, and on more than its own fields: defaults, first status, template and policies.
+
+What ``rules.txt`` of the schema can say is there. Caller: ``store`` on create and update, with private plain data whose form
+has been checked. An invalid value is a cause. Rules: the API reference, upstream ``apps/v1`` and ``batch/v1`` defaults and
+the Job strategy.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+from ...api.decode import from_builtins
+from ...api.kinds import NODES, PRIORITY_CLASSES, Kind
+from ...api.selectors import compile_label_selector, label_selector_problem
+from ...api.types import LabelSelector
+from ..schema import fill_defaults, has_condition, holders, members, root_type, types
+from .admission import Admission, default_template
+from .checks import check_object
+from .pod_checks import check_mounts
+from .validation import Causes, check_labels, forbidden
+
+__all__ = ["check_kind", "default_kind", "fill_kind_defaults"]
+
+Data = dict[str, Any]
+
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
+_ADMIN_TEXT: Final = f"admin access to devices requires the `{_ADMIN_LABEL}: true` label on the containing namespace"
+#: How messages about an empty selector name a kind; that of ReplicaSets is upstream's.
+_SELECTED: Final = {
+    "Deployment": "deployment",
+    "ReplicaSet": "deployment",
+    "StatefulSet": "statefulset",
+    "DaemonSet": "daemonset",
+}
+
+
+# -- defaults ----------------------------------------------------------------------------------------------
+
+
+def _node(data: Data, admission: Admission) -> None:
+    spec, ranges = data["spec"], data["spec"].get("podCIDRs") or []
+    if spec.get("podCIDR") and ranges[:1] != [spec["podCIDR"]]:
+        spec["podCIDRs"] = [spec["podCIDR"]]
+    elif ranges and not spec.get("podCIDR"):
+        spec["podCIDR"] = ranges[0]
+    status = data.get("status") or {}
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
+    if status.get("nodeInfo"):
+        # A real server writes these even when they are unknown, and clients with typed models require them.
+        known = types()["NodeSystemInfo"].fields
+        absent = {name: "" for name, field in known.items() if field.required and name not in status["nodeInfo"]}
+        status["nodeInfo"] = {**absent, **status["nodeInfo"]}
+
+
+def _namespace(data: Data, admission: Admission) -> None:
+    data["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", data["metadata"]["name"])
+
+
+def _claim(data: Data, admission: Admission) -> None:
+    if "storageClassName" not in data["spec"]:
+        name = admission.default_storage_class()
+        if name:
+            data["spec"]["storageClassName"] = name
+
+
+def _secret(data: Data, admission: Admission) -> None:
+    texts = data.pop("stringData", None)
+    if texts:
+        coded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+        data["data"] = {**(data.get("data") or {}), **coded}
+
+
+def _service(data: Data, admission: Admission) -> None:
+    for port in data["spec"].get("ports") or ():
+        if "port" in port and not port.get("targetPort"):
+            port["targetPort"] = port["port"]
+
+
+def _replication_controller(data: Data, admission: Admission) -> None:
+    """Selector and labels are those of the template when there are none."""
+    labels = ((data["spec"].get("template") or {}).get("metadata") or {}).get("labels")
+    if labels:
+        if not data["spec"].get("selector"):
+            data["spec"]["selector"] = dict(labels)
+        if not data["metadata"].get("labels"):
+            data["metadata"]["labels"] = dict(labels)
+
+
+def _job(data: Data, admission: Admission) -> None:
+    """A Job gets the labels and the selector by which its pods, and only its pods, are found."""
+    spec = data["spec"]
+    if spec.get("manualSelector") or any((spec.get("selector") or {}).values()):
+        return
+    metadata = spec["template"].setdefault("metadata", {})
+    labels = metadata["labels"] = dict(metadata.get("labels") or {})
+    for prefix in ("", "batch.kubernetes.io/"):
+        labels[f"{prefix}controller-uid"] = data["metadata"]["uid"]
+        labels[f"{prefix}job-name"] = data["metadata"]["name"]
+    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": data["metadata"]["uid"]}}
+
+
+def _dated(taint: Data | None, admission: Admission) -> None:
+    if taint and not taint.get("timeAdded"):
+        taint["timeAdded"] = admission.now()
+
+
+def _slice(data: Data, admission: Admission) -> None:
+    for device in data["spec"].get("devices") or ():
+        for taint in device.get("taints") or ():
+            _dated(taint, admission)
+
+
+_DEFAULTS: Final[dict[str, Callable[[Data, Admission], None]]] = {
+    "nodes": _node,
+    "namespaces": _namespace,
+    "persistentvolumeclaims": _claim,
+    "secrets": _secret,
+    "services": _service,
+    "replicationcontrollers": _replication_controller,
+    "jobs.batch": _job,
+    "resourceslices.resource.k8s.io": _slice,
+    "devicetaintrules.resource.k8s.io": lambda data, admission: _dated(data["spec"].get("taint"), admission),
+}
+
+#: The status a new object begins with, where the server resets what the client sent.
+_FIRST_STATUS: Final[dict[str, Callable[[Data], Data]]] = {
+    "namespaces": lambda data: {"phase": "Active"},
+    "services": lambda data: {"loadBalancer": {}},
+    "persistentvolumeclaims": lambda data: {"phase": "Pending"},
+    # A real cluster's volume controller turns Pending into this at once; here nothing has to wait for it.
+    "persistentvolumes": lambda data: {
+        "phase": "Bound" if (data["spec"].get("claimRef") or {}).get("uid") else "Available"
+    },
+}
+
+
+@cache
+def _template_path(type_: str) -> tuple[str, ...]:
+    """Where objects of a type have their pod template; empty for those that make no pods."""
+    for name, _, inner in members(type_, holders(frozenset(["PodTemplateSpec"]))):
+        return (name,) if inner == "PodTemplateSpec" else (name, *_template_path(inner))
+    return ()
+
+
+def _template(path: tuple[str, ...], data: Data) -> Data:
+    found: Any = data
+    for name in path:
+        found = (found or {}).get(name)
+    return found or {}
+
+
+def fill_kind_defaults(kind: Kind, data: Data, admission: Admission) -> None:
+    """Fill in defaults, in place."""
+    if kind.custom:
+        if kind.group_resource in admission.custom:
+            admission.custom[kind.group_resource].fill(data)
+        return
+    type_ = root_type(kind.group, kind.kind)
+    if type_ is not None:
+        if "spec" in type_.fields and data.get("spec") is None and type_.fields["spec"].type != "any":
+            data["spec"] = {}
+        fill_defaults(type_.name, data)
+        template = _template(_template_path(type_.name), data)
+        if template.get("spec"):
+            default_template(template["spec"])
+    fill = _DEFAULTS.get(kind.group_resource)
+    if fill is not None:
+        fill(data, admission)
+
+
+def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: bool) -> None:
+    """Fill in defaults and the first status, in place. Node status is kept: kubelets register with it."""
+    fill_kind_defaults(kind, data, admission)
+    if kind == NODES and admission.taint_new_nodes and not keep_status and not has_condition(data, "Ready"):
+        taints = data["spec"].setdefault("taints", [])
+        if all(taint.get("key") != _NOT_READY for taint in taints):
+            taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
+    if kind == NODES or kind.custom or (keep_status and data.get("status")):
+        return
+    first = _FIRST_STATUS.get(kind.group_resource)
+    if first is not None:
+        data["status"] = first(data)
+    else:
+        data.pop("status", None)
+
+
+# -- checks ------------------------------------------------------------------------------------------------
+
+
+def _check_template(kind: Kind, data: Data, places: tuple[str, ...], causes: Causes) -> None:
+    """The pod template of a kind that makes pods, and the selector that must match it."""
+    path, template = ".".join(places), _template(places, data)
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    check_labels(labels, f"{path}.metadata.labels", causes)
+    spec = data.get("spec") or {}
+    wanted = spec.get("selector") if kind.plural != "cronjobs" else None
+    if kind.plural == "replicationcontrollers":
+        selector = LabelSelector(match_labels=wanted) if wanted else None
+    else:
+        selector = from_builtins(wanted, LabelSelector) if wanted is not None else None
+        if wanted is not None and not any(wanted.values()) and kind.kind in _SELECTED:
+            causes.invalid("spec.selector", wanted, f"empty selector is invalid for {_SELECTED[kind.kind]}")
+    # One that cannot be compiled has been reported.
+    is_read = selector is not None and not label_selector_problem(selector)
+    if is_read and not compile_label_selector(selector).matches(labels):
+        causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    pod_spec = template.get("spec") or {}
+    if pod_spec.get("ephemeralContainers"):
+        causes.forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
+    policy = pod_spec.get("restartPolicy", "Always")
+    if kind.group == "batch":
+        if policy == "Always":
+            causes.required(f"{path}.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    elif kind.plural != "podtemplates":
+        if policy != "Always":
+            causes.unsupported(f"{path}.spec.restartPolicy", policy, ("Always",))
+        if pod_spec.get("activeDeadlineSeconds") is not None:
+            where = f"{path}.spec.activeDeadlineSeconds"
+            causes.forbidden(where, "activeDeadlineSeconds in ReplicaSet is not Supported")
+    claims = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
+    check_mounts(pod_spec, f"{path}.spec", causes, claims)
+
+
+def _check_admin_access(data: Data, causes: Causes, admission: Admission) -> None:
+    """Devices with admin access are for the namespaces with a label (spec "DynamicResources" section 1)."""
+    spec = data.get("spec") or {}
+    spec = spec.get("spec") or spec
+    requests = (spec.get("devices") or {}).get("requests") or ()
+    if any((request.get("exactly") or {}).get("adminAccess") for request in requests) and (
+        admission.namespace_labels(data["metadata"]["namespace"]).get(_ADMIN_LABEL) != "true"
+    ):
+        causes.forbidden("", _ADMIN_TEXT)
+
+
+def _check_global_default(data: Data, causes: Causes, admission: Admission) -> None:
+    name, default = data["metadata"]["name"], admission.global_default()
+    current = default["metadata"]["name"] if default is not None else name
+    if data.get("globalDefault") and current != name:
+        why = f"PriorityClass {current} is already marked as default. Only one default can exist"
+        raise forbidden(PRIORITY_CLASSES, name, why)
+
+
+#: Checks that depend on other objects.
+_POLICIES: Final[Mapping[str, Callable[[Data, Causes, Admission], None]]] = {
+    "priorityclasses.scheduling.k8s.io": _check_global_default,
+    "resourceclaims.resource.k8s.io": _check_admin_access,
+    "resourceclaimtemplates.resource.k8s.io": _check_admin_access,
+}
+
+
+def check_kind(kind: Kind, data: Data, causes: Causes, admission: Admission, old: Data | None = None) -> None:
+    """The checks of one kind: the rules of its fields first, then its own. ``old`` is the state before an update.
+
+    Raises:
+        ApiError: 400 for values that cannot be decoded, 403 by policy.
+    """
+    if kind.custom:
+        if kind.group_resource in admission.custom:
+            admission.custom[kind.group_resource].check(data, old, causes)
+        return
+    causes.kind = kind
+    type_ = root_type(kind.group, kind.kind)
+    if type_ is not None:
+        check_object(type_.name, data, "", causes)
+        if _template_path(type_.name):
+            _check_template(kind, data, _template_path(type_.name), causes)
+    policy = _POLICIES.get(kind.group_resource)
+    if policy is not None:
+        policy(data, causes, admission)
