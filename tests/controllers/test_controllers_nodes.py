@@ -247,6 +247,8 @@ def budget(app: str, **spec: Any) -> Data:
         ("a share that may be missing, rounded up", {"maxUnavailable": "25%"}, (10, 10, 7, 3)),
         ("everything must be there", {"maxUnavailable": 0}, (10, 10, 10, 0)),
         ("more than there is", {"minAvailable": 20}, (10, 10, 20, 0)),
+        ("an empty selector selects all pods", {"selector": {}, "minAvailable": 7}, (10, 10, 7, 3)),
+        ("no selector selects none", {"selector": None, "minAvailable": 7}, (0, 0, 7, 0)),
     ],
 )
 def test_what_a_budget_allows(case: str, spec: Data, want: tuple[int, int, int, int]) -> None:

@@ -239,3 +239,49 @@ def test_without_a_loop_that_runs_the_queue_everything_is_done_at_once() -> None
     bench.event(NODE_ADD)
     assert not bench.queue._slices.busy
     assert len(bench.queue.views.pods_in_active()) == 6
+
+
+def _file_twice(bench: Bench) -> None:
+    waiting = bench.queue._queues.unschedulable
+    bench.queue._queues.active.put("ns/p0", waiting.get("ns/p0"))  # type: ignore[arg-type]  # it is there
+
+
+SABOTAGE: dict[str, tuple[Callable[[Bench], object], str]] = {
+    "a pod in two places": (_file_twice, "ns/p0 is in Active and in Unschedulable"),
+    "a bucket": (
+        lambda bench: bench.queue._queues.unschedulable._by_rejector.clear(),
+        "unschedulable: the index by rejector plugin is wrong",
+    ),
+    "a stray entry in a bucket": (
+        lambda bench: bench.queue._queues.unschedulable._by_rejector.setdefault(("s", "x"), {}),
+        "unschedulable: the index by rejector plugin is wrong",
+    ),
+    "pods that any event helps": (
+        lambda bench: bench.queue._queues.unschedulable._always.update(
+            {"x": bench.queue._queues.unschedulable._entries["ns/p0"]}
+        ),
+        "unschedulable: the index by pods without rejector is wrong",
+    ),
+    "a timeout": (
+        lambda bench: bench.queue._queues.unschedulable._timeouts.remove("ns/p0"),
+        "unschedulable: ns/p0 has a wrong timeout entry",
+    ),
+    "a gauge": (
+        lambda bench: bench.metrics.pending_pods.labels("unschedulable").set(77),
+        "unschedulable: 1 gated of 7, the metrics say 1 gated and 77 not",
+    ),
+    "the pods that a plugin rejected": (
+        lambda bench: bench.metrics.unschedulable_pods.labels("Fit", "default-scheduler").set(77),
+        "unschedulable_pods: should be ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SABOTAGE)
+def test_the_check_sees_what_is_wrong(name: str) -> None:
+    bench = some_waiting()
+    assert bench.queue.views.check() == []
+    spoil, report = SABOTAGE[name]
+    spoil(bench)
+    problems = bench.queue.views.check()
+    assert any(problem.startswith(report) for problem in problems), problems

@@ -202,15 +202,14 @@ class World:
         old = self.store.get(kind, namespace if kind.namespaced else "", name)
         data = old.data()
         edit(data)
-        table = self.store.table(kind)
-        return self.store.commit(table, data, table.objects[old.namespace, old.name])
+        return self.store.commit(kind, data, self.store.table(kind).objects[old.namespace, old.name])
 
     def smuggle(self, kind: Kind, good: dict[str, Any], edit: Callable[[dict[str, Any]], None]) -> Stored:
         """Create an object no API server would take: a valid one is prepared, spoilt, and put into the store."""
         namespace = good["metadata"].get("namespace", "default") if kind == PODS else ""
         data = self.store.create(kind, namespace, good, dry_run=True).data()
         edit(data)
-        return self.store.commit(self.store.table(kind), data, None)
+        return self.store.commit(kind, data)
 
     def patch(self, name: str, patch: dict[str, Any], subresource: str = "") -> None:
         """Patch a pod as some client would."""

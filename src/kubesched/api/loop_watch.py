@@ -196,4 +196,4 @@ def _place(frame: FrameType) -> str:
             break
         current = current.f_back
     code = innermost.f_code
-    return f"{innermost.f_globals.get('__name__', '?')}.{code.co_qualname}:{innermost.f_lineno}"
+    return f"{innermost.f_globals.get('__name__', '?')}.{code.co_qualname}:{innermost.f_lineno or code.co_firstlineno}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kubesched.api.declared_features import feature_mask
@@ -27,9 +27,10 @@ from .columns import ABSENT
 from .node_table import CPU_ROW, EPHEMERAL_ROW, MEMORY_ROW, PODS_ROW, NodeTable, _int64
 from .placed_pods import Kind
 
-__all__ = ["check_cache", "check_table", "checking", "compare_with_server"]
+__all__ = ["check_cache", "check_table", "checking", "compare_with_server", "comparing_with_server"]
 
 _ROWS_PER_STEP: Final = 16
+_PODS_PER_STEP: Final = 4096
 #: Rows that change while all are counted are counted again, so many times before they are counted in one step.
 _MOST_ROUNDS: Final = 8
 
@@ -282,14 +283,24 @@ def compare_with_server(
 
     Pods in flight and unscheduled pods of other schedulers show up as missed; call it when nothing is moving.
     """
+    return finish(comparing_with_server(cache, list(nodes), list(pods), list(queued)))
+
+
+def comparing_with_server(
+    cache: Cache, nodes: Sequence[Node], pods: Sequence[Pod], queued: Sequence[Pod]
+) -> Steps[list[str]]:
+    """As :func:`compare_with_server`, of the moment of the first step; the lists are not changed meanwhile."""
     problems: list[str] = []
-    server_nodes = {node.name for node in nodes}
     cached_nodes = {info.name for info in cache.table.all_infos()}
+    cached_pods: set[str] = set().union(*(info.pods for info in cache.table.all_infos()))
+    server_nodes, server_pods = {node.name for node in nodes}, set[str]()
+    for uids, listed in ((cached_pods, queued), (server_pods, pods)):
+        for start in range(0, len(listed), _PODS_PER_STEP):
+            yield
+            uids.update([pod.metadata.uid for pod in listed[start : start + _PODS_PER_STEP]])
     if server_nodes != cached_nodes:
         missed, redundant = sorted(server_nodes - cached_nodes), sorted(cached_nodes - server_nodes)
         problems.append(f"Cache mismatch: missedNodes={missed} redundantNodes={redundant}")
-    server_pods = {pod.metadata.uid for pod in pods}
-    cached_pods = {pod.metadata.uid for pod in queued}.union(*(info.pods for info in cache.table.all_infos()))
     if server_pods != cached_pods:
         missed, redundant = sorted(server_pods - cached_pods), sorted(cached_pods - server_pods)
         problems.append(f"Cache mismatch: missedPods={missed} redundantPods={redundant}")

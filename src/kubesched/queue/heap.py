@@ -10,7 +10,7 @@ memory stays proportional to the live items. Items of equal order come out in th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, KeysView
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, TypeVar
 
@@ -132,6 +132,9 @@ class KeyedHeap(Generic[Item]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def keys(self) -> KeysView[str]:
+        return self._entries.keys()
 
     def items(self) -> list[Item]:
         """All items, in the order they were first put in."""

@@ -16,7 +16,7 @@ Used by :class:`.scheduling_queue.SchedulingQueue`; what the scheduler knows bef
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, KeysView
 from typing import Any, Protocol
 
 from kubesched.api.times import Clock
@@ -338,6 +338,10 @@ class Lines:
             self.close()
             return key
         return member.line.key
+
+    def keys(self) -> KeysView[str]:
+        """The pods in lines."""
+        return self._members.keys()
 
     def records(self, items: Iterable[QueuedPodInfo]) -> list[QueuedPodInfo]:
         """Pods one by one."""

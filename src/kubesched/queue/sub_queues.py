@@ -6,7 +6,7 @@ nominator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 
 from kubesched.api.turns import Steps
 from kubesched.framework.holding import Holder
@@ -76,6 +76,18 @@ class SubQueues:
         if key in self.active:
             return "the active queue"
         return "the backoff queue" if key in self.backoff else ""
+
+    def keys(self) -> list[tuple[str, KeysView[str]]]:
+        """What is in each heap and among the waiting pods: the name of the sub-queue, and the keys."""
+        pods = self.backoff.pods
+        return [
+            ("Active", self.active.usual.keys()),
+            ("Active, apart", self.active.apart.keys()),
+            ("Backoff", pods.usual.keys()),
+            ("Backoff, apart", pods.apart.keys()),
+            ("Backoff, after an error", self.backoff.errors.keys()),
+            ("Unschedulable", self.unschedulable.keys()),
+        ]
 
     def checking(self) -> Steps[list[str]]:
         """Every violated invariant, in steps between which pods may move."""

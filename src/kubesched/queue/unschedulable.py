@@ -7,7 +7,7 @@ for memory, an event about volumes costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, KeysView, Mapping
 from operator import attrgetter
 from typing import Final
 
@@ -262,6 +262,9 @@ class UnschedulablePods:
 
     def pairs(self) -> list[tuple[str, QueuedPodInfo]]:
         return _in_order(self._entries)
+
+    def keys(self) -> KeysView[str]:
+        return self._entries.keys()
 
     def items(self) -> list[QueuedPodInfo]:
         """In no order."""

@@ -55,6 +55,16 @@ class QueueViews:
         summary = f"activeQ:{len(active)}; backoffQ:{len(backoff)}; unschedulablePods:{len(waiting)}"
         return active + backoff + waiting, summary
 
+    def all_pods(self) -> list[Pod]:
+        """All queued pods, in no order."""
+        self._lines.close()
+        queues, records = self._queues, self._lines.records
+        return _pods(
+            record
+            for queue in (queues.active, queues.backoff, queues.unschedulable)
+            for record in records(queue.items())
+        )
+
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
         """The queued pod of that name, None when it is not queued."""
         key = f"{namespace}/{name}" if namespace else name
@@ -135,37 +145,31 @@ class QueueViews:
         return problems
 
     def _check_places(self) -> list[str]:
-        places = self._places()
+        queues = self._queues
         problems = [
             f"{record.key} is gated by {record.gating_plugin} but in {place}"
-            for place, records in places.items()
-            if place != "Unschedulable"
-            for record in records
+            for place, queue in (("Active", queues.active), ("Backoff", queues.backoff))
+            for record in self._lines.records(queue.items())
             if record.gating_plugin
         ]
-        keys = [(record.key, place) for place, records in places.items() for record in records]
-        seen = dict(keys)
-        if len(seen) != len(keys):
-            problems += [f"{key} is in {place} and in {seen[key]}" for key, place in keys if seen[key] != place]
+        places = [*queues.keys(), ("a line", self._lines.keys())]
+        if len(set[str]().union(*(keys for _, keys in places))) != sum(len(keys) for _, keys in places):
+            seen: dict[str, str] = {}
+            for place, keys in places:
+                problems += [f"{key} is in {seen[key]} and in {place}" for key in keys if key in seen]
+                seen.update(dict.fromkeys(keys, place))
         return problems
 
     def _check_rejected(self) -> list[str]:
         rejected: defaultdict[tuple[str, ...], int] = defaultdict(int)
-        for records in self._places().values():
-            for record in records:
+        queues = self._queues
+        for queue in (queues.active, queues.backoff, queues.unschedulable):
+            for record in self._lines.records(queue.items()):
                 profile, plugins = record.pod_info.pod.spec.scheduler_name, record.unschedulable_plugins
                 for plugin in plugins | record.pending_plugins if record.pending_plugins else plugins:
                     rejected[plugin, profile] += 1
         counted = {labels: child.value for labels, child in self._rejected_by.children.items() if child.value}
         return [] if counted == rejected else [f"unschedulable_pods: should be {dict(rejected)}, is {counted}"]
-
-    def _places(self) -> dict[str, list[QueuedPodInfo]]:
-        queues, records = self._queues, self._lines.records
-        return {
-            "Active": records(queues.active.items()),
-            "Backoff": records(queues.backoff.items()),
-            "Unschedulable": records(queues.unschedulable.items()),
-        }
 
 
 def _pods(records: Iterable[QueuedPodInfo]) -> list[Pod]:

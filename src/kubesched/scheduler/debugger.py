@@ -19,7 +19,7 @@ from kubesched.api.tasks import Supervisor
 from kubesched.api.turns import Steps, finish, in_turns
 from kubesched.api.types import Pod
 from kubesched.cache import Cache
-from kubesched.cache.check import checking, compare_with_server
+from kubesched.cache.check import checking, comparing_with_server
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.queue import Nominator, QueueViews
 
@@ -101,8 +101,9 @@ class CacheDebugger:
 
     def comparing(self) -> Steps[list[str]]:
         """As :meth:`compare`, in steps between which anything may change."""
-        queued, _ = self._queue.pending_pods()
-        problems = compare_with_server(self._cache, self._nodes.values(), self._pods.values(), queued)
+        problems = yield from comparing_with_server(
+            self._cache, self._nodes.values(), self._pods.values(), self._queue.all_pods()
+        )
         yield
         problems += yield from checking(self._cache)
         yield

@@ -26,13 +26,15 @@ __all__ = ["READ", "check_changes", "check_conditions", "check_object", "check_p
 
 Data = dict[str, Any]
 
-#: What is wrong with an object of a type, at a path.
-_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {**POD_CHECKS, **TYPE_CHECKS}
+#: Adds what is wrong with an object of a type, at a path.
+Check = Callable[[Data, str, Causes], None]
+
+_CHECKS: Final[Mapping[str, Check]] = {**POD_CHECKS, **TYPE_CHECKS}
 #: What an absent value reads as; others are null.
 _ZEROS: Final[Mapping[str, Any]] = {"str": "", "int": 0, "int32": 0, "num": 0, "bool": False}
-
 #: A path that an expression reads, without a method at its end.
 READ: Final = re.compile(r"[sS]elf((?:\.\??\w+\b(?!\())+)")
+#: How many values of a type are known for which its conditions hold, and how long they may be.
 _MOST_KNOWN: Final = 256
 _LONGEST_KNOWN: Final = 1024
 
@@ -139,7 +141,9 @@ def _related_types() -> frozenset[str]:
 
 
 @cache
-def _relations(type_: str) -> tuple[Any, ...]:
+def _relations(
+    type_: str,
+) -> tuple[Check | None, list[tuple[str, tuple[str, ...]]], tuple[tuple[str, str, str], ...]]:
     """Of a type: its check, its fields with unique keys, and those that hold related types, with shape and type."""
     unique = [(name, keys) for name, rules in field_rules(type_).items() for keys in rules.unique]
     return _CHECKS.get(type_), unique, members(type_, _related_types())

@@ -46,22 +46,10 @@ _SCOPES: Final = frozenset(
 _EXCLUSIVE: Final = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 _COMPUTE: Final = frozenset(["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"])
 #: Resources that quotas know by name; of others, such as counts of kinds, scopes are not checked.
-_QUOTA_RESOURCES: Final = _COMPUTE | frozenset(
-    [
-        "pods",
-        "services",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "resourcequotas",
-        "services.nodeports",
-        "services.loadbalancers",
-        "ephemeral-storage",
-        "requests.storage",
-        "requests.ephemeral-storage",
-        "limits.ephemeral-storage",
-    ]
+_QUOTA_RESOURCES: Final = _COMPUTE.union(
+    ["pods", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims", "resourcequotas"],
+    ["services.nodeports", "services.loadbalancers", "ephemeral-storage", "requests.storage"],
+    ["requests.ephemeral-storage", "limits.ephemeral-storage"],
 )
 _EXISTS_TEXT: Final = (
     "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from ...api.kinds import PODS, Kind
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
-from .context import Context, owner_key, spec_of
+from .context import Context, differ, owner_key, spec_of
 from .pods import is_ready, ready_since
 from .watch_cache import Handler, WatchCache
 from .work_queue import WorkQueue
@@ -190,12 +190,7 @@ class WorkloadController(ObjectController):
         key = owner_key(item, self.kind)
         if not key:
             return
-        batch = self.context.settings.batch_seconds
-        if old is None or new is None:
-            self.queue.add_after(key, batch if old is None else 0)
-            return
-        before, after = old.typed, new.typed
-        if before.metadata.deletion_timestamp != after.metadata.deletion_timestamp:
+        if new is None or (old is not None and differ(old, new, lambda pod: pod.typed.metadata.deletion_timestamp)):
             self.queue.add(key)
-        elif before.status.phase != after.status.phase or is_ready(before) != is_ready(after):
-            self.queue.add_after(key, batch)
+        elif differ(old, new, lambda pod: (pod.typed.status.phase, is_ready(pod.typed))):
+            self.queue.add_after(key, self.context.settings.batch_seconds)

@@ -126,10 +126,7 @@ class Context:
     """Shared by the controllers of one manager. ``rng`` is for choices the API leaves open."""
 
     def __init__(self, client: Transport, clock: Clock, rng: Random, settings: ControllerSettings) -> None:
-        self.client = client
-        self.clock = clock
-        self.rng = rng
-        self.settings = settings
+        self.client, self.clock, self.rng, self.settings = client, clock, rng, settings
         self.caches: dict[Kind, WatchCache] = {}
         #: Problems met and survived, newest last; bounded.
         self.problems: list[str] = []

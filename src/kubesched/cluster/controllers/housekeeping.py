@@ -22,7 +22,7 @@ from ...api.kinds import (
 )
 from ...api.types import OwnerReference
 from ...api.wire import Item
-from .base import Controller
+from .base import Controller, ObjectController
 from .context import BY_NODE, Context, owners_of, tolerate
 from .pods import is_finished
 
@@ -34,7 +34,7 @@ _FINISHED, _NODE = "finished", "node:"
 _COLLECTED: Final = (PODS, REPLICA_SETS, JOBS, REVISIONS, RESOURCE_CLAIMS)
 
 
-class ServiceAccounts(Controller):
+class ServiceAccounts(ObjectController):
     """Creates the account ``default`` of each namespace, as clients wait for it, and again when it was deleted.
 
     Rules: upstream ``serviceaccount``.
@@ -42,23 +42,20 @@ class ServiceAccounts(Controller):
 
     name = "serviceaccount"
     component = "service-account-controller"
+    kind = NAMESPACES
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._namespaces = self.watch(NAMESPACES, self.enqueue)
         self._accounts = self.watch(SERVICE_ACCOUNTS, self._account_changed)
 
     def _account_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None and item.name == _DEFAULT:
             self.queue.add(item.namespace)
 
-    async def reconcile(self, key: str) -> None:
-        namespace = self._namespaces.get(key)
-        if namespace is None or namespace.typed.metadata.deletion_timestamp is not None:
-            return
-        if self._accounts.get(f"{key}/{_DEFAULT}") is None:
+    async def reconcile_object(self, item: Item) -> None:
+        if not self.context.is_going(item) and self._accounts.get(f"{item.name}/{_DEFAULT}") is None:
             with tolerate("AlreadyExists"):
-                await self.context.create(SERVICE_ACCOUNTS, key, {"metadata": {"name": _DEFAULT}})
+                await self.context.create(SERVICE_ACCOUNTS, item.name, {"metadata": {"name": _DEFAULT}})
 
 
 class PodGarbage(Controller):

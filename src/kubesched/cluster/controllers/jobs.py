@@ -21,7 +21,7 @@ from ...api.types import Pod
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from ..schema import has_condition
-from .base import Controller, WorkloadController
+from .base import ObjectController, WorkloadController
 from .context import Context, Data, controller_of, owner_key, spec_of, status_of, tolerate
 from .pods import is_finished, is_ready, pod_body
 
@@ -335,36 +335,35 @@ class Jobs(WorkloadController):
             await self.record(item, NORMAL, word, f"Job {word.lower()}")
 
 
-class JobOrphans(Controller):
-    """Releases the pods of deleted jobs. Keys are those of pods. Rules: upstream's ``syncOrphanPod``."""
+class JobOrphans(ObjectController):
+    """Releases the pods of deleted jobs. Rules: upstream's ``syncOrphanPod``."""
 
     name = "joborphan"
+    kind = PODS
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._jobs = self.watch(JOBS, self._job_changed)
-        self.watch(PODS, self._pod_changed)
 
     def _job_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
             for pod in self.context.owned_pods(item.uid):
                 self.queue.add(pod.key)
 
-    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and self._is_orphan(new):
-            self.queue.add(new.key)
+            super().enqueue(item, old, new)
 
     def _is_orphan(self, pod: Item) -> bool:
         """Whether a pod has the finalizer and no job that we know of."""
         if TRACKING not in pod.typed.metadata.finalizers:
             return False
-        job, reference = self._jobs.get(owner_key(pod, JOBS)), controller_of(pod)
-        return job is None or reference is None or job.uid != reference.uid
+        job, owner = self._jobs.get(owner_key(pod, JOBS)), controller_of(pod)
+        return job is None or owner is None or job.uid != owner.uid
 
-    async def reconcile(self, key: str) -> None:
-        pod = self.context.pods.get(key)
-        if pod is None or not self._is_orphan(pod):
+    async def reconcile_object(self, item: Item) -> None:
+        owner = controller_of(item)
+        if not self._is_orphan(item):
             return
-        owner = controller_of(pod)
-        if owner is None or owner.kind != JOBS.kind or await self.context.is_gone(JOBS, pod.namespace, owner):
-            await _release(self.context, [pod])
+        if owner is None or owner.kind != JOBS.kind or await self.context.is_gone(JOBS, item.namespace, owner):
+            await _release(self.context, [item])

@@ -47,14 +47,8 @@ def template_hash(template: Any, collisions: int = 0) -> str:
 
 def owner_reference(owner: Item) -> dict[str, Any]:
     """The reference by which an owner controls what it makes."""
-    return {
-        "apiVersion": owner.kind.api_version,
-        "kind": owner.kind.kind,
-        "name": owner.name,
-        "uid": owner.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    kind = {"apiVersion": owner.kind.api_version, "kind": owner.kind.kind}
+    return {**kind, "name": owner.name, "uid": owner.uid, "controller": True, "blockOwnerDeletion": True}
 
 
 def pod_body(

@@ -40,15 +40,11 @@ class WatchCache:
     def __init__(self, client: Transport, kind: Kind, problem: Callable[[str], None], rng: Random) -> None:
         self.kind = kind
         self._problem = problem
-        self._reflector = Reflector(
-            client,
-            kind,
-            self,
-            rng=rng,
-            page_size=0,
-            watch_timeout=None,
-            on_error=lambda error: problem(f"watching {kind}: {error}"),
-        )
+
+        def failed(error: Exception) -> None:
+            problem(f"watching {kind}: {error}")
+
+        self._reflector = Reflector(client, kind, self, rng=rng, page_size=0, watch_timeout=None, on_error=failed)
         self._objects: dict[str, Item] = {}
         self._handlers: list[Handler] = []
         #: By name: the function that gives an object's values, and the objects by value and key.

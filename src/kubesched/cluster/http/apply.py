@@ -184,22 +184,9 @@ def _containers(paths: set[Path]) -> set[Path]:
 
 def patch_object(call: Call, old: Item, change: Any, patch_type: str) -> Item:
     """Patch an object, or one of its stored subresources, and move ownership to the writer where fields have owners."""
-    target, place = call.target, call.stored_subresource
-
-    def write(*, dry_run: bool) -> Item:
-        return call.store.patch(
-            call.resource.kind,
-            target.namespace,
-            target.name,
-            change,
-            patch_type=patch_type,
-            subresource=place,
-            dry_run=dry_run,
-        )
-
     if not is_tracked(old):
-        return write(dry_run=call.options.dry_run)
-    trial = write(dry_run=True)
+        return call.patch(change, patch_type)
+    trial = call.patch(change, patch_type, dry_run=True)
     return old if trial.raw == old.raw else call.update(tracked_update(call, old, trial, given=change))
 
 
@@ -228,6 +215,6 @@ def tracked_update(call: Call, old: Item, result: Item, *, given: Any) -> dict[s
         owner.fields &= known if owner is mine else known - changed
     if changed:
         mine.fields |= changed
-        mine.entry["time"] = call.store.now()
+        mine.entry["time"] = writer.entry["time"]
     data["metadata"]["managedFields"] = [one.to_data() for one in owners if one.fields]
     return data

@@ -223,14 +223,17 @@ class Call:
     def update(self, data: Any, *, dry_run: bool = False) -> Item:
         """Replace the object, or the subresource in the path."""
         kind, target = self.resource.kind, self.target
-        dry_run = dry_run or self.options.dry_run
-        place = self.stored_subresource
-        return self.store.update(kind, target.namespace, target.name, data, subresource=place, dry_run=dry_run)
+        return self.store.update(kind, target.namespace, target.name, data, **self._how(dry_run=dry_run))
 
-    @property
-    def stored_subresource(self) -> str:
-        """The subresource as the store has it: a Scale is a part of the object itself."""
-        return "" if self.target.subresource == "scale" else self.target.subresource
+    def patch(self, change: Any, patch_type: str, *, dry_run: bool = False) -> Item:
+        """Patch the object, or the subresource in the path."""
+        kind, target, how = self.resource.kind, self.target, self._how(dry_run=dry_run)
+        return self.store.patch(kind, target.namespace, target.name, change, patch_type=patch_type, **how)
+
+    def _how(self, *, dry_run: bool) -> dict[str, Any]:
+        # To the store a Scale is a part of the object itself.
+        place = "" if self.target.subresource == "scale" else self.target.subresource
+        return {"subresource": place, "dry_run": dry_run or self.options.dry_run}
 
     def answer(self, raw: bytes, status: int = 200) -> web.Response:
         return json_answer(raw, status, style=self.style, warnings=self.warnings)

@@ -13,6 +13,7 @@ Where a token is needed none of this matters, as a page does not know it. Caller
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -24,7 +25,6 @@ from .bodies import is_decodable, media_type, unsupported
 
 __all__ = ["Origins", "is_loopback"]
 
-_MOST_KNOWN: Final = 256
 _BROWSERS: Final = ("Mozilla/", "Opera/")
 
 
@@ -47,7 +47,7 @@ class Origins:
             if not plain or (_address(plain) is None and not set(plain).isdisjoint(":/@?#[] ")):
                 raise ValueError(f"{name!r} is no host name: give a name or an address alone, such as cluster.example")
             self._names.add(plain)
-        self._known: set[str] = set()
+        self._check_host = lru_cache(maxsize=256)(self._check_named)
 
     def check(self, request: web.BaseRequest) -> None:
         """Refuse a request that a page may have made.
@@ -58,10 +58,10 @@ class Origins:
         headers = request.headers
         hosts = headers.getall("Host", ())
         for host in hosts:
-            if host not in self._known:
-                self._check_host(host)
+            self._check_host(host)
         for origin in headers.getall("Origin", ()):
-            if len(hosts) != 1 or _authority(origin) != hosts[0].lower():
+            # ``null`` names no host.
+            if len(hosts) != 1 or origin.lower().partition("://")[2] != hosts[0].lower():
                 text = f"requests of pages from {_shown(origin)} are refused, as this server asks for no token"
                 raise ApiError(403, "Forbidden", text)
         if request.can_read_body:
@@ -73,7 +73,7 @@ class Origins:
             if not (is_decodable(kind) or (not kind and not is_page)):
                 raise unsupported()
 
-    def _check_host(self, host: str) -> None:
+    def _check_named(self, host: str) -> None:
         try:
             name = urlsplit(f"//{host}").hostname
             urlsplit(f"//{host}").port  # noqa: B018 - raises when it is no number
@@ -89,8 +89,6 @@ class Origins:
                 "address it listens on and to the names it was given (--allowed-host)"
             )
             raise ApiError(403, "Forbidden", text)
-        if len(self._known) < _MOST_KNOWN:
-            self._known.add(host)
 
 
 def is_loopback(host: str) -> bool:
@@ -113,14 +111,6 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 def _is_local(address: IPv4Address | IPv6Address) -> bool:
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return (mapped or address).is_loopback
-
-
-def _authority(origin: str) -> str:
-    """Host and port of an origin, empty when it has none (``null``)."""
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
 
 
 def _shown(text: str) -> str:

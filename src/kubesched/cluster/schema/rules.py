@@ -6,6 +6,7 @@ The defaults are filled in here; :mod:`..admission.checks` evaluates the rest. C
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -107,8 +108,9 @@ class TypeRules:
 def type_rules() -> dict[str, TypeRules]:
     """The rules of every type, by name."""
     found = {name: TypeRules() for name in types()}
-    words: dict[str, dict[str, dict[str, Any]]] = {}
-    for line in re.sub("\n(?! )", "\0", "\n".join(table_lines("rules.txt"))).split("\0"):
+    #: What all lines say of a field, by type and field.
+    words: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for line in re.split(r"\n(?! )", "\n".join(table_lines("rules.txt"))):
         parsed = _LINE.fullmatch(line)
         owner, path, said, expression = parsed.groups("") if parsed is not None else ("", "", "", "")
         fields = types()[owner].fields if owner in types() else {}
@@ -118,16 +120,17 @@ def type_rules() -> dict[str, TypeRules]:
             found[owner].conditions.append(_condition(path, said, expression))
         elif path:
             given = dict(word.partition("=")[::2] for word in said.split())
-            default = _default(path, given)
-            found[owner].defaults += default
-            words.setdefault(owner, {}).setdefault(path, {}).update(
-                given, **{"default": ""} if default and "if" in given else {}
-            )
+            applies = _condition_of_default(given.pop("if", ""))
+            if "default" in given:
+                default = given["default"].encode()
+                found[owner].defaults.append(_Default(path, default, "zero" in given, applies))
+                given["default"] = "" if " if=" in said else given["default"]
+            words[owner, path] |= given
         else:  # an exclamation mark
             for name in (name for name, described in fields.items() if described.required):
-                words.setdefault(owner, {}).setdefault(name, {})["required"] = ""
-    for owner, ruled in words.items():
-        found[owner].fields = {name: _field_rules(f"{owner}.{name}", given) for name, given in ruled.items()}
+                words[owner, name]["required"] = ""
+    for (owner, name), given in words.items():
+        found[owner].fields[name] = _field_rules(f"{owner}.{name}", given)
     return found
 
 
@@ -142,7 +145,7 @@ def _condition(path: str, said: str, expression: str) -> Condition:
 
 
 def _field_rules(name: str, given: Mapping[str, str]) -> FieldRules:
-    values: dict[str, Any] = {word: value or _ALONE.get(word, "") for word, value in given.items() if word != "if"}
+    values: dict[str, Any] = {word: value or _ALONE.get(word, "") for word, value in given.items()}
     values |= {word: values[word].replace("_", " ") for word in ("required", "immutable") if word in values}
     values |= {word: values[word].split("|") for word in ("enum", "unique") if word in values}
     if "unique" in values:
@@ -151,12 +154,6 @@ def _field_rules(name: str, given: Mapping[str, str]) -> FieldRules:
         return msgspec.convert(values, FieldRules, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(f"rules.txt: {name}: {error}") from None
-
-
-def _default(name: str, given: Mapping[str, str]) -> list[_Default]:
-    if "default" not in given:
-        return []
-    return [_Default(name, given["default"].encode(), "zero" in given, _condition_of_default(given.get("if", "")))]
 
 
 def _condition_of_default(text: str) -> Callable[[Data], bool]:

@@ -20,8 +20,7 @@ from ...api.types import Pod
 from ...api.wire import ApiError
 from ..schema import Stored
 
-__all__ = ["Filter", "compile_filter", "fields_of"]
-
+__all__ = ["Filter", "Selectors", "fields_of"]
 
 #: The terms of a selector, which commas part; the parts of one; and the letters of a value: an escaped one, or any other.
 _TERMS: Final = re.compile(r"(?:\\.|[^,\\]|\\$)+", re.DOTALL)
@@ -123,24 +122,33 @@ class Selectors(TypedDict, total=False):
 
 
 class Filter:
-    """Namespace, labels and fields, all of which an object must satisfy."""
+    """The namespace, labels and fields that a list or watch selects by, all of which an object must satisfy.
+
+    Field terms are ``a=b``, ``a==b`` and ``a!=b``, separated by commas; a backslash escapes ``,``, ``=`` and ``\\``.
+
+    Raises:
+        ApiError: 400, for a selector that cannot be read or a field the kind does not offer.
+    """
 
     __slots__ = ("_fields", "_labels", "_typed", "is_trivial", "kind", "namespace", "selects")
 
-    def __init__(
-        self, kind: Kind, namespace: str, labels: Selector | None, fields: list[tuple[str, bool, str]]
-    ) -> None:
+    def __init__(self, kind: Kind, namespace: str, selectors: Selectors) -> None:
         self.kind = kind
-        self.namespace = namespace
-        self._labels = labels
-        self._fields = fields
+        self.namespace = namespace if kind.namespaced else ""
+        self._labels: Selector | None = None
+        if text := selectors.get("label_selector"):
+            try:
+                self._labels = parse_selector_text(text)
+            except SelectorError as error:
+                raise ApiError.bad_request(f"unable to parse label selector: {error}") from None
+        self._fields = fields = _field_terms(kind, selectors.get("field_selector", ""))
         typed = kind is PODS and all(name in _OF_TYPED_POD for name, _, _ in fields)
         #: The fields, when all can be read from the typed view.
         self._typed = [(_OF_TYPED_POD[name], equal, value) for name, equal, value in fields] if typed else []
         #: True when labels or fields are asked for, not merely a namespace.
-        self.selects = labels is not None or bool(fields)
+        self.selects = self._labels is not None or bool(fields)
         #: True when every object passes.
-        self.is_trivial = not (namespace or self.selects)
+        self.is_trivial = not (self.namespace or self.selects)
 
     def matches(self, item: Stored) -> bool:
         if self.namespace and item.namespace != self.namespace:
@@ -163,28 +171,15 @@ class Filter:
         return True
 
 
-def compile_filter(kind: Kind, namespace: str, selectors: Selectors) -> Filter:
-    """Compile the selectors of a list or watch.
-
-    Field terms are ``a=b``, ``a==b`` and ``a!=b``, separated by commas; a backslash escapes ``,``, ``=`` and ``\\``.
-
-    Raises:
-        ApiError: 400, for a selector that cannot be read or a field the kind does not offer.
-    """
-    labels = None
-    if text := selectors.get("label_selector"):
-        try:
-            labels = parse_selector_text(text)
-        except SelectorError as error:
-            raise ApiError.bad_request(f"unable to parse label selector: {error}") from None
-    fields = _field_terms(kind, selectors.get("field_selector", ""))
-    return Filter(kind, namespace if kind.namespaced else "", labels, fields)
-
-
 def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
+    """Names and values, and whether they must be equal."""
     terms = []
     for term in filter(None, _TERMS.findall(text)):
-        name, equal, value = _read_term(term, text)
+        found = _TERM.fullmatch(term)
+        if found is None:
+            why = f"can't understand {term!r}; write field=value"
+            raise ApiError.bad_request(f"invalid field selector: {text!r}: {why}")
+        name, equal, value = found[1].strip(), found[2] != "!=", _unescape(found[3], text)
         if name not in fields_of(Stored(kind, b"{}", {"name": "", "uid": ""}, 0)):  # what is known of an empty object
             raise ApiError.bad_request(_not_selectable(kind, name))
         terms.append((name, equal, value))
@@ -198,13 +193,6 @@ def _not_selectable(kind: Kind, name: str) -> str:
     if kind.custom or kind.group_resource in _READERS:
         return f"field label not supported: {name}"
     return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
-
-
-def _read_term(term: str, text: str) -> tuple[str, bool, str]:
-    found = _TERM.fullmatch(term)
-    if found is None:
-        raise ApiError.bad_request(f"invalid field selector: {text!r}: can't understand {term!r}; write field=value")
-    return found[1].strip(), found[2] != "!=", _unescape(found[3], text)
 
 
 def _unescape(value: str, text: str) -> str:

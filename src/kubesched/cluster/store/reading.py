@@ -18,7 +18,7 @@ from ...api.turns import Steps, finish
 from ...api.wire import ApiError, ListOptions, ListPage
 from ..schema import Stored, encode
 from .events import new_item
-from .fields import Filter, Selectors, compile_filter
+from .fields import Filter, Selectors
 from .key_order import Key, Moment
 from .table import Table, Watch, initial_events
 
@@ -117,7 +117,7 @@ class Reading:
             ApiError: 400 for bad selectors or versions, 410 for an expired token (with another one that continues in
                 the present) or exact version, 504 for a version that is still in the future.
         """
-        table, filter_ = self.table(kind), compile_filter(kind, namespace, options)
+        table, filter_ = self.table(kind), Filter(kind, namespace, options)
         version, after = self._version, None
         if token := options.get("continue_token", ""):
             version, after = _read_token(token)
@@ -149,7 +149,7 @@ class Reading:
         Raises:
             ApiError: 410 when the version is older than the history, 504 when it is in the future.
         """
-        table, filter_ = self.table(kind), compile_filter(kind, namespace, options)
+        table, filter_ = self.table(kind), Filter(kind, namespace, options)
         version = self._parse_version(options.get("resource_version", ""))
         send_initial_events = options.get("send_initial_events", False)
         if version and not send_initial_events:

@@ -40,25 +40,12 @@ INITIAL_BATCH: Final = 1024
 _STEP: Final = 8
 
 
-def _key_of(item: Stored) -> Key:
-    return (item.namespace, item.name)
-
-
 class Change(msgspec.Struct, gc=False, eq=False):
     """One entry of the history: what happened to an object, and the version before."""
 
     type: str
     item: Stored
     previous: Stored | None
-
-    @property
-    def resource_version(self) -> int:
-        return self.item.resource_version
-
-    @property
-    def event(self) -> WatchEvent:
-        """What an unfiltered watch receives. Not kept: most changes are read by few watches, and soon."""
-        return WatchEvent(self.type, self.item)
 
     def seen_through(self, filter_: Filter) -> WatchEvent | None:
         """What a filtered watch receives: entering is ADDED, leaving is DELETED, unseen is nothing.
@@ -69,10 +56,10 @@ class Change(msgspec.Struct, gc=False, eq=False):
         if before is not None and not filter_.matches(before):
             before = None
         if self.type == DELETED:
-            return None if before is None else self.event
+            return None if before is None else WatchEvent(DELETED, self.item)
         if filter_.matches(self.item):
             return WatchEvent(ADDED if before is None else MODIFIED, self.item)
-        return None if before is None else WatchEvent(DELETED, before.seen_at(self.resource_version))
+        return None if before is None else WatchEvent(DELETED, before.seen_at(self.item.resource_version))
 
 
 class Table:
@@ -112,7 +99,7 @@ class Table:
 
     def load(self, item: Stored) -> None:
         """Add an object that was saved, without history."""
-        key = _key_of(item)
+        key = (item.namespace, item.name)
         self.objects[key] = item
         self._order.add(key)
 
@@ -142,7 +129,7 @@ class Table:
     def floor(self) -> int:
         """The oldest version from which every later change is still known."""
         index = len(self._log) - self._history
-        return max(self._floor, self._log[index - 1].resource_version) if index > 0 else self._floor
+        return max(self._floor, self._log[index - 1].item.resource_version) if index > 0 else self._floor
 
     @property
     def end(self) -> int:
@@ -163,7 +150,7 @@ class Table:
         floor = self.floor
         if resource_version < floor:
             raise ApiError.expired(f"too old resource version: {resource_version} ({floor})")
-        return self._base + bisect_right(self._log, resource_version, key=lambda change: change.resource_version)
+        return self._base + bisect_right(self._log, resource_version, key=lambda change: change.item.resource_version)
 
     def at(self, resource_version: int) -> Moment:
         """All objects as they were at a version; to be read before anything changes.
@@ -179,7 +166,7 @@ class Table:
             objects = dict(self.objects)
             order = KeyOrder(self._order.read())
             for change in reversed(newer):
-                key = _key_of(change.item)
+                key = (change.item.namespace, change.item.name)
                 if change.previous is None:
                     del objects[key]
                     order.remove(key)
@@ -205,7 +192,7 @@ class Table:
 
         Live watches that have not read everything are expired too.
         """
-        self._drop_history(self._log[-1].resource_version if self._log else self._floor)
+        self._drop_history(self._log[-1].item.resource_version if self._log else self._floor)
         for watch in self.watches:
             watch.wake()
 
@@ -239,7 +226,7 @@ class Table:
             keep = min(keep, watch.position - self._base)
         keep = max(keep, len(self._log) - self._backlog, 0)
         if keep:
-            self._floor = self._log[keep - 1].resource_version
+            self._floor = self._log[keep - 1].item.resource_version
             self._base += keep
             del self._log[:keep]
             self._past.clear()
@@ -282,7 +269,7 @@ class Watch:
         self._initial = initial
         self._current_version = current_version
         self._waiter: asyncio.Future[None] | None = None
-        self._error: ApiError | None = None
+        self._is_expired = False
         self.position = position
         self.closed = False
         table.attach(self)
@@ -293,10 +280,10 @@ class Watch:
         Raises:
             ApiError: 410, when this watch lagged beyond the backlog or was expired.
         """
-        if self._error is not None:
-            error, self._error = self._error, None
+        if self._is_expired:
+            self._is_expired = False
             self.close()
-            raise error
+            raise ApiError.expired("The resourceVersion for the provided watch is too old.")
         if self.closed:
             return []
         events: list[WatchEvent] = []
@@ -312,7 +299,7 @@ class Watch:
         self.position = self._table.end
         filter_ = self._filter
         if filter_.is_trivial:
-            found = [change.event for change in changes]
+            found = [WatchEvent(change.type, change.item) for change in changes]
         else:
             found = [event for change in changes if (event := change.seen_through(filter_)) is not None]
         if filter_.kind.group == EVENTS.group:
@@ -327,9 +314,7 @@ class Watch:
     @property
     def pending(self) -> bool:
         """Whether ``drain`` may have something to give or to raise."""
-        return bool(
-            self.closed or self._initial is not None or self._error is not None or self.position != self._table.end
-        )
+        return self.closed or self.begins or self._is_expired or self.position != self._table.end
 
     async def wait(self, timeout: float = math.inf) -> bool:  # noqa: ASYNC109 - a stream's own time limit
         """Sleep until something may have happened; False when ``timeout`` seconds passed first."""
@@ -356,9 +341,9 @@ class Watch:
         """A BOOKMARK at the current version; only true when everything up to now has been drained."""
         return _bookmark(self._filter.kind, self._current_version())
 
-    def expire(self, error: ApiError | None = None) -> None:
-        """Make the next ``drain`` raise 410 Expired (or ``error``)."""
-        self._error = error or ApiError.expired("The resourceVersion for the provided watch is too old.")
+    def expire(self) -> None:
+        """Make the next ``drain`` raise 410 Expired."""
+        self._is_expired = True
         self.wake()
 
     def close(self) -> None:
