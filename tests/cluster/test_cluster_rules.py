@@ -515,3 +515,13 @@ def test_a_condition_holds_again_after_it_was_broken() -> None:
         ["spec"],
         [],
     ]
+
+
+def test_a_bound_claim_without_resources_is_refused() -> None:
+    store = a_store()
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    store.create(CLAIMS, "default", {"metadata": {"name": "c"}, "spec": spec})
+    bound = {"metadata": {"name": "c"}, "spec": spec, "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}
+    store.update(CLAIMS, "default", "c", bound, subresource="status")
+    with refused(422, "Invalid", "spec.resources[storage]: Required value"):
+        store.update(CLAIMS, "default", "c", {"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"]}})
