@@ -59,6 +59,19 @@ def test_what_holds_the_loop_is_named() -> None:
     assert hold.where.rpartition(":")[0] == "kubesched.queue.heap.KeyedHeap.put"
 
 
+def test_a_sample_that_is_taken_while_the_others_are_counted_does_not_change_them() -> None:
+    async def main() -> None:
+        watch = loop_watch._Watch(asyncio.get_running_loop(), lambda hold: None, 60)
+        before = watch._seen
+        watch._beat()
+        watch._seen["later"] += 1
+        assert not before
+        assert watch._handle is not None
+        watch._handle.cancel()
+
+    asyncio.run(main())
+
+
 def test_a_function_of_the_package_is_named_when_it_calls_something_else() -> None:
     found: list[str] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
@@ -29,3 +30,12 @@ def test_the_main_thread_answers_with_what_it_executes() -> None:
     done.set()
     asking.join()
     assert {ident for ident, _ in seen} == {threading.main_thread().ident}
+
+
+def test_a_sample_that_comes_after_the_end_is_dropped() -> None:
+    seen: list[str] = []
+    stack = MainStack(lambda frame: seen.append(frame.f_code.co_name))
+    stack._take(sys._getframe())
+    stack.stop()
+    stack._take(sys._getframe())
+    assert seen == ["test_a_sample_that_comes_after_the_end_is_dropped"]

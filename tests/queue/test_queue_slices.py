@@ -212,6 +212,35 @@ def test_other_tasks_have_turns_while_many_pods_are_moved_and_then_they_are_popp
     asyncio.run(main())
 
 
+def test_pods_are_popped_between_two_long_operations() -> None:
+    async def main() -> None:
+        bench = some_waiting(backing_off=True)
+        bench.clock.advance(5)
+        queue, slices = bench.queue, bench.queue._slices
+        slices._time = ticking()
+        running = asyncio.get_running_loop().create_task(queue.run())
+        await asyncio.sleep(0.01)
+        bench.event(NODE_ADD)
+        for number in range(20):
+            queue.add(a_pod(f"new{number}"))
+            bench.event(WILDCARD, None, None)
+        popping = asyncio.get_running_loop().create_task(queue.wait_pop())
+        record = await popping
+        assert record is not None
+        assert record.pod_info.priority == 2
+        assert slices.busy  # others are still to be done
+        queue.done(record.uid)
+        queue.delete(record.pod_info.pod)
+        slices.settle()
+        assert queue.views.check() == []
+        assert not queue.views.is_in_flight(record.uid)
+        assert len(queue.views.pods_in_active()) == 25
+        queue.close()
+        await running
+
+    asyncio.run(main())
+
+
 def test_a_queue_that_is_closed_does_what_is_left_at_once() -> None:
     async def main() -> None:
         bench = some_waiting(backing_off=True)

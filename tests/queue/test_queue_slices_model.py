@@ -41,9 +41,9 @@ class SlicedMachine(QueueMachine):
 
     @rule()
     def pop(self) -> None:
-        if self.slices.busy:
+        if self.slices.moving:
             assert self.queue.pop_nowait() is None
-        else:
+        elif not self.slices.busy:
             super().pop()
 
     @rule()

@@ -134,7 +134,7 @@ class _Watch:
         self._beat_cpu = self._cpu()
         self._handle: asyncio.TimerHandle | None = None
         self._ended = threading.Event()
-        #: Written and emptied by the loop's thread.
+        #: Written and replaced by the loop's thread.
         self._seen: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._look, name="loop-watch", daemon=True)
 
@@ -147,14 +147,17 @@ class _Watch:
             self._handle.cancel()
         self._ended.set()
         self._thread.join()
+        if self._stack is not None:
+            self._stack.stop()
 
     def _beat(self) -> None:
         now, cpu = time.perf_counter(), self._cpu()
         held = now - self._beat_at - self._interval
+        # A sample may be taken between any two instructions here.
+        seen, self._seen = self._seen, Counter()
         if held > self._limit:
-            where = self._seen.most_common(1)
+            where = seen.most_common(1)
             self._on_hold(Hold(held, cpu - self._beat_cpu, where[0][0] if where else ""))
-        self._seen.clear()
         # Read again: what on_hold took is not counted.
         self._beat_at, self._beat_cpu = time.perf_counter(), self._cpu()
         self._handle = self._loop.call_later(self._interval, self._beat)

@@ -35,7 +35,7 @@ class MainStack:
 
     def __init__(self, note: Callable[[FrameType], None]) -> None:
         self._note = note
-        self._waiting = False
+        self._waiting = self._stopped = False
 
     def request(self) -> None:
         """Have the main thread take a sample soon; no effect while the last request waits."""
@@ -47,6 +47,11 @@ class MainStack:
             _requests.remove(self._take)
             self._waiting = False
 
+    def stop(self) -> None:
+        """``note`` is not called any more. To be called in the main thread."""
+        self._stopped = True
+
     def _take(self, frame: FrameType) -> None:
         self._waiting = False
-        self._note(frame)
+        if not self._stopped:
+            self._note(frame)

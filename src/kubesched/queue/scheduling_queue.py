@@ -9,7 +9,8 @@ pods and the failure handler gives them back. From the active queue a pod is pop
               └── unschedulable ◀┘      events move pods from unschedulable to backoff or active
 
 Nothing here awaits but :meth:`SchedulingQueue.wait_pop` and :meth:`SchedulingQueue.run`, so each operation is
-atomic; one that concerns very many pods takes effect in slices, and what comes meanwhile waits behind it. PreEnqueue and hint functions run inside these operations and must not call back into the queue.
+atomic; one that concerns very many pods takes effect in slices, and what comes meanwhile waits behind it.
+PreEnqueue and hint functions run inside these operations and must not call back into the queue.
 
 The queue is composed of parts with one idea each: where pods wait (:mod:`.sub_queues`), how one pod moves
 (:mod:`.moves`), how events requeue it (:mod:`.event_moves`, :mod:`.hints`), what happened while it was in flight
@@ -333,7 +334,7 @@ class SchedulingQueue:
         an error always wait for their backoff. ``apart`` takes one of the pods apart; otherwise those stay. Nothing
         can be popped while an operation that concerns very many pods is under way.
         """
-        if self._slices.busy:
+        if self._slices.moving:
             return None
         while True:
             record = self.lines.next() if self.lines.is_open else None

@@ -2,7 +2,8 @@
 
 An operation is made of steps (:mod:`kubesched.api.turns`). One that is short is done at once. One that takes longer than a
 slice goes on in the next turns of the event loop; until it is done nothing is popped, and every operation that comes meanwhile
-waits behind it. So all operations take effect one after the other, in the order they came, as if each were done at once.
+waits behind it. So all operations take effect one after the other, in the order they came, as if each were done at once. After
+each long one there is a turn in which pods are popped, however many others wait: for them it is as if what waits came later.
 
 Virtual time stands still while code runs, so that a slice never ends: a simulation does everything at once.
 
@@ -32,16 +33,17 @@ class Slices:
     """The operation that is under way, and those that wait for it.
 
     Attributes:
-        busy: whether an operation is under way, between two of its slices.
+        busy: whether what comes has to wait: an operation is under way, or others wait.
+        moving: whether an operation is under way, between two of its slices.
     """
 
-    __slots__ = ("_later", "_on_done", "_steps", "_time", "_wake", "_watched", "busy")
+    __slots__ = ("_later", "_on_done", "_steps", "_time", "_wake", "_watched", "busy", "moving")
 
     def __init__(self, time: Callable[[], float], on_done: Callable[[], None]) -> None:
-        """``time``, in seconds, says when a slice ends. ``on_done`` is called when the last operation is done."""
+        """``time``, in seconds, says when a slice ends. ``on_done`` is called when pods can be popped again."""
         self._time = time
         self._on_done = on_done
-        self.busy = False
+        self.busy = self.moving = False
         #: Whether :meth:`run` continues what is begun.
         self._watched = False
         self._steps: Steps[object] | None = None
@@ -53,7 +55,7 @@ class Slices:
         if not self._watched:
             finish(steps)
         elif not self._advance(steps, self._time() + _SLICE_SECONDS):
-            self._steps, self.busy = steps, True
+            self._steps, self.busy, self.moving = steps, True, True
             self._wake.set()
 
     def defer(self, operation: Callable[[], object]) -> None:
@@ -94,17 +96,23 @@ class Slices:
         return all(time() < ends for _ in steps)
 
     def _slice(self, ends: float) -> None:
+        """Continue the operation that is under way, or else begin those that wait."""
+        steps, self._steps = self._steps, None
         try:
-            steps, self._steps = self._steps, None
-            if steps is not None and not self._advance(steps, ends):
+            if steps is None:
+                self._begin_waiting(ends)
+            elif not self._advance(steps, ends):
                 self._steps = steps
-            while self._steps is None and self._later:
-                self.busy = False
-                self._later.popleft()()  # which may begin steps
-                if self._time() >= ends:
-                    break
         except Exception:
             _log.exception("An operation of the scheduling queue failed; pods it concerns wait for their next event")
-        self.busy = self._steps is not None or bool(self._later)
-        if not self.busy:
+        self.moving = self._steps is not None
+        self.busy = self.moving or bool(self._later)
+        if not self.moving:
             self._on_done()
+
+    def _begin_waiting(self, ends: float) -> None:
+        while self._later:
+            self.busy = False
+            self._later.popleft()()
+            if self._steps is not None or self._time() >= ends:
+                break

@@ -108,7 +108,9 @@ class CacheDebugger:
         problems += yield from checking(self._cache)
         yield
         problems += yield from self._queue.checking()
-        problems += self.part_problems()
+        for part in self._parts.values():
+            yield
+            problems += _problems_of(part)
         for problem in problems:
             _log.warning("%s", problem)
         _log.info("cache comparer finished: %d problems", len(problems))
@@ -116,11 +118,7 @@ class CacheDebugger:
 
     def part_problems(self) -> list[str]:
         """Every flaw of what plugins share, as far as it checks itself."""
-        found: list[str] = []
-        for part in self._parts.values():
-            if hasattr(part, "problems"):
-                found += part.problems()
-        return found
+        return [problem for part in self._parts.values() for problem in _problems_of(part)]
 
     def dump(self) -> None:
         """Log every node of the cache with its pods, and every queued pod."""
@@ -152,6 +150,10 @@ class CacheDebugger:
             lines.append(f"Nominated Pods(number: {len(nominated)}):")
             lines += [_pod_line(entry.pod) for entry in nominated]
         return "\n".join(lines)
+
+
+def _problems_of(part: Any) -> list[str]:
+    return list(part.problems()) if hasattr(part, "problems") else []
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -95,6 +95,7 @@ class Profiler:
         try:
             await asyncio.to_thread(self._sample, stack, seconds)
         finally:
+            stack.stop()
             self._busy = False
         return encode_profile(samples, seconds)
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ...api.equality import same_json
 from ...cel import Environment, Program
-from ..schema import Condition, FieldRules, encode, field_rules, holders, members, parts, reaches, type_rules, types
+from ..schema import Condition, FieldRules, encode, field_rules, holders, items_of, members, reaches, type_rules, types
 from .formats import format_problem
 from .pod_checks import POD_CHECKS, check_mounts
 from .type_checks import TYPE_CHECKS
@@ -59,16 +59,16 @@ def check_pod_spec(spec: Data, causes: Causes) -> None:
 
 
 @cache
-def _ruled_fields(type_: str) -> tuple[list[str], dict[str, tuple[str, FieldRules | None, str]]]:
-    """The fields of a type that are required; and by name, of those that have rules or hold such: shape, rules, held type."""
+def _ruled_fields(type_: str) -> tuple[list[str], dict[str, tuple[str, FieldRules | None, bool, str]]]:
+    """The fields of a type that are required; and by name, of those that have rules or hold types that have: their shape,
+    their rules, whether these are about values that are no objects, and the type."""
     rules, held = field_rules(type_), reaches("fields")
     required = [name for name, rule in rules.items() if rule.required is not None]
     fields = {}
     for name, field in types()[type_].fields.items():
-        has_values = field.shape or (field.type not in types() and field.type != "any")
-        kept, inner = rules.get(name) if has_values else None, field.type if field.type in held else ""
-        if kept is not None or inner:
-            fields[name] = field.shape, kept, inner
+        if name in rules or field.type in held:
+            is_value = field.type not in types() and field.type != "any"
+            fields[name] = field.shape, rules.get(name), is_value, field.type if field.type in held else ""
     return required, fields
 
 
@@ -81,34 +81,31 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
     for name, value in data.items():
         if name not in fields or value is None:
             continue
-        shape, rules, inner = fields[name]
-        if shape:
-            _check_items(value, shape, rules, inner, dotted(path, [name]), causes)
-            continue
-        if rules is not None and not _is_right(type_, name, value):
-            _check_value(value, rules, dotted(path, [name]), causes)
-        if inner:
-            _check_fields(inner, value, f"{path}.{name}" if path else name, causes)
-
-
-def _check_items(value: Any, shape: str, rules: FieldRules | None, inner: str, path: str, causes: Causes) -> None:
-    """A list or a map."""
-    if rules is not None:
-        if rules.required is not None and not value:
-            causes.required(path, rules.required)
-        if rules.most is not None and len(value) > rules.most:
-            causes.too_many(path, len(value), rules.most)
-        for key, one in parts(value, shape):
-            _check_value(one, rules, f"{path}[{key}]", causes, of=path)
-    for key, one in parts(value, shape) if inner else ():
-        _check_fields(inner, one, f"{path}[{key}]", causes)
+        shape, rules, is_value, inner = fields[name]
+        where = f"{path}.{name}" if path else name
+        if rules is not None and not shape:
+            if is_value and not _is_right(type_, name, value):
+                _check_value(value, rules, where, causes)
+        elif rules is not None:
+            if rules.required is not None and not value:
+                causes.required(where, rules.required)
+            if rules.most is not None and len(value) > rules.most:
+                causes.too_many(where, len(value), rules.most)
+            for key, one in items_of(value, shape) if is_value else ():
+                if not _is_right(type_, name, one, is_item=True):
+                    _check_value(one, rules, f"{where}[{key}]", causes, of=where)
+        if inner and not shape:
+            _check_fields(inner, value, where, causes)
+        elif inner:
+            for key, one in items_of(value, shape):
+                _check_fields(inner, one, f"{where}[{key}]", causes)
 
 
 @lru_cache(maxsize=4096)
-def _is_right(type_: str, name: str, value: Any) -> bool:
+def _is_right(type_: str, name: str, value: Any, *, is_item: bool = False) -> bool:
     """Whether a value is what the rules of its field allow; most values have been seen before."""
     causes = Causes()
-    _check_value(value, field_rules(type_)[name], "", causes)
+    _check_value(value, field_rules(type_)[name], "", causes, of=name if is_item else "")
     return not causes
 
 
@@ -166,7 +163,7 @@ def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
         if not shape:
             _check_relations(inner, value, where, causes)
         else:
-            for key, one in parts(value, shape):
+            for key, one in items_of(value, shape):
                 _check_relations(inner, one, f"{where}[{key}]", causes)
 
 

@@ -21,7 +21,7 @@ from ...client.event_writer import NORMAL, WARNING
 from ..kubelets import attachment_name
 from .attempts import Attempts
 from .base import Controller
-from .context import BY_CLAIM, Context, Data, differ
+from .context import BY_CLAIM, Context, Data, differ, status_of
 from .pods import is_finished
 
 __all__ = ["Attachments"]
@@ -115,7 +115,7 @@ class Attachments(Controller):
         is_over, error = self._end(item, volume)
         if not is_over:
             return
-        await self.context.write_status(item, item.data(), {"attached": error is None, "attachError": error})
+        await self.context.write_status(item, {"attached": error is None, "attachError": error})
         if error is not None:
             text = f'AttachVolume.Attach failed for volume "{volume}" : {error["message"]}'
             await self.record(pod, WARNING, "FailedAttachVolume", text)
@@ -127,8 +127,7 @@ class Attachments(Controller):
     async def _detach(self, item: Item, volume: str) -> None:
         is_over, error = self._end(item, volume)
         if error is not None:
-            data = item.data()
-            await self.context.write_status(item, data, {**(data.get("status") or {}), "detachError": error})
+            await self.context.write_status(item, {**status_of(item), "detachError": error})
         elif is_over:
             await self.context.patch(item, {"metadata": {"uid": item.uid, "finalizers": None}})
 

@@ -15,7 +15,7 @@ from ...api.times import parse_time
 from ...api.types import LabelSelector
 from ...api.wire import Item
 from .base import ObjectController
-from .context import BY_NAMESPACE, Context, Data, controller_of, differ, owner_key, spec_of, status_of
+from .context import BY_NAMESPACE, Context, Data, controller_of, data_of, differ, owner_key, spec_of, status_of
 from .pods import is_finished, is_ready, resolve_count
 
 __all__ = ["Budgets"]
@@ -80,7 +80,7 @@ class Budgets(ObjectController):
         # Conditions of this kind always carry a message, though it be empty: clients with models insist on it.
         condition = ("DisruptionAllowed", str(allowed > 0), "SufficientPods" if allowed else "InsufficientPods", "")
         new_status: Data = {
-            "observedGeneration": item.typed["metadata"].get("generation", 0),
+            "observedGeneration": data_of(item)["metadata"].get("generation", 0),
             "disruptedPods": disrupted or None,
             "disruptionsAllowed": allowed,
             "currentHealthy": healthy,
@@ -90,7 +90,7 @@ class Budgets(ObjectController):
         }
         if again is not None:
             self.queue.add_after(item.key, again)
-        await self.context.write_status(item, item.typed, new_status)
+        await self.context.write_status(item, new_status)
 
     def _still_disrupted(self, noted: dict[str, Any], pods: list[Item]) -> tuple[dict[str, Any], float | None]:
         """Evictions that have been granted and are not visible yet; when to check them again."""

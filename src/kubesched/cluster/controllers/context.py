@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from ..kubelets import Stage
 from .watch_cache import WatchCache
 
 __all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
-__all__ += ["differ", "owner_key", "owners_of", "spec_of", "status_of", "tolerate"]
+__all__ += ["data_of", "differ", "owner_key", "owners_of", "spec_of", "status_of", "tolerate", "version_of"]
 
 Data = dict[str, Any]
 
@@ -72,20 +73,26 @@ def tolerate(*expected: int | str) -> Iterator[None]:
             raise
 
 
+@lru_cache(maxsize=128)
+def data_of(item: Item) -> Data:
+    """An object as plain data, kept while it is looked at. Shared: never change it."""
+    return item.data()
+
+
 def spec_of(item: Item) -> Data:
-    """The spec of an object whose kind has no type, as plain data. Shared: never change it."""
-    return item.typed.get("spec") or {}
+    """The spec of an object as plain data. Shared: never change it."""
+    return data_of(item).get("spec") or {}
 
 
 def status_of(item: Item) -> Data:
-    """The status of such an object."""
-    return item.typed.get("status") or {}
+    """The status of an object as plain data. Shared: never change it."""
+    return data_of(item).get("status") or {}
 
 
 def owners_of(item: Item) -> tuple[OwnerReference, ...]:
     """The owner references of an object of any kind."""
     if item.kind.type is None:
-        return from_builtins(item.typed["metadata"], ObjectMeta).owner_references
+        return from_builtins(data_of(item)["metadata"], ObjectMeta).owner_references
     references: tuple[OwnerReference, ...] = item.typed.metadata.owner_references
     return references
 
@@ -204,7 +211,7 @@ class Context:
     def is_going(self, item: Item) -> bool:
         """Whether an object is being deleted, for pods also by a request of ours that the watch has not delivered yet."""
         if item.kind.type is None:
-            return "deletionTimestamp" in item.typed["metadata"]
+            return "deletionTimestamp" in data_of(item)["metadata"]
         return item.uid in self._doomed or item.typed.metadata.deletion_timestamp is not None
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
@@ -243,12 +250,12 @@ class Context:
             return await self.patch(item, body, subresource="status", patch_type=STRATEGIC_PATCH)
         return None
 
-    async def write_status(self, item: Item, data: Data, status: Data) -> Item:
-        """Replace the status, if it is another one; 409 as :meth:`update`."""
+    async def write_status(self, item: Item, status: Data) -> Item:
+        """Replace the status of an object, if it is another one, without members that are None; 409 as :meth:`update`."""
         status = {key: value for key, value in status.items() if value is not None}
-        if same_json(status, data.get("status") or {}):
+        if same_json(status, status_of(item)):
             return item
-        return await self.update(item, {**data, "status": status}, subresource="status")
+        return await self.update(item, {**data_of(item), "status": status}, subresource="status")
 
     async def delete(self, item: Item, *, grace_period_seconds: int | None = None) -> None:
         """Delete an object, if it still exists."""

@@ -19,7 +19,7 @@ from ...api.times import parse_time, timestamp
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import ObjectController
-from .context import BY_OWNER, Context, Data, spec_of, status_of
+from .context import BY_OWNER, Context, Data, data_of, spec_of, status_of
 from .jobs import finished_as
 from .pods import owner_reference
 
@@ -75,7 +75,7 @@ class CronJobs(ObjectController):
         status = await self._follow(item, jobs)
         if not self.context.is_going(item):
             await self._start(item, status, jobs)
-        await self._clean(await self.context.write_status(item, item.typed, status), jobs)
+        await self._clean(await self.context.write_status(item, status), jobs)
 
     async def _follow(self, item: Item, jobs: list[Item]) -> Data:
         """The status after what has become of the jobs."""
@@ -86,7 +86,7 @@ class CronJobs(ObjectController):
             job = by_uid.get(reference.get("uid", ""))
             if job is None:
                 await self.record(item, NORMAL, "MissingJob", f"Active job went missing: {reference.get('name')}")
-            elif ended := finished_as(job.typed):
+            elif ended := finished_as(data_of(job)):
                 text = f"Saw completed job: {job.name}, condition: {ended}"
                 await self.record(item, NORMAL, "SawCompletedJob", text)
                 if ended == "Complete":
@@ -112,7 +112,7 @@ class CronJobs(ObjectController):
         if upcoming is not None:
             self.queue.add_after(item.key, upcoming - now + _AFTER)
         deadline = spec.get("startingDeadlineSeconds")
-        begin = status.get("lastScheduleTime") or item.typed["metadata"].get("creationTimestamp")
+        begin = status.get("lastScheduleTime") or data_of(item)["metadata"].get("creationTimestamp")
         # A time in the future comes from a cluster whose clock was ahead of this one's.
         earliest = min(parse_time(begin), now) if begin else now
         if deadline is not None:
@@ -149,7 +149,7 @@ class CronJobs(ObjectController):
         known = self._jobs.get(f"{item.namespace}/{name}")
         job = known or await self.create_owned(item, JOBS, body, tolerated=409)
         active = [one for one in status.get("active") or () if one.get("uid") != job.uid]
-        if not finished_as(job.typed):
+        if not finished_as(data_of(job)):
             active.append({**type_, "name": job.name, "namespace": job.namespace, "uid": job.uid})
         status |= {"active": active or None, "lastScheduleTime": timestamp(due)}
 
@@ -157,9 +157,9 @@ class CronJobs(ObjectController):
         """Remove the oldest finished jobs beyond the limits."""
         ended = []
         for job in jobs:
-            begun = status_of(job).get("startTime") or job.typed["metadata"].get("creationTimestamp") or ""
+            begun = status_of(job).get("startTime") or data_of(job)["metadata"].get("creationTimestamp") or ""
             if not self.context.is_going(job):
-                ended.append((begun, job.name, job, finished_as(job.typed)))
+                ended.append((begun, job.name, job, finished_as(data_of(job))))
         ended.sort(key=itemgetter(0, 1))
         for limit, how in (("successfulJobsHistoryLimit", "Complete"), ("failedJobsHistoryLimit", "Failed")):
             found = [job for _, _, job, end in ended if end == how]

@@ -17,7 +17,7 @@ from ...api.types import Node, PodSpec, Taint
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
-from .context import Context, Data, differ, spec_of
+from .context import Context, Data, data_of, differ, spec_of
 from .pods import is_finished, is_ready, pod_body, resolve_count
 from .revisions import REVISION_LABEL, Revisions
 
@@ -170,10 +170,10 @@ class DaemonSets(WorkloadController):
             "numberMisscheduled": sum(name in running for name, wanted in nodes.items() if not wanted),
             "desiredNumberScheduled": desired,
             "numberReady": sum(is_ready(pod.typed) for pod in pods),
-            "observedGeneration": item.typed["metadata"].get("generation", 0),
+            "observedGeneration": data_of(item)["metadata"].get("generation", 0),
             "updatedNumberScheduled": updated or None,
             "numberAvailable": available or None,
             "numberUnavailable": (desired - available) or None,
         }
-        await self.context.write_status(item, item.typed, status)
+        await self.context.write_status(item, status)
         await self._revisions.forget_old(item, revision)

@@ -17,7 +17,7 @@ from ...api.times import parse_time
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL
 from .base import ObjectController
-from .context import BY_OWNER, Context, Data, owner_key, spec_of, status_of
+from .context import BY_OWNER, Context, Data, data_of, owner_key, spec_of, status_of
 from .pods import is_finished, owner_reference, resolve_count, template_hash
 
 __all__ = ["Deployments", "Rollout", "replica_set_body"]
@@ -49,7 +49,7 @@ def replica_set_body(owner: Item, spec: Data, digest: str) -> Data:
 
 
 def _own_annotations(item: Item) -> dict[str, str]:
-    return item.typed["metadata"].get("annotations") or {}
+    return data_of(item)["metadata"].get("annotations") or {}
 
 
 def _annotations(item: Item, rollout: Rollout, revision: int) -> dict[str, str]:
@@ -87,7 +87,7 @@ class Member:
 
     def refresh(self, item: Item) -> None:
         """Adopt a newer version."""
-        metadata = item.typed["metadata"]
+        metadata = data_of(item)["metadata"]
         self.item, self.spec, self.status = item, spec_of(item), status_of(item)
         self.annotations: dict[str, str] = metadata.get("annotations") or {}
         self.replicas = int(self.spec.get("replicas", 1))
@@ -252,7 +252,7 @@ class Deployments(ObjectController):
         total, available = count("replicas"), count("availableReplicas")
         updated = new.count("replicas") if new else 0
         status = {
-            "observedGeneration": item.typed["metadata"].get("generation", 0),
+            "observedGeneration": data_of(item)["metadata"].get("generation", 0),
             "replicas": total or None,
             "updatedReplicas": updated or None,
             "readyReplicas": count("readyReplicas") or None,
@@ -275,7 +275,7 @@ class Deployments(ObjectController):
         if not rollout.paused:
             name = new.item.name if new else ""
             status["conditions"] = self._progress(item, rollout, status, name, complete=complete)
-        await self.context.write_status(item, item.typed, status)
+        await self.context.write_status(item, status)
         if complete:
             await self._clean_up(rollout, old)
 

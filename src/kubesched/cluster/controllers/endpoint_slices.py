@@ -14,7 +14,7 @@ from ...api.types import Pod
 from ...api.wire import Item
 from ..kubelets import pod_ip
 from .base import ObjectController
-from .context import BY_NAMESPACE, BY_OWNER, Context, Data, differ, spec_of, status_of
+from .context import BY_NAMESPACE, BY_OWNER, Context, Data, data_of, differ, spec_of, status_of
 from .pods import is_finished, is_ready, owner_reference
 
 __all__ = ["EndpointSlices"]
@@ -40,12 +40,20 @@ class EndpointSlices(ObjectController):
         self._slices = context.owned_cache(ENDPOINT_SLICES)
         self._nodes = context.cache(NODES)
         self.cache.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
+        #: Of Services that have one, by key.
+        self._selectors: dict[str, dict[str, str]] = {}
         self.watch(ENDPOINT_SLICES, self._slice_changed)
         self.watch(PODS, self._pod_changed)
 
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
+        super().enqueue(item, old, new)
+        self._selectors.pop(item.key, None)
+        if new is not None and (selector := spec_of(new).get("selector")):
+            self._selectors[item.key] = selector
+
     def _slice_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A slice that another client changed or deleted is repaired."""
-        labels = item.typed["metadata"].get("labels") or {}
+        labels = data_of(item)["metadata"].get("labels") or {}
         if labels.get(_MANAGED_BY) == _MANAGER:
             self.queue.add(f"{item.namespace}/{labels.get(_SERVICE, '')}")
 
@@ -55,7 +63,7 @@ class EndpointSlices(ObjectController):
             return
         pods = [one.typed.metadata.labels.items() for one in (old, new) if one is not None]
         for service in services:
-            selector = spec_of(service).get("selector")
+            selector = self._selectors.get(service.key)
             if selector and any(selector.items() <= labels for labels in pods):
                 self.queue.add_after(service.key, _BATCH_SECONDS)
 
@@ -87,11 +95,11 @@ class EndpointSlices(ObjectController):
         """Make the slices of a Service what is wanted, those that are there being changed in order."""
         there = sorted(self._slices.indexed(BY_OWNER, service.uid), key=lambda one: one.name)
         for body, item in zip(wanted, there, strict=False):
-            if any(item.typed.get(name) != value for name, value in body.items() if name != "addressType"):
-                await self.context.update(item, {**item.typed, **body})
+            if any(data_of(item).get(name) != value for name, value in body.items() if name != "addressType"):
+                await self.context.update(item, {**data_of(item), **body})
         for item in there[len(wanted) :]:
             await self.context.delete(item)
-        labels = {**(service.typed["metadata"].get("labels") or {}), _SERVICE: service.name, _MANAGED_BY: _MANAGER}
+        labels = {**(data_of(service)["metadata"].get("labels") or {}), _SERVICE: service.name, _MANAGED_BY: _MANAGER}
         owner = owner_reference(service)
         for body in wanted[len(there) :]:
             metadata = {"generateName": f"{service.name}-", "labels": labels, "ownerReferences": [owner]}
@@ -121,7 +129,7 @@ class EndpointSlices(ObjectController):
         if balanced:
             _, second, third, fourth = (int(part) for part in spec["clusterIP"].split("."))
             balancer["ingress"] = [{"ip": f"198.{18 + (second & 1)}.{third}.{fourth}", "ipMode": "VIP"}]
-        await self.context.write_status(service, service.typed, {**status_of(service), "loadBalancer": balancer})
+        await self.context.write_status(service, {**status_of(service), "loadBalancer": balancer})
 
 
 def _seen(item: Item) -> tuple[Any, ...]:

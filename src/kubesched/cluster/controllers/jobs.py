@@ -22,7 +22,7 @@ from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from ..schema import has_condition
 from .base import ObjectController, WorkloadController
-from .context import Context, Data, controller_of, owner_key, spec_of, status_of, tolerate
+from .context import Context, Data, controller_of, data_of, owner_key, spec_of, status_of, tolerate
 from .pods import is_finished, is_ready, pod_body
 
 __all__ = ["COMPLETION_INDEX", "TRACKING", "JobOrphans", "Jobs", "completed_indexes", "finished_as"]
@@ -178,11 +178,11 @@ class Jobs(WorkloadController):
 
     async def reconcile_object(self, item: Item) -> None:
         pods = self.context.owned_pods(item.uid)
-        if self.context.is_going(item) or finished_as(item.typed):
+        if self.context.is_going(item) or finished_as(data_of(item)):
             await _release(self.context, pods)
             await self._expire(item)
             return
-        count = Count(item.typed, pods, self.context.is_going)
+        count = Count(data_of(item), pods, self.context.is_going)
         if count.newly_failed:
             self._last_failure[item.uid] = self.context.now()
         if any(count.uncounted.values()):
@@ -199,10 +199,10 @@ class Jobs(WorkloadController):
     async def _count(self, item: Item, count: Count) -> Item:
         """Count finished pods: note them, remove their finalizer, add them to the totals."""
         status = {**status_of(item), "uncountedTerminatedPods": count.uncounted_status()}
-        item = await self.context.write_status(item, item.typed, status)
+        item = await self.context.write_status(item, status)
         await _release(self.context, count.to_release)
         status = {**status_of(item), "uncountedTerminatedPods": None, **count.totals()}
-        return await self.context.write_status(item, item.typed, status)
+        return await self.context.write_status(item, status)
 
     def _verdict(self, item: Item, count: Count) -> tuple[str, str, str] | None:
         """Whether the job is over: type, reason and message of the condition that says so."""
@@ -237,7 +237,7 @@ class Jobs(WorkloadController):
             status["failed"] = count.failed + len(count.active)
         else:
             status["completionTime"] = self.context.now_text()
-        await self.context.write_status(item, item.typed, status)
+        await self.context.write_status(item, status)
         await self.record(item, *((WARNING, reason, message) if failed else (NORMAL, "Completed", "Job completed")))
 
     async def _expire(self, item: Item) -> None:
@@ -245,7 +245,7 @@ class Jobs(WorkloadController):
         ttl = spec_of(item).get("ttlSecondsAfterFinished")
         if ttl is None or self.context.is_going(item):
             return
-        ended, now = _end_of(item.typed).get("lastTransitionTime"), self.context.now()
+        ended, now = _end_of(data_of(item)).get("lastTransitionTime"), self.context.now()
         left = (parse_time(ended) if ended else now) + float(ttl) - now
         if left > 0:
             self.queue.add_after(item.key, left)
@@ -278,7 +278,7 @@ class Jobs(WorkloadController):
         burst = self.context.settings.burst
         indexes: Iterable[int | None] = repeat(None)
         if count.indexed:
-            taken = count.busy_indexes | completed_indexes(item.typed)
+            taken = count.busy_indexes | completed_indexes(data_of(item))
             indexes = (index for index in range(int(completions or 0)) if index not in taken)
         for index in islice(indexes, min(missing, burst)):
             await self._create(item, index)
@@ -318,7 +318,7 @@ class Jobs(WorkloadController):
         status["ready"] = sum(is_ready(pod.typed) for pod in active)
         status["terminating"] = len(pods) - len(active)
         suspended = bool(spec.get("suspend"))
-        changed, word = suspended != has_condition(item.typed, "Suspended"), "Suspended" if suspended else "Resumed"
+        changed, word = suspended != has_condition(data_of(item), "Suspended"), "Suspended" if suspended else "Resumed"
         if changed:
             condition = ("Suspended", str(suspended), f"Job{word}", f"Job {word.lower()}")
             status["conditions"] = self.context.with_condition(status.get("conditions"), *condition)
@@ -329,8 +329,8 @@ class Jobs(WorkloadController):
             if spec.get("activeDeadlineSeconds") is not None:
                 self.queue.add_after(item.key, float(spec["activeDeadlineSeconds"]))
         if count.indexed:
-            status["completedIndexes"] = format_indexes(completed_indexes(item.typed) | count.completed) or None
-        await self.context.write_status(item, item.typed, status)
+            status["completedIndexes"] = format_indexes(completed_indexes(data_of(item)) | count.completed) or None
+        await self.context.write_status(item, status)
         if changed:
             await self.record(item, NORMAL, word, f"Job {word.lower()}")
 

@@ -14,7 +14,7 @@ from ...api.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from .base import WorkloadController
-from .context import BY_OWNER, controller_of, spec_of, status_of
+from .context import BY_OWNER, controller_of, data_of, spec_of, status_of
 from .pods import is_finished, is_ready, pod_body, ready_since
 
 __all__ = ["ReplicaSets", "ReplicationControllers"]
@@ -96,10 +96,10 @@ class ReplicaSets(WorkloadController):
             "fullyLabeledReplicas": labelled or None,
             "readyReplicas": sum(is_ready(pod.typed) for pod in active) or None,
             "availableReplicas": sum([self.is_available(item, pod) for pod in active]) or None,
-            "observedGeneration": item.typed["metadata"].get("generation"),
+            "observedGeneration": data_of(item)["metadata"].get("generation"),
             "conditions": conditions or None,
         }
-        await self.context.write_status(item, item.typed, status)
+        await self.context.write_status(item, status)
 
 
 class ReplicationControllers(ReplicaSets):

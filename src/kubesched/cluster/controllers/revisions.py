@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...api.equality import same_json
 from ...api.kinds import REVISIONS
 from ...api.wire import Item
-from .context import BY_OWNER, Context, Data, spec_of
+from .context import BY_OWNER, Context, Data, data_of, spec_of
 from .pods import owner_reference, template_hash
 
 __all__ = ["REVISION_LABEL", "Revisions", "revision_template"]
@@ -21,7 +21,7 @@ REVISION_LABEL: Final = "controller-revision-hash"
 
 def revision_template(revision: Item) -> Data:
     """The pod template that a revision keeps."""
-    template = ((revision.typed.get("data") or {}).get("spec") or {}).get("template") or {}
+    template = ((data_of(revision).get("data") or {}).get("spec") or {}).get("template") or {}
     return {name: value for name, value in template.items() if name != "$patch"}
 
 
@@ -38,7 +38,7 @@ class Revisions:
 
     def of(self, owner: Item) -> list[Item]:
         """All revisions of an object, oldest first."""
-        return sorted(self._cache.indexed(BY_OWNER, owner.uid), key=lambda item: item.typed.get("revision", 0))
+        return sorted(self._cache.indexed(BY_OWNER, owner.uid), key=lambda item: data_of(item).get("revision", 0))
 
     async def current(self, owner: Item, *, assumed: str = "") -> Item:
         """The revision of the present template; made, or made the newest, when necessary.
@@ -47,7 +47,7 @@ class Revisions:
         """
         template = spec_of(owner).get("template") or {}
         known = self.of(owner)
-        number = known[-1].typed.get("revision", 0) + 1 if known else 1
+        number = data_of(known[-1]).get("revision", 0) + 1 if known else 1
         for item in reversed(known):
             if same_json(_clean(revision_template(item)), _clean(template)):
                 return item if item is known[-1] else await self._context.patch(item, {"revision": number})

@@ -13,7 +13,7 @@ from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import WorkloadController
-from .context import Context, Data, spec_of, status_of
+from .context import Context, Data, data_of, spec_of, status_of
 from .pods import is_finished, is_ready, pod_body
 from .revisions import REVISION_LABEL, Revisions, revision_template
 
@@ -43,7 +43,7 @@ class StatefulSets(WorkloadController):
         if self.context.is_going(item):
             return
         status = status_of(item)
-        seen_all = status.get("observedGeneration") == item.typed["metadata"].get("generation")
+        seen_all = status.get("observedGeneration") == data_of(item)["metadata"].get("generation")
         update = await self._revisions.current(item, assumed=status.get("updateRevision", "") if seen_all else "")
         current = next((one for one in self._revisions.of(item) if one.name == status.get("currentRevision")), update)
         action = self._step(item, current, update)
@@ -138,7 +138,7 @@ class StatefulSets(WorkloadController):
         if rolling and labels.count(update.name) == len(pods) == ready == int(spec.get("replicas", 1)):
             current = update
         status = {
-            "observedGeneration": item.typed["metadata"].get("generation", 0),
+            "observedGeneration": data_of(item)["metadata"].get("generation", 0),
             "replicas": len(pods),
             "availableReplicas": sum([self.is_available(item, pod) for pod in pods]),
             "readyReplicas": ready or None,
@@ -148,5 +148,5 @@ class StatefulSets(WorkloadController):
             "updateRevision": update.name,
             "collisionCount": status_of(item).get("collisionCount", 0),
         }
-        await self.context.write_status(item, item.typed, status)
+        await self.context.write_status(item, status)
         await self._revisions.forget_old(item, current, update)

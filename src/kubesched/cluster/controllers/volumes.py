@@ -32,7 +32,7 @@ from ...api.types import ObjectReference
 from ...api.wire import Item
 from ...client.event_writer import NORMAL, WARNING
 from .base import Controller
-from .context import BY_CLAIM, Context, Data, owners_of, tolerate, version_of
+from .context import BY_CLAIM, Context, Data, owners_of, status_of, tolerate, version_of
 from .pods import is_finished, owner_reference
 
 __all__ = ["PROVISIONER", "PV_PROTECTION", "EphemeralVolumes", "Volumes", "claim_reference"]
@@ -105,8 +105,7 @@ class Volumes(Controller):
             await work(item)
 
     async def _set_phase(self, item: Item, phase: str, **more: Any) -> None:
-        data = item.data()
-        await self.context.write_status(item, data, {**(data.get("status") or {}), **more, "phase": phase})
+        await self.context.write_status(item, {**status_of(item), **more, "phase": phase})
 
     async def _protect(self, item: Item, finalizer: str, *, used: bool) -> Item:
         """An object in use has the finalizer, another one has not."""

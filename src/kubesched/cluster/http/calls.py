@@ -75,9 +75,10 @@ class Query(dict[str, str]):
     """The parameters of one request; of a repeated one the first counts."""
 
     def __init__(self, text: str = "") -> None:
-        super().__init__()
+        if not text:
+            return
         try:
-            pairs = parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=256) if text else ()
+            pairs = parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=256)
         except ValueError as error:
             raise ApiError.bad_request(f"the query cannot be read: {error}") from None
         for key, value in pairs:

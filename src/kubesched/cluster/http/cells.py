@@ -300,13 +300,13 @@ def read_pod(data: Data, now: float) -> list[Any]:
     ready = sum(1 for item in counted if item.get("ready") and "running" in as_dict(item.get("state")))
     if not containers and _condition(status, "Ready") == "True":
         ready = total  # hollow pods report the condition only
-    gates = [_condition(status, str(gate.get("conditionType"))) for gate in as_items(spec.get("readinessGates"))]
+    gates = [_condition(status, str(gate.get("conditionType"))) for gate in spec.get("readinessGates") or ()]
     return [
         metadata.get("name"),
         f"{ready}/{total}",
         _word(metadata, status, _initializing(len(initial), started, sidecars)),
         _restarts((*started, *containers), now),
-        read_age(data, now),
+        age_of(metadata.get("creationTimestamp"), now),
         status.get("podIP") or "<none>",
         spec.get("nodeName") or "<none>",
         status.get("nominatedNodeName") or "<none>",
@@ -315,16 +315,17 @@ def read_pod(data: Data, now: float) -> list[Any]:
 
 
 def _condition(status: Data, name: str) -> str:
-    found = (item for item in as_items(status.get("conditions")) if item.get("type") == name)
-    return str(next(found, {}).get("status", ""))
+    for item in as_items(status.get("conditions")):
+        if item.get("type") == name:
+            return str(item.get("status"))
+    return ""
 
 
 def _restarts(statuses: Sequence[Data], now: float) -> str:
-    counts = [item.get("restartCount") for item in statuses]
-    total = sum(count for count in counts if isinstance(count, int))
-    ends = [moment(find(item, ".lastState.terminated.finishedAt")) for item in statuses]
+    total = sum(count for item in statuses if isinstance(count := item.get("restartCount"), int))
+    ends = [moment(find(item, ".lastState.terminated.finishedAt")) for item in statuses] if total else []
     last = max((end for end in ends if end is not None), default=None)
-    return f"{total} ({human_duration(now - last)} ago)" if total and last is not None else str(total)
+    return str(total) if last is None else f"{total} ({human_duration(now - last)} ago)"
 
 
 def _word(metadata: Data, status: Data, initializing: str) -> str:
@@ -339,8 +340,9 @@ def _word(metadata: Data, status: Data, initializing: str) -> str:
         running = False
         for item in reversed(as_items(status.get("containerStatuses"))):
             state = as_dict(item.get("state"))
-            word = _state_word(state) or word
-            running = running or bool(not _state_word(state) and item.get("ready") and "running" in state)
+            word_of_state = _state_word(state)
+            word = word_of_state or word
+            running = running or bool(not word_of_state and item.get("ready") and "running" in state)
         if word == "Completed" and running:
             word = "Running" if _condition(status, "Ready") == "True" else "NotReady"
     if metadata.get("deletionTimestamp"):

@@ -31,6 +31,7 @@ _VERSION: Final = {
     "platform": "linux/amd64",
 }
 _PATHS: Final = ("/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
+_OPENAPI_V3: Final = "/openapi/v3/"
 _RANKED: Final = re.compile(r"v([0-9]{1,18})(?:(alpha|beta)([0-9]{1,18}))?")
 _STAGES: Final = {None: 2, "beta": 1, "alpha": 0}
 
@@ -54,15 +55,25 @@ class Documents:
         self._catalog = catalog
         self._address = address
 
-    def find(self, path: str, form: Accepted = Accepted()) -> tuple[bytes, str] | None:  # noqa: B008 - immutable
+    def find(self, path: str, form: Accepted) -> tuple[bytes, str] | None:
         """The bytes and content type for a path, or None when nothing is served there."""
-        return self._catalog.kept((path, form), lambda: self._make(path, form))
+        place = path.rstrip("/")
+        if not path.startswith("/") or (place in ("", "/version") and path not in ("/", "/version", "/version/")):
+            return None
+        if place.startswith(_OPENAPI_V3):
+            place = _OPENAPI_V3 + unquote(place.removeprefix(_OPENAPI_V3), errors="replace").strip("/")
+        is_aggregated = form.transform == "APIGroupDiscoveryList" and place in ("/api", "/apis")
+        is_protobuf = form.media_type == OPENAPI_V2_PROTOBUF and place == "/openapi/v2"
+        return self._kept(place, form if is_aggregated or is_protobuf else Accepted())
 
-    def _make(self, path: str, form: Accepted) -> tuple[bytes, str] | None:
+    def _kept(self, place: str, form: Accepted) -> tuple[bytes, str] | None:
+        return self._catalog.kept((place, form), lambda: self._make(place, form))
+
+    def _make(self, place: str, form: Accepted) -> tuple[bytes, str] | None:
         groups = self._catalog.groups
         data: dict[str, Any] | None = None
-        match path.rstrip("/").split("/")[1:]:
-            case ["api" | "apis" as root] if form.transform == "APIGroupDiscoveryList":
+        match place.split("/")[1:]:
+            case ["api" | "apis" as root] if form.transform:
                 content_type = f"application/json;g=apidiscovery.k8s.io;v={form.version};as=APIGroupDiscoveryList"
                 return encode(self._aggregated(form.version, named=root == "apis")), content_type
             case ["openapi", "v2"] if form.media_type == OPENAPI_V2_PROTOBUF:
@@ -72,9 +83,9 @@ class Documents:
             case ["openapi", "v2"]:
                 data = self._swagger()
             case ["openapi", "v3"]:
-                data = {"paths": {place: self._openapi_place(place) for place in self._places()}}
+                data = {"paths": {one: self._openapi_place(one) for one in self._places()}}
             case ["openapi", "v3", *_]:
-                data = self._openapi(unquote(path.removeprefix("/openapi/v3/"), errors="replace").strip("/"))
+                data = self._openapi(place.removeprefix(_OPENAPI_V3))
             case ["api"]:
                 clients = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address()}]
                 data = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": clients}
@@ -87,10 +98,10 @@ class Documents:
                 data = self._resource_list("", version)
             case ["apis", group, version] if group and version in groups.get(group, {}):
                 data = self._resource_list(group, version)
-            case ["version"] if path in ("/version", "/version/"):
+            case ["version"]:
                 data = _VERSION
-            case [] if path == "/":
-                data = {"paths": sorted((*_PATHS, *(f"/{place}" for place in self._places())))}
+            case []:
+                data = {"paths": sorted((*_PATHS, *(f"/{one}" for one in self._places())))}
         return None if data is None else (encode(data), JSON)
 
     def _places(self) -> list[str]:
@@ -115,9 +126,9 @@ class Documents:
 
     def _openapi_place(self, place: str) -> dict[str, str]:
         """Where the document of a group version is. Its URL changes with it."""
-        raw, _ = self.find(f"/openapi/v3/{place}") or (b"", "")
+        raw, _ = self._kept(_OPENAPI_V3 + place, Accepted()) or (b"", "")
         digest = hashlib.sha256(raw).hexdigest()[:32].upper()
-        return {"serverRelativeURL": f"/openapi/v3/{place}?hash={digest}"}
+        return {"serverRelativeURL": f"{_OPENAPI_V3}{place}?hash={digest}"}
 
     # -- discovery ---------------------------------------------------------------------------------------
 

@@ -100,8 +100,10 @@ class Dispatcher:
     async def _resource(
         self, request: web.BaseRequest, target: Target, query: Query, read: ReadBody
     ) -> web.StreamResponse:
-        review = REVIEWS.get(target.group, {}).get(target.version, {}).get(target.plural)
-        resource = self.catalog.find(target.group, target.version, target.plural) or review
+        resource = self.catalog.find(target.group, target.version, target.plural)
+        is_review = resource is None
+        if is_review:
+            resource = REVIEWS.get(target.group, {}).get(target.version, {}).get(target.plural)
         if resource is None:
             # Clients that were written for another version (`kubectl autoscale`) show the message only.
             raise not_served(self.catalog.other_versions(target.group, target.plural))
@@ -111,7 +113,7 @@ class Dispatcher:
         if target.name and namespaced and not target.namespaced and not target.watch:
             raise not_served()
         call = Call(self.store, request, query, accepted(request.headers.get("Accept", "")), target, resource)
-        if resource is review:
+        if is_review:
             return await self._review(call, read)
         if target.subresource:
             return await self._subresource(call, read)

@@ -40,7 +40,8 @@ def form_of(call: Call) -> Form:
     Raises:
         ApiError: 400, when ``includeObject`` is not ``Metadata``, ``Object`` or ``None``.
     """
-    return {"": Form, "Table": _Table}.get(call.form.transform, _Metadata)(call)
+    transform = call.form.transform
+    return Form(call) if not transform else _Table(call) if transform == "Table" else _Metadata(call)
 
 
 class Form:

@@ -22,8 +22,8 @@ __all__ = [
     "field_rules",
     "fill_defaults",
     "holders",
+    "items_of",
     "members",
-    "parts",
     "reaches",
     "type_rules",
 ]
@@ -191,19 +191,28 @@ def members(type_: str, held: frozenset[str]) -> tuple[tuple[str, str, str], ...
     return tuple((name, f.shape, f.type) for name, f in types()[type_].fields.items() if f.type in held)
 
 
-def parts(value: Any, shape: str) -> Iterable[tuple[Any, Any]]:
-    """What a member is made of, by index or key: itself, by "", where it is neither list nor map; nothing when absent."""
-    if value is None:
-        return ()
-    return enumerate(value) if shape == "list" else value.items() if shape else (("", value),)
+def items_of(value: Any, shape: str) -> Iterable[tuple[Any, Any]]:
+    """The items of a list or a map, by index or key."""
+    return enumerate(value) if shape == "list" else value.items()
+
+
+@cache
+def _to_fill(type_: str) -> tuple[list[_Default], tuple[tuple[str, str, str], ...]]:
+    """The defaults of a type, and its fields that hold types with defaults."""
+    return type_rules()[type_].defaults, members(type_, reaches("defaults"))
 
 
 def fill_defaults(type_: str, data: Data) -> None:
     """Fill in, in place, the defaults of an object of a type and of everything in it. Its form must have been checked."""
-    for default in type_rules()[type_].defaults:
+    defaults, held = _to_fill(type_)
+    for default in defaults:
         found = data.get(default.field)
         if (found is None or found == "" or (default.zero and not found)) and default.applies(data):
             data[default.field] = msgspec.json.decode(default.value)
-    for name, shape, inner in members(type_, reaches("defaults")):
-        for _, one in parts(data.get(name), shape):
-            fill_defaults(inner, one)
+    for name, shape, inner in held:
+        value = data.get(name)
+        if value is not None and not shape:
+            fill_defaults(inner, value)
+        elif value is not None:
+            for _, one in items_of(value, shape):
+                fill_defaults(inner, one)

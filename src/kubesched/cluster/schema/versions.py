@@ -15,54 +15,45 @@ from ...api.kinds import Kind
 __all__ = ["has_other_shape", "served_form", "stored_form"]
 
 Data = dict[str, Any]
-#: Path to a list from the top of an object, and how one entry of it is converted.
-Rule = tuple[tuple[str, ...], Callable[[Data], Data]]
+#: How one entry of a list is converted.
+Convert = Callable[[Data], Data]
 
 #: What a v1 request has in ``exactly``.
 _EXACTLY: Final = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
 
 
-def _request_in(entry: Data) -> Data:
-    """A v1beta1 request: the members of ``exactly`` are its own."""
+def _lifted(entry: Data, member: str) -> Data:
+    """An entry with what one of its members holds in place of it."""
+    inner = entry.get(member)
+    if not isinstance(inner, dict):
+        return entry
+    return {**{key: value for key, value in entry.items() if key != member}, **inner}
+
+
+def _exact(entry: Data) -> Data:
+    """The v1 form of a v1beta1 request, whose own members are those of ``exactly``."""
     exactly = {key: entry[key] for key in _EXACTLY if key in entry}
     rest = {key: value for key, value in entry.items() if key not in _EXACTLY}
     return {**rest, "exactly": exactly} if exactly else rest
 
 
-def _request_out(entry: Data) -> Data:
-    exactly = entry.get("exactly")
-    if not isinstance(exactly, dict):
-        return entry
-    return {**{key: value for key, value in entry.items() if key != "exactly"}, **exactly}
+def _basic(entry: Data) -> Data:
+    """The v1beta1 form of a device: everything but its name is in ``basic``."""
+    return {"name": entry.get("name", ""), "basic": {key: value for key, value in entry.items() if key != "name"}}
 
 
-def _device_in(entry: Data) -> Data:
-    """A v1beta1 device: everything but its name is in ``basic``."""
-    basic = entry.get("basic")
-    if not isinstance(basic, dict):
-        return entry
-    return {**{key: value for key, value in entry.items() if key != "basic"}, **basic}
-
-
-def _device_out(entry: Data) -> Data:
-    basic = {key: value for key, value in entry.items() if key != "name"}
-    return {"name": entry.get("name", ""), "basic": basic}
-
-
-#: By kind and version: the list that has another shape there, inwards and outwards.
-_SHAPES: Final[dict[tuple[str, str], tuple[Rule, Rule]]] = {
-    (kind, "v1beta1"): ((path, inward), (path, outward))
-    for kind, path, inward, outward in (
-        ("ResourceClaim", ("spec", "devices", "requests"), _request_in, _request_out),
-        ("ResourceClaimTemplate", ("spec", "spec", "devices", "requests"), _request_in, _request_out),
-        ("ResourceSlice", ("spec", "devices"), _device_in, _device_out),
-    )
+_REQUESTS: Final = (_exact, lambda entry: _lifted(entry, "exactly"))
+#: By kind: the list that has another shape in v1beta1, and how its entries are converted inwards and outwards.
+_SHAPES: Final[Mapping[str, tuple[tuple[str, ...], tuple[Convert, Convert]]]] = {
+    "ResourceClaim": (("spec", "devices", "requests"), _REQUESTS),
+    "ResourceClaimTemplate": (("spec", "spec", "devices", "requests"), _REQUESTS),
+    "ResourceSlice": (("spec", "devices"), (lambda entry: _lifted(entry, "basic"), _basic)),
 }
 
 
 def has_other_shape(kind: Kind, version: str) -> bool:
     """Whether more than ``apiVersion`` differs between a served version and the stored one."""
-    return (kind.kind, version) in _SHAPES
+    return version == "v1beta1" and kind.kind in _SHAPES
 
 
 def stored_form(kind: Kind, data: Mapping[str, Any], version: str = "") -> Mapping[str, Any]:
@@ -73,8 +64,7 @@ def stored_form(kind: Kind, data: Mapping[str, Any], version: str = "") -> Mappi
     written = version or str(data.get("apiVersion") or kind.api_version).rpartition("/")[2]
     if written == kind.version:
         return data
-    rules = _SHAPES.get((kind.kind, written))
-    result = _converted(data, *rules[0]) if rules is not None else data
+    result = _reshaped(kind, data, written, 0)
     if result.get("apiVersion") == _api_version(kind, written):
         result = {**result, "apiVersion": kind.api_version}
     return result
@@ -84,22 +74,26 @@ def served_form(kind: Kind, data: Mapping[str, Any], version: str) -> Mapping[st
     """A stored object in a version it is served in. The argument is not changed."""
     if version == kind.version:
         return data
-    rules = _SHAPES.get((kind.kind, version))
-    result = _converted(data, *rules[1]) if rules is not None else data
-    return {**result, "apiVersion": _api_version(kind, version)}
+    return {**_reshaped(kind, data, version, 1), "apiVersion": _api_version(kind, version)}
 
 
 def _api_version(kind: Kind, version: str) -> str:
     return f"{kind.group}/{version}" if kind.group else version
 
 
-def _converted(data: Mapping[str, Any], path: tuple[str, ...], convert: Callable[[Data], Data]) -> Mapping[str, Any]:
+def _reshaped(kind: Kind, data: Mapping[str, Any], version: str, way: int) -> Mapping[str, Any]:
+    """The same members in the other shape, if there is one; ``way`` is 0 inwards and 1 outwards."""
+    if not has_other_shape(kind, version):
+        return data
+    path, ways = _SHAPES[kind.kind]
+    return _converted(data, path, ways[way])
+
+
+def _converted(data: Mapping[str, Any], path: tuple[str, ...], convert: Convert) -> Mapping[str, Any]:
     """A copy with the entries of a list converted; what has another type than expected is left for later checks."""
     child = data.get(path[0])
-    if len(path) > 1:
-        if not isinstance(child, Mapping):
-            return data
+    if isinstance(child, list) and len(path) == 1:
+        return {**data, path[0]: [convert(item) if isinstance(item, dict) else item for item in child]}
+    if isinstance(child, Mapping) and len(path) > 1:
         return {**data, path[0]: _converted(child, path[1:], convert)}
-    if not isinstance(child, list):
-        return data
-    return {**data, path[0]: [convert(item) if isinstance(item, dict) else item for item in child]}
+    return data
