@@ -421,6 +421,13 @@ def test_other_kinds_are_checked_too(what: str, of: Kind, rest: dict[str, Any], 
         a_store().create(of, "default", {"metadata": {"name": "x"}, **rest})
 
 
+def test_only_pod_templates_get_the_defaults_of_pod_templates() -> None:
+    """A kind without a template may have members of these names that are anything: they are not looked into."""
+    strange = {"spec": {"containers": {"a": [1]}}}
+    made = a_store().create(NODES, "", {"metadata": {"name": "n"}, **strange}).data()
+    assert made["spec"] == strange["spec"]
+
+
 def test_a_malformed_node_quantity_is_a_bad_request() -> None:
     with refused(400, match="status.capacity.cpu: quantities must match"):
         a_store().create(NODES, "", a_node("n", capacity={"cpu": "many"}))

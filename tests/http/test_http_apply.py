@@ -115,6 +115,18 @@ def test_other_writes_take_over_what_they_change() -> None:
     run(main())
 
 
+def test_entries_that_a_client_wrote_are_kept_as_the_server_would_have_written_them() -> None:
+    async def main() -> None:
+        async with served() as api:
+            await api.apply(WEB, a_deployment())
+            mine = {"manager": "x", "fieldsType": "V0", "fieldsV1": {"f:spec": {"f:replicas": {}}}, "more": 1}
+            entries = (await api.patch(WEB, {"metadata": {"managedFields": [mine]}})).data["metadata"]["managedFields"]
+            fields = {"f:spec": {"f:replicas": {}}}
+            assert entries == [{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields}]
+
+    run(main())
+
+
 @pytest.mark.parametrize("verb", ["PUT", "PATCH"])
 def test_scaling_takes_over_the_replica_count(verb: str) -> None:
     async def main() -> None:

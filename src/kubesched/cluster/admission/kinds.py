@@ -148,7 +148,8 @@ def _template_path(type_: str) -> tuple[str, ...]:
 
 
 def _template(path: tuple[str, ...], data: Data) -> Data:
-    found: Any = data
+    """The pod template at a path of an object; empty where there is none, and without a path."""
+    found: Any = data if path else None
     for name in path:
         found = (found or {}).get(name)
     return found or {}

@@ -75,7 +75,7 @@ def tolerate(*expected: int | str) -> Iterator[None]:
 
 @lru_cache(maxsize=128)
 def data_of(item: Item) -> Data:
-    """An object as plain data, kept while it is looked at. Shared: never change it."""
+    """An object as plain data; the latest that were read are kept. Shared: never change it."""
     return item.data()
 
 

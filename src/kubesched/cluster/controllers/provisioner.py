@@ -179,7 +179,8 @@ class Provisioner(Controller):
         """
         storage_class = self._classes.get(name)
         wanted: dict[str, tuple[Segment, int]] = {}
-        if storage_class is not None:
+        # A class without a limit needs no segments: there are many where each node is one.
+        if storage_class is not None and self._pools.free(storage_class, "") is not None:
             for segment in self._pools.segments(storage_class):
                 if only in (None, segment[1]) and (free := self._pools.free(storage_class, segment[1])) is not None:
                     wanted[_object_name(name, segment)] = segment, free

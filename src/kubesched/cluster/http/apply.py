@@ -24,14 +24,22 @@ __all__ = ["apply_object", "is_tracked", "patch_object", "tracked_update"]
 BEFORE: Final = "before-first-apply"
 #: Metadata without owners: identity, and what the server writes.
 _UNOWNED: Final = SERVER_FIELDS | {"managedFields"}
+#: The members of an entry of managedFields; one that a client wrote may have others, or lack some.
+_ENTRY: Final = frozenset({"manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"})
 
 
 class _Owner:
     """An entry of managedFields, and the fields in it."""
 
     def __init__(self, entry: dict[str, Any], fields: set[Path]) -> None:
-        self.entry, self.fields = entry, fields
-        self.key = tuple(str(entry.get(name) or "") for name in ("manager", "operation", "subresource"))
+        operation = "Apply" if entry.get("operation") == "Apply" else "Update"
+        self.entry = {
+            **{name: value for name, value in entry.items() if value and name in _ENTRY},
+            "operation": operation,
+            "fieldsType": "FieldsV1",
+        }
+        self.fields = fields
+        self.key = str(entry.get("manager") or ""), operation, str(entry.get("subresource") or "")
 
     @classmethod
     def new(cls, call: Call, operation: str, fields: set[Path], manager: str = "", subresource: str = "") -> _Owner:

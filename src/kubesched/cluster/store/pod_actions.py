@@ -91,7 +91,7 @@ class PodActions:
             like = self._bound.like(template) if template is not None else None
             placed = old.placed(node_name, like, records.resource_version + 1) if like is not None else None
             if placed is not None:  # only node and version differ
-                return records.adopt(placed, old)
+                return records.adopt(self._pods, placed, old)
         document = old.document()
         metadata = document["metadata"]
         if "deletionTimestamp" in metadata:
@@ -129,7 +129,7 @@ class PodActions:
         if after == texts[1]:
             return old
         records = self._records
-        return records.adopt(old.next_version(records.resource_version + 1, after), old)
+        return records.adopt(self._pods, old.next_version(records.resource_version + 1, after), old)
 
     def _patched_alike(self, status: bytes, wanted: dict[str, Any]) -> bytes:
         """As :func:`_patched`, remembered for pods that have nothing in their status that only they have."""

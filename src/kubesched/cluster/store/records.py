@@ -16,7 +16,7 @@ from ...api.kinds import Kind
 from ...api.times import Clock, timestamp
 from ..schema import Document, Stored, encode_clean, stored
 from .reading import Reading
-from .table import Follower
+from .table import Follower, Table
 
 __all__ = ["Records"]
 
@@ -87,11 +87,11 @@ class Records(Reading):
             return Stored(kind, encode_clean(document), metadata, version)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
-        return self.adopt(stored(kind, document, version, old, same_metadata=same_metadata), old)
+        return self.adopt(self._tables[kind], stored(kind, document, version, old, same_metadata=same_metadata), old)
 
-    def adopt(self, item: Stored, old: Stored | None = None) -> Stored:
+    def adopt(self, table: Table, item: Stored, old: Stored | None = None) -> Stored:
         """Store an object that is made already, with the next version; ``old`` is the one before. For this package."""
-        self._version, table = item.resource_version, self._tables[item.kind]
+        self._version = item.resource_version
         table.record("ADDED" if old is None else "MODIFIED", item, old)
         for follow in table.followers:
             follow(item, old)

@@ -183,7 +183,7 @@ class Store(Records):
         name = self._new_name(self._pods, like.namespace, given)
         uid = new_uid(self._random)
         self._check_place(self._pods, like.namespace, name, dry_run=False)
-        item = self.adopt(like.copy(name, uid, self._version + 1))
+        item = self.adopt(self._pods, like.copy(name, uid, self._version + 1))
         self.settle_later()
         return item
 
@@ -195,7 +195,7 @@ class Store(Records):
         if not self._quotas.is_free(event.namespace):
             return False
         self._check_place(self._events, event.namespace, event.name, dry_run=False)
-        self.adopt(RecordedEvent(event, new_uid(self._random), self.now(), self._version + 1))
+        self.adopt(self._events, RecordedEvent(event, new_uid(self._random), self.now(), self._version + 1))
         self.expire_events()
         self.settle_later()
         return True
