@@ -26,7 +26,7 @@ from ..kubelets import Stage
 from .watch_cache import WatchCache
 
 __all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
-__all__ += ["data_of", "differ", "owner_key", "owners_of", "spec_of", "status_of", "tolerate"]
+__all__ += ["data_of", "differ", "owner_key", "owners_of", "spec_of", "status_of", "tolerate", "version_of"]
 
 Data = dict[str, Any]
 
