@@ -121,7 +121,7 @@ def test_entries_that_a_client_wrote_are_kept_as_the_server_would_have_written_t
             await api.apply(WEB, a_deployment())
             mine = {"manager": "x", "fieldsType": "V0", "fieldsV1": {"f:spec": {"f:replicas": {}}}, "more": 1}
             entries = (await api.patch(WEB, {"metadata": {"managedFields": [mine]}})).data["metadata"]["managedFields"]
-            fields = {"f:spec": {"f:replicas": {}}}
+            fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
             assert entries == [{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields}]
 
     run(main())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import filterfalse
 from typing import Final, NamedTuple
 
 from ..schema import Stored
@@ -60,9 +61,9 @@ class KeyOrder:
         """Keep nothing of removed keys."""
         if not self._gone:
             return
-        gone = self._gone
-        self._order = [key for key in self._order if key not in gone]
-        self._rest = [key for key in self._rest if key not in gone]
+        is_gone = self._gone.__contains__
+        self._order = list(filterfalse(is_gone, self._order))
+        self._rest = list(filterfalse(is_gone, self._rest))
         self._gone = set()
 
 
