@@ -162,6 +162,20 @@ def test_a_slice_that_is_changed_or_deleted_is_published_again() -> None:
     play(scenario)
 
 
+def test_a_slice_that_is_not_the_drivers_keeps_its_name_and_leaves_the_pool_as_it_is() -> None:
+    async def scenario(world: World) -> None:
+        _annotate(world, "n0", "[{driver: d, devices: [{name: a, count: 300}]}]")
+        await world.settle()
+        world.patch(RESOURCE_SLICES, "n0-d-devices-2", {"metadata": {"ownerReferences": None}})
+        await world.settle()
+        assert [spec["pool"]["generation"] for spec in _slices(world).values()] == [1, 1, 1]
+        world.store.delete(RESOURCE_SLICES, "", "n0-d-devices-2")
+        await world.settle()
+        assert [spec["pool"]["generation"] for spec in _slices(world).values()] == [2, 2, 2]
+
+    play(scenario)
+
+
 def test_tainted_devices_are_published_once() -> None:
     async def scenario(world: World) -> None:
         _annotate(world, "n0", "[{driver: d, devices: [{name: a, taints: [{key: k, effect: NoSchedule}]}]}]")

@@ -18,7 +18,7 @@ from ...api.equality import same_json
 from ...api.kinds import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from ...api.resource import DeviceRequestAllocationResult, ResourceClaim, ResourceSliceSpec
 from ...api.types import ObjectMeta
-from ...api.wire import Item
+from ...api.wire import ApiError, Item
 from ...client.event_writer import WARNING
 from .base import Controller
 from .context import BY_OWNER, Context, Data
@@ -106,6 +106,10 @@ class DeviceDriver(Controller):
             same_json(published[name].data()["spec"], _dated(spec, published[name])) for name, spec in wanted.items()
         ):
             return
+        for name in wanted:
+            if name not in published and self._slices.get(name) is not None:
+                # Someone else's: the rest of the pool stays as it is, as each new generation would lead here again at once.
+                raise ApiError.already_exists(RESOURCE_SLICES, name)
         for name, spec in pool.specs(node.name, generation + 1 if published else 1).items():
             item = published.pop(name, None)
             if item is not None:
