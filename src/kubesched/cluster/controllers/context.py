@@ -109,7 +109,10 @@ def differ(old: Item | None, new: Item | None, of: Callable[[Item], object]) -> 
 
 def controller_of(item: Item) -> OwnerReference | None:
     """The owner reference marked as controller."""
-    return next((reference for reference in owners_of(item) if reference.controller), None)
+    for reference in owners_of(item):  # called twenty times for a pod: no generator
+        if reference.controller:
+            return reference
+    return None
 
 
 def owner_key(item: Item, kind: Kind) -> str:
