@@ -30,11 +30,11 @@ from kubesched.api.times import SteadyClock
 from kubesched.api.turns import in_turns
 from kubesched.cli.memory import give_back
 from kubesched.client.informer import Informer
-from kubesched.cluster.files import saving
 from kubesched.cluster.http import HttpServer
 from kubesched.cluster.kubelets import default_stages, make_nodes, node_template
 from kubesched.cluster.store import InProcessClient
 from kubesched.config import default_config
+from kubesched.files import saving
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate.embedded import Embedded
 

@@ -18,7 +18,7 @@ import kubesched
 from kubesched.api.kinds import PODS
 from kubesched.api.yamltext import read_documents
 from kubesched.cli.main import build_parser
-from kubesched.cluster.files import ManifestError, load_manifests, read
+from kubesched.files import ManifestError, load_manifests, read
 from kubesched.simulate.report import render_table
 from kubesched.simulate.result import Result
 

@@ -18,13 +18,13 @@ from kubesched.api.kinds import NAMESPACES, PODS, Kind, kind_by_plural
 from kubesched.api.turns import in_turns
 from kubesched.api.wire import Item
 from kubesched.client.reflector import Reflector
-from kubesched.cluster.files import read, save, saving
 from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.cluster.store.key_order import Moment
 from kubesched.cluster.store.reading import BATCH
 from kubesched.cluster.store.records import STEPS_PER_TURN
 from kubesched.cluster.store.table import INITIAL_BATCH
+from kubesched.files import read, save, saving
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 COUNT = 1500

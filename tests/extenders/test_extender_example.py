@@ -12,10 +12,10 @@ from aiohttp import web
 from extender_kit import Cluster
 
 from kubesched.api.times import RealClock
-from kubesched.cluster.files import load_manifests
 from kubesched.cluster.http import HttpServer
 from kubesched.config import KubeSchedulerConfiguration, load_config_file
 from kubesched.extenders.http import http_extenders
+from kubesched.files import load_manifests
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate.embedded import Embedded
 

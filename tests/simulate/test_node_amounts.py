@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kubesched
-from kubesched.cluster.files import ManifestError
+from kubesched.files import ManifestError
 from kubesched.simulate.inputs import node_template_of
 
 

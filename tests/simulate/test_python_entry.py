@@ -16,8 +16,8 @@ import pytest
 
 import kubesched
 from kubesched.api.wire import ApiError
-from kubesched.cluster.files import ManifestError, parse_manifests
 from kubesched.config import ConfigError, default_config
+from kubesched.files import ManifestError, parse_manifests
 from kubesched.framework import Plugin, PluginError, PodInfo, Status
 from kubesched.framework.nodeinfo import NodeInfo
 

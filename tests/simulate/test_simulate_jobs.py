@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubesched.cluster.files import ManifestError
+from kubesched.files import ManifestError
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate import Result, run_simulation
 

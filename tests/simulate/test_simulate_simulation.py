@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kubesched.cluster.files import ManifestError, parse_manifests
 from kubesched.config import API_VERSION, KIND, ConfigError, load_config_data
+from kubesched.files import ManifestError, parse_manifests
 from kubesched.framework.extenders import FilterAnswer, InProcessExtender
 from kubesched.framework.interface import Plugin
 from kubesched.framework.nodeinfo import NodeInfo

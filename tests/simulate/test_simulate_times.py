@@ -10,7 +10,7 @@ import pytest
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Node
 from kubesched.cache.node_table import NodeTable
-from kubesched.cluster.files import ManifestError
+from kubesched.files import ManifestError
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate import Result, run_simulation

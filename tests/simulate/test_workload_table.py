@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.cluster.files import ManifestError
+from kubesched.files import ManifestError
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate import run_simulation
 from kubesched.simulate.workload_table import COLUMNS, parse_table, read_table

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubesched.cluster.files import Manifest
+from kubesched.files import Manifest
 from kubesched.framework.registry import Registry
 from kubesched.simulate.data import data_folder
 from kubesched.simulate.loading import with_plugins

@@ -20,9 +20,9 @@ class CliError(Exception):
 def describe(error: BaseException) -> str | None:
     """The message for a mistake of the user's, None for a defect of ours."""
     from kubesched.api.wire import ApiError  # noqa: PLC0415 - see above
-    from kubesched.cluster.files import ManifestError  # noqa: PLC0415
     from kubesched.cluster.kubelets import StageError  # noqa: PLC0415
     from kubesched.config import ConfigError  # noqa: PLC0415
+    from kubesched.files import ManifestError  # noqa: PLC0415
     from kubesched.framework.registry import PluginError  # noqa: PLC0415
 
     if isinstance(error, ConfigError):

@@ -14,7 +14,8 @@ from typing import Any
 from kubesched.api.kinds import Kind
 from kubesched.api.times import RealClock
 from kubesched.api.wire import ApiError, Transport
-from kubesched.cluster.files import (
+from kubesched.cluster.store import Store
+from kubesched.files import (
     IMPORTED_KINDS,
     Import,
     Manifest,
@@ -24,7 +25,6 @@ from kubesched.cluster.files import (
     newest_moment,
     save,
 )
-from kubesched.cluster.store import Store
 
 from .console import progress_bar, warn, write
 from .errors import CliError

@@ -1,7 +1,7 @@
 """Files that commands write. The one a cluster is saved to: one run at a time, and no save that loses what there was to save.
 
 Callers: :mod:`.up_command` for its snapshot, :mod:`.import_command` for what it writes; the format is in
-:mod:`kubesched.cluster.files.snapshot_file`. Commands with other results use :func:`output_file`.
+:mod:`kubesched.files.snapshot_file`. Commands with other results use :func:`output_file`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import BinaryIO
 
 from kubesched.api.turns import in_turns
 from kubesched.api.whole_file import whole_file
-from kubesched.cluster.files import is_saved_cluster, saving
 from kubesched.cluster.store import Store
+from kubesched.files import is_saved_cluster, saving
 
 from .errors import CliError
 

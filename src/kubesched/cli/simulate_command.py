@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kubesched.api.collector import collector_off, settle_collector
-from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
 from kubesched.config import FeatureGateError, FeatureGates
+from kubesched.files import load_manifests
 from kubesched.simulate.html_report import render_html
 from kubesched.simulate.inputs import cluster_of, node_template_of
 from kubesched.simulate.report import error_text, render_json, render_table, render_yaml

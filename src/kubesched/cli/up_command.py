@@ -26,17 +26,6 @@ from kubesched.api.loop_watch import HoldReporter, watch_loop
 from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
-from kubesched.cluster.files import (
-    Import,
-    Manifest,
-    ManifestError,
-    Snapshot,
-    SnapshotError,
-    import_dump,
-    is_saved_cluster,
-    load_manifests,
-    read,
-)
 from kubesched.cluster.http import (
     KUBECONFIG_NAME,
     CertificateFiles,
@@ -49,6 +38,17 @@ from kubesched.cluster.http import (
 from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
 from kubesched.cluster.store import Store
 from kubesched.extenders.http import http_extenders
+from kubesched.files import (
+    Import,
+    Manifest,
+    ManifestError,
+    Snapshot,
+    SnapshotError,
+    import_dump,
+    is_saved_cluster,
+    load_manifests,
+    read,
+)
 from kubesched.framework.slow_calls import loop_progress, plugins_of, watching_plugins
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.inputs import node_template_of

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kubesched.api.times import parse_duration
-from kubesched.cluster.files import Manifest, ManifestError
+from kubesched.files import Manifest, ManifestError
 
 __all__ = ["ARRIVAL", "Arrivals", "arrival_of", "template_arrival"]
 

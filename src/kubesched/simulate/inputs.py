@@ -1,6 +1,6 @@
 """What people have in hand, as manifests: paths, text, plain data, and objects of Kubernetes client libraries.
 
-Caller: :mod:`.entry` and :mod:`.stepping`. Files are read by :mod:`kubesched.cluster.files`.
+Caller: :mod:`.entry` and :mod:`.stepping`. Files are read by :mod:`kubesched.files`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from kubesched.api.quantity import QuantityError, parse_quantity
 from kubesched.api.requests import is_scalar_resource
 from kubesched.api.selectors import is_qualified_name
 from kubesched.api.types import Node
-from kubesched.cluster.files import (
+from kubesched.cluster.kubelets import node_template
+from kubesched.files import (
     Manifest,
     ManifestError,
     Manifests,
@@ -29,7 +30,6 @@ from kubesched.cluster.files import (
     parse_manifests,
     read,
 )
-from kubesched.cluster.kubelets import node_template
 
 from .loading import load_node_template
 

@@ -33,7 +33,8 @@ from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Node, Pod
 from kubesched.cluster.controllers import DEVICES_ANNOTATION, DevicesError, parse_devices
-from kubesched.cluster.files import (
+from kubesched.cluster.kubelets import make_nodes
+from kubesched.files import (
     Manifest,
     ManifestError,
     Manifests,
@@ -41,7 +42,6 @@ from kubesched.cluster.files import (
     load_manifests,
     object_manifests,
 )
-from kubesched.cluster.kubelets import make_nodes
 
 from .arrivals import arrival_of
 from .remarks import endless, not_honoured, unknown_fields
@@ -257,7 +257,7 @@ def in_order(objects: Iterable[Manifest]) -> list[Manifest]:
 
 
 def _expand(item: Manifest, names: Sequence[str], nodes: Sequence[Node], *, tracked: bool) -> list[Manifest]:
-    """An object and the pods it makes; ``tracked`` as for :func:`~kubesched.cluster.files.expand_workloads`."""
+    """An object and the pods it makes; ``tracked`` as for :func:`~kubesched.files.expand_workloads`."""
     if item.kind == CRON_JOBS:
         _check_job_template(item)
         return [item]

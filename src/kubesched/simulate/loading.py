@@ -15,7 +15,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubesched.api.kinds import NODES
-from kubesched.cluster.files import ManifestError, load_manifests
 from kubesched.config import (
     API_VERSION,
     DEFAULT_GATES,
@@ -30,6 +29,7 @@ from kubesched.config import (
 from kubesched.config import Plugin as PluginEntry
 from kubesched.config.legacy import LoadOptions, load_any, load_any_file
 from kubesched.config.profiles import Expanded
+from kubesched.files import ManifestError, load_manifests
 from kubesched.framework.registry import PluginError, Registry
 from kubesched.plugins import in_tree_registry, retired
 

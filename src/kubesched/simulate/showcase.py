@@ -16,9 +16,9 @@ import msgspec
 
 from kubesched.api.kinds import NODES
 from kubesched.api.times import RealClock
-from kubesched.cluster.files import Manifest, load_manifests
 from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.config import KubeSchedulerConfiguration
+from kubesched.files import Manifest, load_manifests
 from kubesched.framework.registry import Registry
 
 from .data import data_folder

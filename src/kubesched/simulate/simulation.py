@@ -22,9 +22,9 @@ from kubesched.api.quantity import QuantityError
 from kubesched.api.requests import pod_requests
 from kubesched.api.types import Pod
 from kubesched.cluster.controllers import ALL, BATCH, DEVICES, STORAGE, Controller
-from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.kubelets import Stage
 from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration, default_config
+from kubesched.files import Manifest, ManifestError
 from kubesched.framework.extenders import Extender
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.queued import QueuedPodInfo

@@ -12,8 +12,8 @@ from typing import Any, Final
 from kubesched.api.kinds import NAMESPACES, PODS
 from kubesched.api.times import FixedClock
 from kubesched.api.wire import ApiError
-from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.store import Store
+from kubesched.files import Manifest, ManifestError
 
 from .result import Refusal
 

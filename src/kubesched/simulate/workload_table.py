@@ -20,8 +20,8 @@ from kubesched.api.kinds import PODS
 from kubesched.api.quantity import Quantity, QuantityError, parse_quantity
 from kubesched.api.selectors import is_object_name, is_qualified_name
 from kubesched.api.times import parse_duration
-from kubesched.cluster.files import Manifest, ManifestError, read_text
 from kubesched.cluster.kubelets import DURATION
+from kubesched.files import Manifest, ManifestError, read_text
 
 from .arrivals import ARRIVAL
 from .traces.table import shown

@@ -21,11 +21,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.decode import DecodeError, from_builtins
-from ...api.document_stream import readable_documents
-from ...api.documents import Document, TextError
-from ...api.kinds import KINDS, Kind, kind_of
-from ..schema import stored_form
+from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.document_stream import readable_documents
+from kubesched.api.documents import Document, TextError
+from kubesched.api.kinds import KINDS, Kind, kind_of
+from kubesched.cluster.schema import stored_form
 
 __all__ = [
     "Manifest",

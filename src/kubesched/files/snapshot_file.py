@@ -19,14 +19,14 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from ...api.kinds import EVENTS, KINDS, Kind
-from ...api.selectors import parse_int64
-from ...api.times import micro_time, parse_time
-from ...api.turns import Steps, finish
-from ...api.whole_file import whole_file
-from ..admission import STATUS_KINDS
-from ..schema import Stored
-from ..store import Store
+from kubesched.api.kinds import EVENTS, KINDS, Kind
+from kubesched.api.selectors import parse_int64
+from kubesched.api.times import micro_time, parse_time
+from kubesched.api.turns import Steps, finish
+from kubesched.api.whole_file import whole_file
+from kubesched.cluster.admission import STATUS_KINDS
+from kubesched.cluster.schema import Stored
+from kubesched.cluster.store import Store
 
 __all__ = ["Snapshot", "SnapshotError", "is_saved_cluster", "newest_moment", "read", "save", "saving"]
 

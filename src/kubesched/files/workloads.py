@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import CLAIMS, CRON_JOBS, JOBS, PODS, REPLICA_SETS
-from ...api.wire import Item
-from ..controllers import (
+from kubesched.api.kinds import CLAIMS, CRON_JOBS, JOBS, PODS, REPLICA_SETS
+from kubesched.api.wire import Item
+from kubesched.cluster.controllers import (
     COMPLETION_INDEX,
     TRACKING,
     completed_indexes,
@@ -27,7 +27,8 @@ from ..controllers import (
     pod_body,
     replica_set_body,
 )
-from ..schema import letters_of
+from kubesched.cluster.schema import letters_of
+
 from .manifests import Manifest, ManifestError, Manifests
 
 __all__ = ["expand_workloads"]

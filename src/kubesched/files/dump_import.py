@@ -16,13 +16,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from ...api.kinds import KINDS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_SLICES, STORAGE_CLASSES, Kind
-from ...api.resource import CLAIM_FINALIZER
-from ...api.wire import ApiError
-from ..admission import SYSTEM_PRIORITIES
-from ..kubelets import FAILED
-from ..schema import has_condition
-from ..store import Store
+from kubesched.api.kinds import KINDS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_SLICES, STORAGE_CLASSES, Kind
+from kubesched.api.resource import CLAIM_FINALIZER
+from kubesched.api.wire import ApiError
+from kubesched.cluster.admission import SYSTEM_PRIORITIES
+from kubesched.cluster.kubelets import FAILED
+from kubesched.cluster.schema import has_condition
+from kubesched.cluster.store import Store
+
 from .manifests import Manifest, Manifests, manifest_files, parse_manifests, read_text
 
 __all__ = ["IMPORTED_KINDS", "Import", "import_dump", "import_manifests"]
