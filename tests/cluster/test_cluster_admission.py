@@ -421,6 +421,18 @@ def test_other_kinds_are_checked_too(what: str, of: Kind, rest: dict[str, Any], 
         a_store().create(of, "default", {"metadata": {"name": "x"}, **rest})
 
 
+def test_members_that_no_kind_knows_may_be_in_what_an_update_compares() -> None:
+    store, sets = a_store(), kind("statefulsets", "apps")
+    selector = {"matchLabels": {"a": "b"}}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    template = {"metadata": {"name": "d"}, "spec": claim, "more": 1}
+    spec = {"selector": selector, "template": TEMPLATE, "volumeClaimTemplates": [template]}
+    store.create(sets, "default", {"metadata": {"name": "s"}, "spec": spec})
+    assert store.patch(sets, "default", "s", {"spec": {"replicas": 3}}).data()["spec"]["replicas"] == 3
+    with refused(422, match="updates to statefulset spec"):
+        store.patch(sets, "default", "s", {"spec": {"volumeClaimTemplates": [{**template, "more": 2}]}})
+
+
 def test_only_pod_templates_get_the_defaults_of_pod_templates() -> None:
     """A kind without a template may have members of these names that are anything: they are not looked into."""
     strange = {"spec": {"containers": {"a": [1]}}}

@@ -184,7 +184,9 @@ class _Self(dict[str, Any]):
         self._fields = types()[type_].fields
 
     def __getitem__(self, name: str) -> Any:
-        field, value = self._fields[name], self.get(name)
+        field, value = self._fields.get(name), self.get(name)
+        if field is None:  # a member that nobody knows, where objects are compared
+            return value
         if field.type not in types():
             empty = [] if field.is_list else {} if field.is_map else _ZEROS.get(field.type)
             return empty if value is None else value
