@@ -14,10 +14,10 @@ from kubesched.api.turns import in_batches
 from kubesched.api.wire import Item
 from kubesched.client.informer import Informer
 from kubesched.client.reflector import YIELD_INTERVAL
-from kubesched.cluster.controllers.watch_cache import WatchCache
 from kubesched.cluster.kubelets.watched import Sink
 from kubesched.cluster.schema import Stored, encode
 from kubesched.cluster.store import InProcessClient, Store
+from kubesched.controllers.watch_cache import WatchCache
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 COUNT = 3 * YIELD_INTERVAL

@@ -16,8 +16,8 @@ from kubesched.api.kinds import (
     RESOURCE_SLICES,
 )
 from kubesched.api.resource import CLAIM_FINALIZER
-from kubesched.cluster.controllers import ControllerManager, ControllerSettings
-from kubesched.cluster.controllers.device_taints import DeviceTaintEviction
+from kubesched.controllers import ControllerManager, ControllerSettings
+from kubesched.controllers.device_taints import DeviceTaintEviction
 
 CLAIM_SPEC: Data = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
 DRIVER = "gpu.example.com"

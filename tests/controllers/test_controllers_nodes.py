@@ -27,11 +27,11 @@ from builders import create_nodes
 from kubesched.api.kinds import NODES, PODS
 from kubesched.api.types import Taint, Toleration
 from kubesched.api.wire import ApiError
-from kubesched.cluster.controllers import ControllerManager, ControllerSettings
-from kubesched.cluster.controllers.taint_eviction import toleration_seconds
 from kubesched.cluster.kubelets import HollowKubelets
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.config import default_config
+from kubesched.controllers import ControllerManager, ControllerSettings
+from kubesched.controllers.taint_eviction import toleration_seconds
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate.embedded import Embedded
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual

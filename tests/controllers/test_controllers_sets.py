@@ -23,7 +23,7 @@ from controllers_world import (
 )
 
 from kubesched.api.kinds import NAMESPACES, NODES, PODS
-from kubesched.cluster.controllers.jobs import format_indexes, parse_indexes
+from kubesched.controllers.jobs import format_indexes, parse_indexes
 
 # -- stateful sets -----------------------------------------------------------------------------------------
 

@@ -24,10 +24,10 @@ from kubesched.api.tasks import Supervisor
 from kubesched.api.types import Pod
 from kubesched.api.wire import Item
 from kubesched.client.port import ApiPort
-from kubesched.cluster.controllers import STORAGE, ControllerManager, ControllerSettings
 from kubesched.cluster.kubelets.stages import parse_stages
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import load_config_data
+from kubesched.controllers import STORAGE, ControllerManager, ControllerSettings
 from kubesched.plugins import in_tree_registry
 from kubesched.plugins.volumes.volume_state import VolumeState
 from kubesched.scheduler.scheduler import Scheduler

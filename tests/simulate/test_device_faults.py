@@ -26,11 +26,11 @@ from kubesched.api.kinds import (
 )
 from kubesched.api.types import Pod
 from kubesched.api.wire import MERGE_PATCH, ApiError
-from kubesched.cluster.controllers import DEVICES_ANNOTATION
-from kubesched.cluster.controllers.resource_claims import claims_of
 from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.cluster.store.faults import connection_lost, server_error
 from kubesched.config import default_config
+from kubesched.controllers import DEVICES_ANNOTATION
+from kubesched.controllers.resource_claims import claims_of
 from kubesched.dra.check import check_allocations
 from kubesched.files import read, save
 from kubesched.plugins import in_tree_registry

@@ -1,13 +1,13 @@
-"""The embedded cluster: an API server's store and HTTP interface, hollow nodes, controllers and files, in one process.
+"""The embedded cluster: an API server's store and HTTP interface, and hollow nodes, in one process.
 
 Each sub-package has one public module, its ``__init__``; lower ones know nothing of higher ones:
 
-``http``, ``files``     requests of kubectl and client libraries; manifests, dumps and saved clusters
-``controllers``         Deployments, Jobs, volumes, node lifecycle ...: clients of the store
+``http``                requests of kubectl and client libraries
 ``kubelets``            hollow nodes and the pods on them: clients of the store
 ``store``               the objects: versions, watches, deletion, quotas; the in-process transport
 ``admission``           defaults, validation, admission and limits
 ``schema``              what an object is made of: fields, forms, bytes, patches
 
-Nothing here knows the scheduler.
+Nothing here knows the scheduler, nor :mod:`kubesched.controllers`, which are clients of any API server, nor
+:mod:`kubesched.files`.
 """

@@ -16,7 +16,8 @@ import msgspec
 
 from kubesched.api.kinds import CLAIMS, CRON_JOBS, JOBS, PODS, REPLICA_SETS
 from kubesched.api.wire import Item
-from kubesched.cluster.controllers import (
+from kubesched.cluster.schema import letters_of
+from kubesched.controllers import (
     COMPLETION_INDEX,
     TRACKING,
     completed_indexes,
@@ -27,7 +28,6 @@ from kubesched.cluster.controllers import (
     pod_body,
     replica_set_body,
 )
-from kubesched.cluster.schema import letters_of
 
 from .manifests import Manifest, ManifestError, Manifests
 

@@ -19,10 +19,10 @@ from kubesched.cache.check import check_cache, compare_with_server
 from kubesched.client.event_writer import CACHE_SIZE
 from kubesched.client.events import REFRESH_SECONDS
 from kubesched.client.port import ApiPort
-from kubesched.cluster.controllers import ALL, Attachments, Controller, ControllerManager, ControllerSettings
 from kubesched.cluster.kubelets import HollowKubelets, Stage
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.controllers import ALL, Attachments, Controller, ControllerManager, ControllerSettings
 from kubesched.dra.check import check_allocations
 from kubesched.framework.extenders import Extender
 from kubesched.framework.preemption import Preemption
@@ -74,7 +74,7 @@ class Embedded:
         ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
         benchmark.
 
-        ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too, all or those that it names;
+        ``controllers`` runs the controllers of :mod:`kubesched.controllers` too, all or those that it names;
         ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
         are the rules by which pods and storage take their time and fail, for both.
 

@@ -32,8 +32,8 @@ from kubesched.api.kinds import (
 from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Node, Pod
-from kubesched.cluster.controllers import DEVICES_ANNOTATION, DevicesError, parse_devices
 from kubesched.cluster.kubelets import make_nodes
+from kubesched.controllers import DEVICES_ANNOTATION, DevicesError, parse_devices
 from kubesched.files import (
     Manifest,
     ManifestError,

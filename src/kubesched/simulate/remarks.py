@@ -10,9 +10,9 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from kubesched.api.kinds import CRON_JOBS, JOBS
-from kubesched.cluster.controllers import DEVICES_ANNOTATION
 from kubesched.cluster.http import unknown_in_manifest
 from kubesched.cluster.kubelets import DURATION, FAILED
+from kubesched.controllers import DEVICES_ANNOTATION
 from kubesched.files import Manifest
 
 from .arrivals import ARRIVAL, template_arrival

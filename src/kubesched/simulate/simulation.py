@@ -21,9 +21,9 @@ from kubesched.api.kinds import CRON_JOBS, PODS
 from kubesched.api.quantity import QuantityError
 from kubesched.api.requests import pod_requests
 from kubesched.api.types import Pod
-from kubesched.cluster.controllers import ALL, BATCH, DEVICES, STORAGE, Controller
 from kubesched.cluster.kubelets import Stage
 from kubesched.config import DEFAULT_GATES, ConfigError, FeatureGates, KubeSchedulerConfiguration, default_config
+from kubesched.controllers import ALL, BATCH, DEVICES, STORAGE, Controller
 from kubesched.files import Manifest, ManifestError
 from kubesched.framework.extenders import Extender
 from kubesched.framework.preemption import Preemption

@@ -185,7 +185,7 @@ class _Self(dict[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         field, value = self._fields.get(name), self.get(name)
-        if field is None:  # a member that nobody knows, where objects are compared
+        if field is None:  # a member that no type has, where objects are compared
             return value
         if field.type not in types():
             empty = [] if field.is_list else {} if field.is_map else _ZEROS.get(field.type)

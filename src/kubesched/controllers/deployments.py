@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ...api.equality import same_json
-from ...api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
-from ...api.selectors import parse_int64
-from ...api.times import parse_time
-from ...api.wire import ApiError, Item
-from ...client.event_writer import NORMAL
+from kubesched.api.equality import same_json
+from kubesched.api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
+from kubesched.api.selectors import parse_int64
+from kubesched.api.times import parse_time
+from kubesched.api.wire import ApiError, Item
+from kubesched.client.event_writer import NORMAL
+
 from .base import ObjectController
 from .context import BY_OWNER, Context, Data, data_of, owner_key, spec_of, status_of
 from .pods import is_finished, owner_reference, resolve_count, template_hash

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...api.decode import DecodeError, from_builtins
-from ...api.kinds import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS, Kind
-from ...api.selectors import Selector, SelectorError, compile_label_selector
-from ...api.times import parse_time
-from ...api.types import LabelSelector
-from ...api.wire import Item
+from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.kinds import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS, Kind
+from kubesched.api.selectors import Selector, SelectorError, compile_label_selector
+from kubesched.api.times import parse_time
+from kubesched.api.types import LabelSelector
+from kubesched.api.wire import Item
+
 from .base import ObjectController
 from .context import BY_NAMESPACE, Context, Data, controller_of, data_of, differ, owner_key, spec_of, status_of
 from .pods import is_finished, is_ready, resolve_count

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ...api.decode import from_builtins
-from ...api.kinds import DAEMON_SETS, NODES, PODS
-from ...api.selectors import RequiredNodeAffinity, required_node_affinity
-from ...api.taints import NO_EXECUTE, do_not_schedule, first_untolerated
-from ...api.types import Node, PodSpec, Taint
-from ...api.wire import Item
-from ...client.event_writer import NORMAL, WARNING
+from kubesched.api.decode import from_builtins
+from kubesched.api.kinds import DAEMON_SETS, NODES, PODS
+from kubesched.api.selectors import RequiredNodeAffinity, required_node_affinity
+from kubesched.api.taints import NO_EXECUTE, do_not_schedule, first_untolerated
+from kubesched.api.types import Node, PodSpec, Taint
+from kubesched.api.wire import Item
+from kubesched.client.event_writer import NORMAL, WARNING
+
 from .base import WorkloadController
 from .context import Context, Data, data_of, differ, spec_of
 from .pods import is_finished, is_ready, pod_body, resolve_count

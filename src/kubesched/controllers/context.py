@@ -14,15 +14,16 @@ from functools import lru_cache
 from random import Random
 from typing import Any, Final
 
-from ...api.decode import from_builtins
-from ...api.equality import same_json
-from ...api.kinds import PODS, Kind
-from ...api.storage import claims_of
-from ...api.times import Clock, timestamp
-from ...api.types import ObjectMeta, ObjectReference, OwnerReference
-from ...api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, DeleteOptions, Item, PatchOptions, Transport
-from ...client.event_writer import Counts, EventWriter
-from ..kubelets import Stage
+from kubesched.api.decode import from_builtins
+from kubesched.api.equality import same_json
+from kubesched.api.kinds import PODS, Kind
+from kubesched.api.storage import claims_of
+from kubesched.api.times import Clock, timestamp
+from kubesched.api.types import ObjectMeta, ObjectReference, OwnerReference
+from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, DeleteOptions, Item, PatchOptions, Transport
+from kubesched.client.event_writer import Counts, EventWriter
+from kubesched.cluster.kubelets import Stage
+
 from .watch_cache import WatchCache
 
 __all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]

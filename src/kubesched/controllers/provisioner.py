@@ -14,17 +14,18 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from ...api.kinds import CLAIMS, CSI_STORAGE_CAPACITIES, NODES, STORAGE_CLASSES, VOLUMES
-from ...api.quantity import QuantityError, int_value
-from ...api.storage import (
+from kubesched.api.kinds import CLAIMS, CSI_STORAGE_CAPACITIES, NODES, STORAGE_CLASSES, VOLUMES
+from kubesched.api.quantity import QuantityError, int_value
+from kubesched.api.storage import (
     SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
     class_of,
 )
-from ...api.wire import Item
-from ...client.event_writer import NORMAL, WARNING
+from kubesched.api.wire import Item
+from kubesched.client.event_writer import NORMAL, WARNING
+
 from .attempts import Attempts
 from .base import Controller
 from .context import Context, Data, tolerate

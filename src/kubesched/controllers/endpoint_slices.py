@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...api.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
-from ...api.types import Pod
-from ...api.wire import Item
-from ..kubelets import pod_ip
+from kubesched.api.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
+from kubesched.api.types import Pod
+from kubesched.api.wire import Item
+from kubesched.cluster.kubelets import pod_ip
+
 from .base import ObjectController
 from .context import BY_NAMESPACE, BY_OWNER, Context, Data, data_of, differ, spec_of, status_of
 from .pods import is_finished, is_ready, owner_reference

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.selectors import parse_int64
-from ...api.times import parse_time
-from ...api.types import Pod
-from ...api.wire import Item
-from ..kubelets import ready_condition
-from ..schema import letters_of
+from kubesched.api.selectors import parse_int64
+from kubesched.api.times import parse_time
+from kubesched.api.types import Pod
+from kubesched.api.wire import Item
+from kubesched.cluster.kubelets import ready_condition
+from kubesched.cluster.schema import letters_of
 
 __all__ = ["is_finished", "is_ready", "owner_reference", "pod_body", "ready_since", "resolve_count", "template_hash"]
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...api.kinds import NODES, PODS
-from ...api.taints import NO_EXECUTE, tolerates
-from ...api.times import parse_time
-from ...api.types import Pod, Taint
-from ...api.wire import Item
-from ...client.event_writer import NORMAL
+from kubesched.api.kinds import NODES, PODS
+from kubesched.api.taints import NO_EXECUTE, tolerates
+from kubesched.api.times import parse_time
+from kubesched.api.types import Pod, Taint
+from kubesched.api.wire import Item
+from kubesched.client.event_writer import NORMAL
+
 from .base import Controller
 from .context import BY_NODE, Context, differ
 

@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ...api.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
-from ...api.selectors import parse_int64
-from ...api.wire import ApiError, Item
+from kubesched.api.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
+from kubesched.api.selectors import parse_int64
+from kubesched.api.wire import ApiError, Item
+
 from .base import WorkloadController
 from .context import BY_OWNER, controller_of, data_of, spec_of, status_of
 from .pods import is_finished, is_ready, pod_body, ready_since

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
-from ...api.kinds import Kind
-from ...api.turns import in_batches
-from ...api.wire import Item, Transport
-from ...client.reflector import YIELD_INTERVAL, Reflector
+from kubesched.api.kinds import Kind
+from kubesched.api.turns import in_batches
+from kubesched.api.wire import Item, Transport
+from kubesched.client.reflector import YIELD_INTERVAL, Reflector
 
 __all__ = ["Handler", "WatchCache"]
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...api.kinds import CLAIMS, PODS, STATEFUL_SETS
-from ...api.selectors import parse_int64
-from ...api.wire import ApiError, Item
-from ...client.event_writer import NORMAL, WARNING
+from kubesched.api.kinds import CLAIMS, PODS, STATEFUL_SETS
+from kubesched.api.selectors import parse_int64
+from kubesched.api.wire import ApiError, Item
+from kubesched.client.event_writer import NORMAL, WARNING
+
 from .base import WorkloadController
 from .context import Context, Data, data_of, spec_of, status_of
 from .pods import is_finished, is_ready, pod_body

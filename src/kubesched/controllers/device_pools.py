@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...api.kinds import RESOURCE_SLICES
-from ...api.quantity import QuantityError, parse_quantity
-from ...api.wire import ApiError
-from ...api.yamltext import TextError, read_single
-from ..kubelets import Entry
-from ..schema import check_type, encode_clean
+from kubesched.api.kinds import RESOURCE_SLICES
+from kubesched.api.quantity import QuantityError, parse_quantity
+from kubesched.api.wire import ApiError
+from kubesched.api.yamltext import TextError, read_single
+from kubesched.cluster.kubelets import Entry
+from kubesched.cluster.schema import check_type, encode_clean
+
 from .context import Data
 
 __all__ = ["DEVICES", "DevicePool", "DevicesError", "parse_devices"]

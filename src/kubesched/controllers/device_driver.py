@@ -14,12 +14,13 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
-from ...api.equality import same_json
-from ...api.kinds import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from ...api.resource import DeviceRequestAllocationResult, ResourceClaim, ResourceSliceSpec
-from ...api.types import ObjectMeta
-from ...api.wire import ApiError, Item
-from ...client.event_writer import WARNING
+from kubesched.api.equality import same_json
+from kubesched.api.kinds import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kubesched.api.resource import DeviceRequestAllocationResult, ResourceClaim, ResourceSliceSpec
+from kubesched.api.types import ObjectMeta
+from kubesched.api.wire import ApiError, Item
+from kubesched.client.event_writer import WARNING
+
 from .base import Controller
 from .context import BY_OWNER, Context, Data
 from .device_pools import DEVICES, DevicePool, DevicesError, parse_devices

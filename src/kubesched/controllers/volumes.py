@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ...api.kinds import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES
-from ...api.quantity import QuantityError, QuantityText, parse_quantity
-from ...api.selectors import SelectorError, compile_label_selector
-from ...api.storage import (
+from kubesched.api.kinds import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES
+from kubesched.api.quantity import QuantityError, QuantityText, parse_quantity
+from kubesched.api.selectors import SelectorError, compile_label_selector
+from kubesched.api.storage import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
     NO_PROVISIONER,
@@ -28,9 +28,10 @@ from ...api.storage import (
     claims_of,
     class_of,
 )
-from ...api.types import ObjectReference
-from ...api.wire import Item
-from ...client.event_writer import NORMAL, WARNING
+from kubesched.api.types import ObjectReference
+from kubesched.api.wire import Item
+from kubesched.client.event_writer import NORMAL, WARNING
+
 from .base import Controller
 from .context import BY_CLAIM, Context, Data, owners_of, status_of, tolerate, version_of
 from .pods import is_finished, owner_reference

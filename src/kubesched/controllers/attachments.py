@@ -13,12 +13,13 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from ...api.kinds import CLAIMS, CSI_DRIVERS, NODES, PODS, VOLUME_ATTACHMENTS, VOLUMES
-from ...api.storage import PersistentVolumeSpec, VolumeAttachment, VolumeAttachmentSpec, claims_of
-from ...api.volume_sources import CSISource
-from ...api.wire import Item
-from ...client.event_writer import NORMAL, WARNING
-from ..kubelets import attachment_name
+from kubesched.api.kinds import CLAIMS, CSI_DRIVERS, NODES, PODS, VOLUME_ATTACHMENTS, VOLUMES
+from kubesched.api.storage import PersistentVolumeSpec, VolumeAttachment, VolumeAttachmentSpec, claims_of
+from kubesched.api.volume_sources import CSISource
+from kubesched.api.wire import Item
+from kubesched.client.event_writer import NORMAL, WARNING
+from kubesched.cluster.kubelets import attachment_name
+
 from .attempts import Attempts
 from .base import Controller
 from .context import BY_CLAIM, Context, Data, differ, status_of

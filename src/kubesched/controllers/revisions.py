@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...api.equality import same_json
-from ...api.kinds import REVISIONS
-from ...api.wire import Item
+from kubesched.api.equality import same_json
+from kubesched.api.kinds import REVISIONS
+from kubesched.api.wire import Item
+
 from .context import BY_OWNER, Context, Data, data_of, spec_of
 from .pods import owner_reference, template_hash
 

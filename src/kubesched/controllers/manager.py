@@ -14,9 +14,10 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from ...api.tasks import EndedFirstError, Supervisor, unless
-from ...api.times import Clock
-from ...api.wire import Transport
+from kubesched.api.tasks import EndedFirstError, Supervisor, unless
+from kubesched.api.times import Clock
+from kubesched.api.wire import Transport
+
 from .attachments import Attachments
 from .base import Controller
 from .budgets import Budgets

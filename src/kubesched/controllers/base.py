@@ -11,9 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from ...api.kinds import PODS, Kind
-from ...api.wire import ApiError, Item
-from ...client.event_writer import NORMAL, WARNING
+from kubesched.api.kinds import PODS, Kind
+from kubesched.api.wire import ApiError, Item
+from kubesched.client.event_writer import NORMAL, WARNING
+
 from .context import Context, differ, owner_key, spec_of
 from .pods import is_ready, ready_since
 from .watch_cache import Handler, WatchCache

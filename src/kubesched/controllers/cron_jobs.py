@@ -13,11 +13,12 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
-from ...api.cron import Cron, CronError, parse_cron, time_zone
-from ...api.kinds import CRON_JOBS, JOBS
-from ...api.times import parse_time, timestamp
-from ...api.wire import Item
-from ...client.event_writer import NORMAL, WARNING
+from kubesched.api.cron import Cron, CronError, parse_cron, time_zone
+from kubesched.api.kinds import CRON_JOBS, JOBS
+from kubesched.api.times import parse_time, timestamp
+from kubesched.api.wire import Item
+from kubesched.client.event_writer import NORMAL, WARNING
+
 from .base import ObjectController
 from .context import BY_OWNER, Context, Data, data_of, spec_of, status_of
 from .jobs import finished_as

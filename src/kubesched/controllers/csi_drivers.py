@@ -19,11 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from ...api.kinds import CSI_DRIVERS, CSI_NODES, NODES, STORAGE_CLASSES, VOLUMES, Kind
-from ...api.quantity import QuantityError, int_value
-from ...api.storage import MIGRATED_PLUGINS, PersistentVolumeSpec, StorageClass, class_of
-from ...api.wire import Item
-from ..admission import show_amount
+from kubesched.api.kinds import CSI_DRIVERS, CSI_NODES, NODES, STORAGE_CLASSES, VOLUMES, Kind
+from kubesched.api.quantity import QuantityError, int_value
+from kubesched.api.storage import MIGRATED_PLUGINS, PersistentVolumeSpec, StorageClass, class_of
+from kubesched.api.wire import Item
+from kubesched.cluster.admission import show_amount
+
 from .base import Controller
 from .context import Context, Data, differ
 

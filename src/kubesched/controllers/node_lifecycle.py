@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...api.kinds import LEASES, NODES
-from ...api.times import parse_time
-from ...api.types import Node
-from ...api.wire import Item
-from ...client.event_writer import NORMAL, WARNING
+from kubesched.api.kinds import LEASES, NODES
+from kubesched.api.times import parse_time
+from kubesched.api.types import Node
+from kubesched.api.wire import Item
+from kubesched.client.event_writer import NORMAL, WARNING
+
 from .base import Controller
 from .context import BY_NODE, Context, differ
 from .pods import is_finished, is_ready

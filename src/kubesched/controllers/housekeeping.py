@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...api.kinds import (
+from kubesched.api.kinds import (
     JOBS,
     NAMESPACES,
     NODES,
@@ -20,8 +20,9 @@ from ...api.kinds import (
     SERVICE_ACCOUNTS,
     kind_of,
 )
-from ...api.types import OwnerReference
-from ...api.wire import Item
+from kubesched.api.types import OwnerReference
+from kubesched.api.wire import Item
+
 from .base import Controller, ObjectController
 from .context import BY_NODE, Context, owners_of, tolerate
 from .pods import is_finished

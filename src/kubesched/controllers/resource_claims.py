@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ...api.decode import to_builtins
-from ...api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
-from ...api.resource import CLAIM_FINALIZER, ResourceClaim
-from ...api.types import Pod, PodResourceClaim
-from ...api.wire import ApiError, Item
-from ...client.event_writer import WARNING
-from ..kubelets import claim_names
+from kubesched.api.decode import to_builtins
+from kubesched.api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from kubesched.api.resource import CLAIM_FINALIZER, ResourceClaim
+from kubesched.api.types import Pod, PodResourceClaim
+from kubesched.api.wire import ApiError, Item
+from kubesched.client.event_writer import WARNING
+from kubesched.cluster.kubelets import claim_names
+
 from .base import Controller
 from .context import BY_OWNER, Context, controller_of, version_of
 from .pods import is_finished, owner_reference

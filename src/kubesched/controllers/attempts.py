@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ...api.kinds import NODES
-from ...api.wire import Item
-from ..kubelets import Stage, choose, rules_of
+from kubesched.api.kinds import NODES
+from kubesched.api.wire import Item
+from kubesched.cluster.kubelets import Stage, choose, rules_of
+
 from .context import Context
 from .work_queue import STUCK_AFTER, WorkQueue
 

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable
 from itertools import groupby, islice, repeat
 from typing import Any, Final
 
-from ...api.kinds import JOBS, PODS
-from ...api.selectors import parse_int64
-from ...api.times import parse_time
-from ...api.types import Pod
-from ...api.wire import Item
-from ...client.event_writer import NORMAL, WARNING
-from ..schema import has_condition
+from kubesched.api.kinds import JOBS, PODS
+from kubesched.api.selectors import parse_int64
+from kubesched.api.times import parse_time
+from kubesched.api.types import Pod
+from kubesched.api.wire import Item
+from kubesched.client.event_writer import NORMAL, WARNING
+from kubesched.cluster.schema import has_condition
+
 from .base import ObjectController, WorkloadController
 from .context import Context, Data, controller_of, data_of, owner_key, spec_of, status_of, tolerate
 from .pods import is_finished, is_ready, pod_body

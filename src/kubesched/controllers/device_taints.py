@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from ...api.resource import (
+from kubesched.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kubesched.api.resource import (
     DeviceRequestAllocationResult,
     DeviceTaint,
     DeviceTaintRule,
@@ -19,10 +19,11 @@ from ...api.resource import (
     ResourceClaimStatus,
     ResourceSliceSpec,
 )
-from ...api.taints import NO_EXECUTE, tolerates
-from ...api.times import parse_time
-from ...api.types import Pod
-from ...api.wire import Item
+from kubesched.api.taints import NO_EXECUTE, tolerates
+from kubesched.api.times import parse_time
+from kubesched.api.types import Pod
+from kubesched.api.wire import Item
+
 from .context import Context, differ
 from .pods import is_finished
 from .resource_claims import claims_of
