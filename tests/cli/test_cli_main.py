@@ -161,3 +161,25 @@ def test_the_package_runs_as_a_module(capsys: pytest.CaptureFixture[str], monkey
         runpy.run_module("kubesched", run_name="__main__")
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("kubesched ")
+
+
+def test_a_signal_while_the_loop_is_being_closed_is_not_reported() -> None:
+    """The loop closes the socket that signals wake it with before it gives up the signals."""
+    code = """
+import asyncio, os, signal
+from asyncio import selector_events
+from kubesched.cli.interrupts import add_signal_handler, run_loop
+
+def close_and_signal(loop, close=selector_events.BaseSelectorEventLoop._close_self_pipe):
+    close(loop)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+async def main():
+    add_signal_handler(asyncio.get_running_loop(), signal.SIGTERM, lambda: None)
+
+selector_events.BaseSelectorEventLoop._close_self_pipe = close_and_signal
+run_loop(main())
+print("ended")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)

@@ -61,11 +61,11 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def run_loop(main: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run`` for a command under :func:`interruptible`: what tasks raise while they are cancelled after Ctrl-C
-    is not reported, because the interrupt itself is one of those errors.
+def run_loop(main: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
+    """``asyncio.run`` for a command: what tasks raise while they are cancelled after Ctrl-C is not reported, because the
+    interrupt itself is one of those errors, and signals that come while the loop is closed are not either.
     """
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         try:
             return runner.run(main)
         except KeyboardInterrupt:
@@ -73,6 +73,9 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
 
             cancel_all(runner.get_loop())
             raise
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.set_wakeup_fd(-1)  # the loop closes the socket behind it before it gives up the signals
 
 
 def _interrupt() -> None:

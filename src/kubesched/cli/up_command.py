@@ -58,6 +58,7 @@ from kubesched.simulate.storing import ensure_namespace
 
 from .console import progress_bar, warn, write
 from .errors import CliError
+from .interrupts import run_loop
 from .loading import load_setup
 from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .preemption_log import PreemptionLog
@@ -82,9 +83,8 @@ def run(options: argparse.Namespace) -> int:
     speed: float = options.speed
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     if speed != 1:
-        factory = lambda: ScaledTimeLoop(speed)  # noqa: E731 - a factory is what Runner wants
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(_up(options))
+        factory = lambda: ScaledTimeLoop(speed)  # noqa: E731 - a factory is what run_loop wants
+    return run_loop(_up(options), factory)
 
 
 async def _up(options: argparse.Namespace) -> int:

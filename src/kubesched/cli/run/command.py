@@ -64,7 +64,7 @@ from kubesched.server import (
 )
 from kubesched.server.process_metrics import RequestMetrics
 
-from ..interrupts import add_signal_handler
+from ..interrupts import add_signal_handler, run_loop
 from ..loading import load_registry
 from .flags import FLAG_SET
 from .flagset import FlagError, Flags
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
         print(_version(raw=flags["version"] == "raw"))
         return 0
     try:
-        return asyncio.run(_run(flags))
+        return run_loop(_run(flags))
     except SystemExit as error:  # raised in a task; a plugin does not choose the exit code
         return _failed(f"the process was to end with {error.code!r} by a task or a plugin")
 
