@@ -2,7 +2,7 @@
 
 Synchronous and single-threaded: a verb runs to its end, so there is nothing to lock. Objects are kept as JSON
 bytes; see :mod:`.objects`. ``inprocess`` wraps the verbs into a transport; an HTTP face would do the same.
-Reading is in :mod:`.reading`; deletion continues in :mod:`.deletion`, binding and eviction in :mod:`.pod_actions`.
+Reading is in :mod:`.records`; deletion continues in :mod:`.deletion`, binding and eviction in :mod:`.pod_actions`.
 """
 
 from __future__ import annotations
