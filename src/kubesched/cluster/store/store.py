@@ -138,6 +138,8 @@ class Store(Records):
         self._deletion = Deletion(self)
         self._event_expiry = EventExpiry()
         self._pod_actions = PodActions(self, self._deletion)
+        #: The binding and eviction subresources; see :class:`.pod_actions.PodActions`.
+        self.bind, self.evict = self._pod_actions.bind, self._pod_actions.evict
         self._services = ServiceAddresses()
         self._replicas: Replicas[tuple[str, bytes]] = Replicas(self.now)
         self.forget_followers()
@@ -328,7 +330,6 @@ class Store(Records):
         if kind is PODS and subresource == "status" and patch_type == STRATEGIC_PATCH and not dry_run:
             item = self._pod_actions.patch_status(old, patch)
             if item is not None:
-                self.settle_later()  # a pod that has ended may be given back to a quota
                 return item
         before = old.document()
         if patch_type == JSON_PATCH:
@@ -436,24 +437,6 @@ class Store(Records):
         item = self._deletion.delete(old, **options)
         self.settle_later()
         return item
-
-    def bind(
-        self,
-        namespace: str,
-        name: str,
-        uid: str,
-        node_name: str,
-        *,
-        annotations: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-    ) -> Stored:
-        """The binding subresource: put a pod on a node, once. See :meth:`.pod_actions.PodActions.bind`."""
-        return self._pod_actions.bind(namespace, name, uid, node_name, annotations=annotations, dry_run=dry_run)
-
-    def evict(self, namespace: str, name: str, **options: Unpack[Deleting]) -> None:
-        """The eviction subresource: delete a pod if its disruption budget allows it, else 429."""
-        self._pod_actions.evict(namespace, name, **options)
-        self.settle_later()
 
     # -- restoring ---------------------------------------------------------------------------------------
 
