@@ -16,8 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
-from ...api.quantity import QuantityError, parse_quantity
-from ...api.wire import ApiError
+from ...api.quantity import parse_quantity
 from ..schema import Stored, check_type, encode, fill_defaults
 from .checks import check_pod_spec
 from .custom import CustomSchema
@@ -193,8 +192,20 @@ class Admission:
 
     def default_tolerations(self, spec: dict[str, Any]) -> None:
         """Add the tolerations every pod gets, in place; also when a pod is replaced by its manifest."""
-        if self._default_tolerations:
-            _add_default_tolerations(spec)
+        tolerations = spec.get("tolerations") or []
+        missing = [
+            key
+            for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+            if not any(
+                one.get("key") in (key, "", None) and one.get("effect") in ("NoExecute", "", None)
+                for one in tolerations
+            )
+        ]
+        if missing and self._default_tolerations:
+            more = (
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in missing
+            )
+            spec["tolerations"] = [*tolerations, *more]
 
     # -- other kinds -----------------------------------------------------------------------------------
 
@@ -304,22 +315,6 @@ def _requests_from_limits(owner: dict[str, Any]) -> None:
         owner["resources"]["requests"] = requests
 
 
-def _add_default_tolerations(spec: dict[str, Any]) -> None:
-    tolerations = spec.get("tolerations") or []
-    missing = [
-        key
-        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-        if not any(
-            item.get("key") in (key, "", None) and item.get("effect") in ("NoExecute", "", None) for item in tolerations
-        )
-    ]
-    if missing:
-        spec["tolerations"] = [
-            *tolerations,
-            *({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in missing),
-        ]
-
-
 def _first_status(spec: dict[str, Any]) -> dict[str, Any]:
     status: dict[str, Any] = {"phase": "Pending", "qosClass": _qos_class(spec)}
     if spec.get("schedulingGates"):
@@ -337,16 +332,9 @@ def _qos_class(spec: dict[str, Any]) -> str:
         resources = owner.get("resources") or {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
-            request, limit = _nanos(requests.get(name)), _nanos(limits.get(name))
+            request, limit = (parse_quantity(amounts.get(name, 0)).nanos for amounts in (requests, limits))
             any_amount = any_amount or bool(request or limit)
             guaranteed = guaranteed and bool(limit) and request == limit
     if not any_amount:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _nanos(text: Any) -> int:
-    try:
-        return parse_quantity(text).nanos if text is not None else 0
-    except QuantityError as error:
-        raise ApiError.bad_request(str(error)) from None

@@ -17,7 +17,6 @@ from typing import Any, Final
 from ...api.equality import same_json
 from ...cel import Environment, Program
 from ..schema import Condition, FieldRules, encode, field_rules, holders, items_of, members, reaches, type_rules, types
-from .formats import format_problem
 from .pod_checks import POD_CHECKS, check_mounts
 from .type_checks import TYPE_CHECKS
 from .validation import Causes, dotted, repeated
@@ -124,8 +123,8 @@ def _check_value(value: Any, rules: FieldRules, path: str, causes: Causes, of: s
         causes.invalid(path, value, f"must be {between if most is not None else f'greater than or equal to {least}'}")
     elif rules.longest is not None and len(value.encode()) > rules.longest:
         causes.too_long(path, rules.longest)
-    elif rules.format and (problem := format_problem(rules.format, value)):
-        causes.invalid(path, value, problem)
+    elif rules.format:
+        causes.check_format(rules.format, path, value)
 
 
 # -- members that are related ------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from ...api.quantity import Quantity, QuantityError, binary_text, parse_quantity
 from ...api.wire import ApiError
 from ..schema import Document, check_type, encode, open_section
 from .admission import ObjectTable, default_pod_spec
-from .validation import QUANTITY_TEXT, forbidden
+from .formats import QUANTITY_TEXT
+from .validation import forbidden
 
 __all__ = ["Limits", "show_amount"]
 

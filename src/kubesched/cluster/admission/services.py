@@ -13,7 +13,8 @@ from typing import Any, Final, Generic, TypeVar
 from ...api.kinds import SERVICES
 from ...api.wire import ApiError
 from ..schema import Stored
-from .validation import IP_TEXT, Causes
+from .formats import IP_TEXT
+from .validation import Causes
 
 __all__ = ["ServiceAddresses"]
 

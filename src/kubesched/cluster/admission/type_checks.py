@@ -14,19 +14,14 @@ from typing import Any, Final
 
 from ...api.kinds import Kind
 from ...api.requests import is_extended_resource
-from ...api.selectors import is_label_value, is_qualified_name
 from ..schema import undecodable
 from .custom import check_schemas
+from .formats import IP_TEXT
 from .validation import (
-    CONFIG_KEY_TEXT,
-    IP_TEXT,
-    LABEL_VALUE_TEXT,
-    QUALIFIED_TEXT,
     Causes,
     check_labels,
     check_quantities,
     check_source,
-    is_config_key,
     repeated,
 )
 
@@ -83,9 +78,7 @@ def _node_status(status: Data, path: str, causes: Causes) -> None:
 
 
 def _taint(taint: Data, path: str, causes: Causes) -> None:
-    key = taint.get("key") or ""
-    if not is_qualified_name(key):
-        causes.invalid(f"{path}.key", key, QUALIFIED_TEXT)
+    causes.check_format("key!", f"{path}.key", taint.get("key") or "")
 
 
 def _job(data: Data, path: str, causes: Causes) -> None:
@@ -118,8 +111,7 @@ def _check_base64(kind: Kind, values: Mapping[str, Any]) -> None:
 
 def _check_keys(data: Data, field: str, causes: Causes) -> None:
     for key in data.get(field) or ():
-        if not is_config_key(key):
-            causes.invalid(f"{field}[{key}]", key, CONFIG_KEY_TEXT)
+        causes.check_format("config-key!", f"{field}[{key}]", key)
 
 
 def _secret(data: Data, path: str, causes: Causes) -> None:
@@ -237,9 +229,8 @@ def _device_claim(devices: Data, path: str, causes: Causes) -> None:
 
 
 def _device_toleration(toleration: Data, path: str, causes: Causes) -> None:
-    value = toleration.get("value") or ""
-    if toleration.get("operator") == "Equal" and not is_label_value(value):
-        causes.invalid(f"{path}.value", value, LABEL_VALUE_TEXT)
+    if toleration.get("operator") == "Equal":
+        causes.check_format("label-value", f"{path}.value", toleration.get("value") or "")
 
 
 def _slice(spec: Data, path: str, causes: Causes) -> None:
