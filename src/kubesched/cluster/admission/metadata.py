@@ -13,28 +13,15 @@ from ...api.wire import ApiError
 from ..schema import Stored, drop_nulls, encode, root_type
 from .validation import Causes
 
-__all__ = [
-    "GENERATION_KINDS",
-    "SERVER_FIELDS",
-    "STATUS_KINDS",
-    "changed_metadata",
-    "check_preconditions",
-    "new_metadata",
-]
+__all__ = ["SERVER_FIELDS", "STATUS_KINDS", "changed_metadata", "check_preconditions", "new_metadata"]
 
+_TYPES: Final = {
+    kind.group_resource: type_ for kind in KINDS if (type_ := root_type(kind.group, kind.kind)) is not None
+}
 #: Kinds whose status is written through the status subresource only: all that have one.
-STATUS_KINDS: Final = frozenset(
-    kind.group_resource
-    for kind in KINDS
-    if (type_ := root_type(kind.group, kind.kind)) is not None and "status" in type_.fields
-)
+STATUS_KINDS: Final = frozenset(name for name, type_ in _TYPES.items() if "status" in type_.fields)
 #: Kinds whose ``metadata.generation`` counts changes of the spec.
-GENERATION_KINDS: Final = frozenset(
-    kind.group_resource
-    for kind in KINDS
-    if (type_ := root_type(kind.group, kind.kind)) is not None and type_.has_generation
-)
-
+_GENERATION_KINDS: Final = frozenset(name for name, type_ in _TYPES.items() if type_.has_generation)
 #: What a client's change leaves as it was.
 _KEPT: Final = (
     "generateName",
@@ -64,7 +51,7 @@ def new_metadata(
         metadata["namespace"] = namespace
     metadata["uid"] = uid
     metadata["resourceVersion"] = ""
-    if kind.custom or kind.group_resource in GENERATION_KINDS:
+    if kind.custom or kind.group_resource in _GENERATION_KINDS:
         metadata["generation"] = 1
     metadata["creationTimestamp"] = created
     for key, value in given.items():

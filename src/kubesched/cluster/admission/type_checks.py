@@ -29,8 +29,6 @@ __all__ = ["TYPE_CHECKS"]
 
 Data = dict[str, Any]
 
-#: Labels that a generated selector of a Job has one of.
-_OWN_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 #: Amounts of a limit range, the smallest first, and how messages call them.
 _IN_ORDER: Final = {"min": "min", "defaultRequest": "default request", "default": "default", "max": "max"}
 _LIMITS: Final = (*_IN_ORDER, "maxLimitRequestRatio")
@@ -61,7 +59,7 @@ _NODE_FIELDS: Final = ("nodeName", "nodeSelector", "allNodes")
 _VALUES: Final = ("bool", "int", "string", "version", "bools", "ints", "strings", "versions")
 
 
-# -- nodes and jobs -------------------------------------------------------------------------------------------------
+# -- nodes ----------------------------------------------------------------------------------------------------------
 
 
 def _node_spec(spec: Data, path: str, causes: Causes) -> None:
@@ -79,15 +77,6 @@ def _node_status(status: Data, path: str, causes: Causes) -> None:
 
 def _taint(taint: Data, path: str, causes: Causes) -> None:
     causes.check_format("key!", f"{path}.key", taint.get("key") or "")
-
-
-def _job(data: Data, path: str, causes: Causes) -> None:
-    spec = data["spec"]
-    selector = spec.get("selector")
-    if selector is None:
-        causes.required("spec.selector")
-    elif not spec.get("manualSelector") and not any(key in (selector.get("matchLabels") or ()) for key in _OWN_LABELS):
-        causes.invalid("spec.selector", selector, "`selector` not auto-generated")
 
 
 # -- configuration and services ----------------------------------------------------------------------------
@@ -289,7 +278,6 @@ TYPE_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {
     "Taint": _taint,
     "DeviceTaint": _taint,
     "V1beta2DeviceTaint": _taint,
-    "Job": _job,
     "Secret": _secret,
     "ConfigMap": _config_map,
     "ServiceSpec": _service,
