@@ -9,7 +9,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from ...api.cron import CronError, parse_cron, time_zone
@@ -106,12 +106,17 @@ def _share(value: int | str) -> str:
     return _amount(value)
 
 
-def _quantity(value: Any) -> str:
+def _unread(read: Callable[[Any], object], value: Any, *errors: type[Exception], text: str = "") -> str:
+    """What is said of a value that a reader refuses with one of some errors: ``text``, or else the reader's words."""
     try:
-        parse_quantity(value)
-    except QuantityError:
-        return QUANTITY_TEXT
+        read(value)
+    except errors as error:
+        return text or str(error)
     return ""
+
+
+def _quantity(value: Any) -> str:
+    return _unread(parse_quantity, value, QuantityError, text=QUANTITY_TEXT)
 
 
 def _storage(value: Any) -> str:
@@ -119,11 +124,8 @@ def _storage(value: Any) -> str:
 
 
 def _cidr(text: str) -> str:
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return _CIDR_TEXT
-    return "" if "/" in text else _CIDR_TEXT
+    read = partial(ipaddress.ip_network, strict=False)
+    return _unread(read, text, ValueError, text=_CIDR_TEXT) if "/" in text else _CIDR_TEXT
 
 
 def _host(text: str) -> str:
@@ -136,27 +138,16 @@ def _host(text: str) -> str:
     return "" if is_object_name(text) else _SUBDOMAIN_TEXT
 
 
-def _cron(read: Callable[[str], object], text: str) -> str:
-    try:
-        read(text)
-    except CronError as error:
-        return str(error)
-    return ""
-
-
 def _time_zone(text: str) -> str:
     if text.lower() == "local":
         return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-    return _cron(time_zone, text)
+    return _unread(time_zone, text, CronError)
 
 
 @lru_cache(maxsize=1024)
 def _device_expression(text: str) -> str:
-    try:
-        compile_device_expression(text, lists=True)
-    except (CompilationError, MissingLibraryError) as error:
-        return str(error)
-    return ""
+    read = partial(compile_device_expression, lists=True)
+    return _unread(read, text, CompilationError, MissingLibraryError)
 
 
 def _extended_resource(name: str) -> str:
@@ -187,7 +178,7 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "storage": _storage,
     "cidr": _cidr,
     "host": _host,
-    "cron": lambda text: _cron(parse_cron, text),
+    "cron": lambda text: _unread(parse_cron, text, CronError),
     "time-zone": _time_zone,
     "version": lambda text: (
         "" if _VERSION.fullmatch(text) else "must be a string compatible with semver.org spec 2.0.0"
