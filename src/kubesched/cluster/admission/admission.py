@@ -9,42 +9,27 @@ Caller: ``store.create`` and ``store.update``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
+from ...api.kinds import LIMIT_RANGES, NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
 from ...api.quantity import parse_quantity
-from ..schema import Stored, check_type, encode, fill_defaults
+from ..schema import check_type, encode, fill_defaults
 from .checks import check_pod_spec
 from .custom import CustomSchema
+from .limits import Limits, ObjectTable
 from .validation import Causes, forbidden
 
-__all__ = ["SYSTEM_PRIORITIES", "Admission", "ObjectTable", "PreparedSpec", "default_pod_spec", "merge_label_keys"]
+__all__ = ["SYSTEM_PRIORITIES", "Admission", "PreparedSpec", "default_pod_spec", "merge_label_keys"]
 
 #: The classes that every cluster has.
 SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
 _MEMO_SIZE: Final = 4096
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-
-
-class ObjectTable(Protocol):
-    """What admission reads of the store: the objects of one kind. ``end`` is another number after every change."""
-
-    @property
-    def objects(self) -> Mapping[tuple[str, str], Stored]:
-        """Objects by (namespace, name)."""
-        ...
-
-    @property
-    def end(self) -> int: ...
-
-    def items(self, namespace: str = "") -> Sequence[Stored]:
-        """All objects in key order, or those of one namespace."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +65,13 @@ class Admission:
         self._namespaces = table_of(NAMESPACES)
         self._runtime_classes = table_of(RUNTIME_CLASSES)
         self._storage_classes = table_of(STORAGE_CLASSES)
+        self._limit_ranges = table_of(LIMIT_RANGES)
+        self.limits = Limits(self._limit_ranges)
         self._default_tolerations = default_tolerations
         self._priority_admission = priority_admission
-        self._memo: dict[bytes, PreparedSpec] = {}
-        self._memo_of = (-1, -1)
+        #: By the specs in JSON, and by namespace where that has limit ranges.
+        self._memo: dict[tuple[str, bytes], PreparedSpec] = {}
+        self._memo_of = (-1, -1, -1)
         self._priorities: dict[str, dict[str, Any]] = {}
         #: The schemas of custom resources by group resource, for those that are served.
         self.custom: dict[str, CustomSchema] = {}
@@ -91,22 +79,25 @@ class Admission:
 
     # -- pods ------------------------------------------------------------------------------------------
 
-    def pod_spec(self, raw: bytes, name: str, *, restored: bool = False) -> PreparedSpec:
-        """The spec a new pod is stored with. ``restored`` trusts the priority an imported pod brings.
+    def pod_spec(self, namespace: str, raw: bytes, name: str, *, restored: bool = False) -> PreparedSpec:
+        """The spec a new pod is stored with. ``restored`` trusts the priority an imported pod brings, and its resources.
 
         Raises:
-            ApiError: 400 for wrong types, 403 by priority or runtime class, 422 for invalid fields.
+            ApiError: 400 for wrong types, 403 by limit range, priority or runtime class, 422 for invalid fields.
         """
-        state = (self._priority_classes.end, self._runtime_classes.end)
+        state = (self._priority_classes.end, self._runtime_classes.end, self._limit_ranges.end)
         if state != self._memo_of or len(self._memo) > _MEMO_SIZE:
             self._memo.clear()
             self._memo_of = state
-        known = None if restored else self._memo.get(raw)
+        key = (namespace if self.limits.rules(namespace) else "", raw)
+        known = None if restored else self._memo.get(key)
         if known is not None:
             return known
         spec = msgspec.json.decode(raw)
         check_type("PodSpec", raw, PODS, "spec")
         default_pod_spec(spec)
+        if not restored:
+            self.limits.apply(namespace, spec, name)
         self._runtime_class(spec, name, restored=restored)
         if spec.get("priority") is None or (self._priority_admission and not restored):
             self._priority(spec, name)
@@ -120,7 +111,7 @@ class Admission:
             msgspec.Raw(encode(spec)), msgspec.Raw(encode(_first_status(spec))), spec["terminationGracePeriodSeconds"]
         )
         if not restored:
-            self._memo[raw] = prepared
+            self._memo[key] = prepared
         return prepared
 
     def priorities(self) -> Mapping[str, dict[str, Any]]:

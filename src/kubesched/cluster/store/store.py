@@ -36,7 +36,6 @@ from ..admission import (
     STATUS_KINDS,
     Admission,
     Causes,
-    Limits,
     ServiceAddresses,
     changed_metadata,
     check_kind,
@@ -122,7 +121,6 @@ class Store(Records):
         )
         #: How many events are kept, besides for an hour only; the oldest go first.
         self.most_events = math.inf
-        self._limits = Limits(self.table(LIMIT_RANGES))
         self._events = self._tables[CORE_EVENTS]
         self._pods = self._tables[PODS]
         self._follow_changes()
@@ -235,9 +233,7 @@ class Store(Records):
         if kind is PODS:
             causes.raise_if_any(kind, name)
             spec = encode_clean(obj.get("spec") or {})
-            if not restore:
-                spec = self._limits.pod_spec(namespace, spec, name)
-            prepared = self.admission.pod_spec(spec, name, restored=restore)
+            prepared = self.admission.pod_spec(namespace, spec, name, restored=restore)
             labels = metadata.get("labels") or {}
             document["spec"] = prepared.spec if restore else merge_label_keys(prepared.spec, labels)
             document["status"] = prepared.status
@@ -262,7 +258,7 @@ class Store(Records):
                 self._services.assign(document, None, causes)
             causes.raise_if_any(kind, name)
             if kind is CLAIMS and not restore:
-                self._limits.check_claim(document, name)
+                self.admission.limits.check_claim(document, name)
         if not restore:
             self._quotas.admit(kind, document)
         item = self.commit(kind, document, dry_run=dry_run)
