@@ -187,11 +187,11 @@ class _Self(dict[str, Any]):
         if field is None:  # a member that no type has, where objects are compared
             return value
         if field.type not in types():
-            empty = [] if field.is_list else {} if field.is_map else _ZEROS.get(field.type)
+            empty = [] if field.shape == "list" else {} if field.shape == "map" else _ZEROS.get(field.type)
             return empty if value is None else value
-        if field.is_list:
+        if field.shape == "list":
             return [_Self(field.type, one) for one in value or ()]
-        if field.is_map:
+        if field.shape == "map":
             return {key: _Self(field.type, one) for key, one in (value or {}).items()}
         if type(value) is dict:
             value = self[name] = _Self(field.type, value)

@@ -98,21 +98,13 @@ def changed_metadata(
         raise ApiError.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    metadata: dict[str, Any] = {"name": old.name}
-    if old.namespace:
-        metadata["namespace"] = old.namespace
-    for key in _KEPT:
-        if key in old_metadata:
-            metadata[key] = old_metadata[key]
-    metadata.update((key, value) for key, value in given.items() if key not in SERVER_FIELDS and value)
+    kept: tuple[str, ...] = ()
     if subresource:
-        kept = (
-            ("ownerReferences", "finalizers") if kind in (PODS, NODES) else ("ownerReferences", "finalizers", "labels")
-        )
-        for key in kept:
-            metadata.pop(key, None)
-            if key in old_metadata:
-                metadata[key] = old_metadata[key]
+        kept = ("ownerReferences", "finalizers", *(() if kind in (PODS, NODES) else ("labels",)))
+    copied = ("name", "namespace", *_KEPT)
+    metadata: dict[str, Any] = {key: old_metadata[key] for key in copied if key in old_metadata}
+    metadata |= {key: value for key, value in given.items() if value and key not in SERVER_FIELDS and key not in kept}
+    metadata |= {key: old_metadata[key] for key in kept if key in old_metadata}
     if "deletionTimestamp" in old_metadata:
         known = old_metadata.get("finalizers") or []
         if not isinstance(metadata.get("finalizers") or [], list):

@@ -165,19 +165,15 @@ def check_metadata(kind: Kind, metadata: Mapping[str, Any], causes: Causes) -> N
         ApiError: 400, when a field has the wrong type.
     """
     causes.check_format(_name_format(kind), "metadata.name", metadata["name"])
-    labels = metadata.get("labels")
-    if labels:
+    if labels := metadata.get("labels"):
         check_labels(_typed(labels, dict, "metadata.labels"), "metadata.labels", causes)
-    annotations = metadata.get("annotations")
-    if annotations:
+    if annotations := metadata.get("annotations"):
         for key, value in _typed(annotations, dict, "metadata.annotations").items():
             causes.check_format("annotation-key!", "metadata.annotations", key)
             _typed(value, str, f"metadata.annotations.{key}")
-    owners = metadata.get("ownerReferences")
-    if owners:
+    if owners := metadata.get("ownerReferences"):
         _check_owners(_typed(owners, list, "metadata.ownerReferences"), causes)
-    finalizers = metadata.get("finalizers")
-    if finalizers:
+    if finalizers := metadata.get("finalizers"):
         for index, finalizer in enumerate(_typed(finalizers, list, "metadata.finalizers")):
             path = f"metadata.finalizers[{index}]"
             causes.check_format("key!", path, _typed(finalizer, str, path))

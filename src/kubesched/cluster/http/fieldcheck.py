@@ -61,12 +61,12 @@ def _unknown(type_: Type | None, data: Mapping[str, Any], *, patch: bool) -> lis
                 found.append(key)
         elif value and isinstance(value, dict | list):
             inner = types().get(field.type)
-            if inner is None or isinstance(value, list) is not field.is_list:
+            if inner is None or isinstance(value, list) is not (field.shape == "list"):
                 continue
             if isinstance(value, list):
                 parts = [(f"[{index}]", item) for index, item in enumerate(value)]
             else:
-                parts = [(f".{name}", item) for name, item in value.items()] if field.is_map else [("", value)]
+                parts = [(f".{name}", item) for name, item in value.items()] if field.shape == "map" else [("", value)]
             for place, item in parts:
                 if isinstance(item, dict):
                     found += [f"{key}{place}.{path}" for path in _unknown(inner, item, patch=patch)]

@@ -23,20 +23,12 @@ _META: Final = frozenset(
 class Field:
     """A field: its type's name, whether it is a list or a map of that type, and whether it must be there.
 
-    ``type`` is one of str, int, int32, num, bool, any, time, intstr, quantity, or the name of a :class:`Type`.
+    ``shape`` is "list", "map" or empty. ``type`` is one of str, int, int32, num, bool, any, time, intstr, quantity, or the name of a :class:`Type`.
     """
 
     type: str
     shape: str = ""
     required: bool = False
-
-    @property
-    def is_list(self) -> bool:
-        return self.shape == "list"
-
-    @property
-    def is_map(self) -> bool:
-        return self.shape == "map"
 
 
 @dataclass(slots=True)

@@ -74,7 +74,7 @@ def patch_markers(type_: Type, name: str) -> dict[str, str]:
     paths = [(owner, name) for owner in _owners().get(type_.name, ())]
     if any(path in _RETAINED for path in paths):
         return {_STRATEGY: "retainKeys"}
-    if not type_.fields[name].is_list:
+    if type_.fields[name].shape != "list":
         return {}
     key = next((key for path in paths if (key := merge_key(path)) is not None), None)
     if key is None:
