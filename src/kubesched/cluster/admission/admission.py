@@ -72,10 +72,8 @@ class Admission:
         #: By the specs in JSON, and by namespace where that has limit ranges.
         self._memo: dict[tuple[str, bytes], PreparedSpec] = {}
         self._memo_of = (-1, -1, -1)
-        self._priorities: dict[str, dict[str, Any]] = {}
         #: The schemas of custom resources by group resource, for those that are served.
         self.custom: dict[str, CustomSchema] = {}
-        self._priorities_of = -1
 
     # -- pods ------------------------------------------------------------------------------------------
 
@@ -114,24 +112,18 @@ class Admission:
             self._memo[key] = prepared
         return prepared
 
-    def priorities(self) -> Mapping[str, dict[str, Any]]:
-        """The PriorityClasses by name."""
-        if self._priorities_of != self._priority_classes.end:
-            self._priorities_of = self._priority_classes.end
-            self._priorities = {item.name: item.data() for item in self._priority_classes.items()}
-        return self._priorities
-
     def global_default(self) -> dict[str, Any] | None:
         """The class of pods that name none: of several, the one with the lowest value, as upstream."""
-        defaults = [item for item in self.priorities().values() if item.get("globalDefault")]
-        return min(defaults, key=lambda item: item.get("value", 0), default=None)
+        defaults = [one for item in self._priority_classes.objects.values() if (one := item.typed).get("globalDefault")]
+        return min(defaults, key=lambda one: (one.get("value", 0), one["metadata"]["name"]), default=None)
 
     def _priority(self, spec: dict[str, Any], name: str) -> None:
         class_name = spec.get("priorityClassName")
         if class_name:
-            found = self.priorities().get(class_name)
-            if found is None:
+            item = self._priority_classes.objects.get(("", class_name))
+            if item is None:
                 raise forbidden(PODS, name, f"no PriorityClass with name {class_name} was found")
+            found = item.typed
         else:
             spec.pop("priorityClassName", None)
             found = self.global_default()
@@ -320,7 +312,7 @@ def _qos_class(spec: dict[str, Any]) -> str:
         resources = owner.get("resources") or {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
-            request, limit = (parse_quantity(amounts.get(name, 0)).nanos for amounts in (requests, limits))
+            request, limit = parse_quantity(requests.get(name, "0")).nanos, parse_quantity(limits.get(name, "0")).nanos
             any_amount = any_amount or bool(request or limit)
             guaranteed = guaranteed and bool(limit) and request == limit
     if not any_amount:
