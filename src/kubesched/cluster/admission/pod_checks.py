@@ -13,6 +13,7 @@ from ...api.decode import from_builtins
 from ...api.quantity import Quantity, QuantityError, canonical_quantity, parse_quantity
 from ...api.requests import is_extended_resource, pod_request_amounts
 from ...api.selectors import (
+    NodeSelectorMatcher,
     SelectorError,
     compile_label_selector,
     is_qualified_name,
@@ -23,7 +24,6 @@ from ...api.types import LabelSelector, NodeAffinity, NodeSelector, Pod, PodSpec
 from .validation import (
     Causes,
     check_labels,
-    check_node_selector,
     check_quantities,
     check_single,
     check_source,
@@ -189,7 +189,16 @@ def _node_affinity(affinity: Data, path: str, causes: Causes) -> None:
 
 
 def _node_selector(selector: Data, path: str, causes: Causes) -> None:
-    check_node_selector(from_builtins(selector, NodeSelector), path, causes)
+    """The terms of a node selector; that there are some is a rule of the schema."""
+    where, compiled = f"{path}.nodeSelectorTerms", from_builtins(selector, NodeSelector)
+    for index, term in enumerate(compiled.node_selector_terms):
+        for position, field in enumerate(term.match_fields):
+            if field.key != "metadata.name":
+                place = f"{where}[{index}].matchFields[{position}].key"
+                causes.invalid(place, field.key, "not a valid field selector key")
+    error = NodeSelectorMatcher.compile(compiled, where).error
+    if error:
+        causes.selector(error)
 
 
 _handler = partial(check_single, ("exec", "httpGet", "tcpSocket", "grpc", "sleep"), "handler")

@@ -14,8 +14,7 @@ import msgspec
 
 from ...api.kinds import LEASE_CANDIDATES, PODS, Kind
 from ...api.quantity import Quantity, QuantityError, parse_quantity
-from ...api.selectors import NodeSelectorMatcher, is_label_value, is_qualified_name
-from ...api.types import NodeSelector
+from ...api.selectors import is_label_value, is_qualified_name
 from ...api.wire import ApiError
 from ..schema import check_metadata_form, types, undecodable
 from .formats import QUANTITY_TEXT, format_problem
@@ -24,7 +23,6 @@ __all__ = [
     "Causes",
     "check_labels",
     "check_metadata",
-    "check_node_selector",
     "check_quantities",
     "check_single",
     "check_source",
@@ -143,19 +141,6 @@ def check_labels(labels: Mapping[str, Any], path: str, causes: Causes) -> None:
         if not isinstance(value, str):
             raise ApiError.bad_request(f"{path}.{key}: a label value is a string, write it in quotes; got {value!r}")
         causes.check_format("label-value", path, value)
-
-
-def check_node_selector(selector: NodeSelector, path: str, causes: Causes) -> None:
-    """The terms of a node selector; that there are some is a rule of the schema."""
-    where = f"{path}.nodeSelectorTerms"
-    for index, term in enumerate(selector.node_selector_terms):
-        for position, field in enumerate(term.match_fields):
-            if field.key != "metadata.name":
-                place = f"{where}[{index}].matchFields[{position}].key"
-                causes.invalid(place, field.key, "not a valid field selector key")
-    error = NodeSelectorMatcher.compile(selector, where).error
-    if error:
-        causes.selector(error)
 
 
 def check_metadata(kind: Kind, metadata: Mapping[str, Any], causes: Causes) -> None:
