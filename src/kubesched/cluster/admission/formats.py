@@ -144,6 +144,7 @@ def _time_zone(text: str) -> str:
     return _unread(time_zone, text, CronError)
 
 
+@lru_cache(maxsize=1024)
 def _device_expression(text: str) -> str:
     read = partial(compile_device_expression, lists=True)
     return _unread(read, text, CompilationError, MissingLibraryError)
@@ -187,7 +188,6 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
 }
 
 
-@lru_cache(maxsize=1024)
 def format_problem(name: str, value: Any) -> str:
     """What is wrong with a value; an empty text is right unless the name ends with an exclamation mark."""
     return "" if value == "" and not name.endswith("!") else _FORMATS[name.removesuffix("!")](value)
