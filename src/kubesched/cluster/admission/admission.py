@@ -142,12 +142,15 @@ class Admission:
 
     def _runtime_class(self, spec: dict[str, Any], name: str, *, restored: bool) -> None:
         """Overhead, node selector and tolerations that a RuntimeClass brings to its pods."""
-        data: dict[str, Any] = {}
-        if class_name := spec.get("runtimeClassName"):
-            item = self._runtime_classes.objects.get(("", class_name))
-            if item is None:
-                raise forbidden(PODS, name, f'pod rejected: RuntimeClass "{class_name}" not found')
-            data = item.data()
+        class_name = spec.get("runtimeClassName")
+        if not class_name:
+            if spec.get("overhead") and not restored:
+                raise forbidden(PODS, name, _OVERHEAD_TEXT)
+            return
+        item = self._runtime_classes.objects.get(("", class_name))
+        if item is None:
+            raise forbidden(PODS, name, f'pod rejected: RuntimeClass "{class_name}" not found')
+        data = item.data()
         overhead = (data.get("overhead") or {}).get("podFixed")
         if overhead:
             if spec.get("overhead") not in (None, overhead):

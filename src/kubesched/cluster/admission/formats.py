@@ -18,7 +18,7 @@ from ...api.selectors import is_label_value, is_object_name, is_qualified_name
 from ...cel import CompilationError, MissingLibraryError
 from ...cel.device_expressions import compile_device_expression
 
-__all__ = ["IP_TEXT", "QUANTITY_TEXT", "format_problem"]
+__all__ = ["IP_TEXT", "QUALIFIED_TEXT", "QUANTITY_TEXT", "format_problem"]
 
 _LABEL_PATTERN: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL: Final = re.compile(_LABEL_PATTERN)
@@ -41,7 +41,7 @@ _WILDCARD_TEXT: Final = (
     "case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used "
     rf"for validation is '\*\.{_SUBDOMAIN_PATTERN}')"
 )
-_QUALIFIED_TEXT: Final = (
+QUALIFIED_TEXT: Final = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc'), with an optional DNS subdomain prefix and '/'"
 )
@@ -164,8 +164,8 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "driver": lambda text: "" if is_object_name(text.lower()) else _SUBDOMAIN_TEXT,
     "path-segment": lambda text: "" if _is_path_segment(text) else "may not be '.' or '..' nor contain '/' or '%'",
     "config-key": lambda text: "" if _is_config_key(text) else _CONFIG_KEY_TEXT,
-    "key": lambda text: "" if is_qualified_name(text) else _QUALIFIED_TEXT,
-    "annotation-key": lambda text: "" if is_qualified_name(text.lower()) else _QUALIFIED_TEXT,
+    "key": lambda text: "" if is_qualified_name(text) else QUALIFIED_TEXT,
+    "annotation-key": lambda text: "" if is_qualified_name(text.lower()) else QUALIFIED_TEXT,
     "label-value": lambda text: "" if is_label_value(text) else _LABEL_VALUE_TEXT,
     "image": lambda text: "" if text == text.strip() else "must not have leading or trailing whitespace",
     "port-name": _port_name,
