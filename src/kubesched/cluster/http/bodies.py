@@ -2,7 +2,7 @@
 
 What counts against the memory for all bodies is what has arrived, not what was announced: requests that are opened and
 left half-sent take up next to nothing, and end at the time limit. Callers: :mod:`.server` reads, the verb modules decode.
-Unknown fields are found by :mod:`.fieldcheck`.
+Unknown fields are found by :mod:`.writing`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiohttp import web
 from ...api.wire import ApiError
 from ...api.yamltext import TextError, parse_json, parse_single
 
-__all__ = ["Body", "Intake", "decode_body", "is_decodable", "media_type", "unsupported"]
+__all__ = ["PROTOBUF", "Body", "Intake", "decode_body", "is_decodable", "media_type", "unsupported"]
 
 #: Upstream's limit for a JSON body.
 MAX_BODY: Final = 3 * 1024 * 1024
