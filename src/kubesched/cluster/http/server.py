@@ -13,7 +13,7 @@ import hmac
 import logging
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
@@ -244,24 +244,16 @@ def _style(request: web.BaseRequest, query: str) -> Style:
 
 
 class Connections(web.Server):
-    """A server whose connections are ours. A request has ``head_seconds`` for its first line and its headers."""
-
-    def __init__(
-        self,
-        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-        *,
-        head_seconds: float,
-        **options: Any,
-    ) -> None:
-        super().__init__(handler, **options)
-        self._head_seconds = head_seconds
+    """A server whose connections are ours; what it does not know of its options is theirs."""
 
     def __call__(self) -> RequestHandler:
-        return _Connection(self, self._head_seconds, loop=self._loop, **self._kwargs)
+        return _Connection(self, loop=self._loop, **self._kwargs)
 
 
 class _Connection(RequestHandler):
-    def __init__(self, server: web.Server, head_seconds: float, **options: Any) -> None:
+    """A connection of which a request has ``head_seconds`` for its first line and its headers."""
+
+    def __init__(self, server: web.Server, *, head_seconds: float, **options: Any) -> None:
         super().__init__(server, **options)
         self._head_seconds = head_seconds
         self._head_timer: asyncio.TimerHandle | None = None
