@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from ...api.kinds import DEFINITIONS, KINDS, NAMESPACES, Kind, kind_by_plural
 from ...api.wire import MERGE_PATCH
 from ..admission import usable_schema
-from ..schema import Stored, encode, has_other_shape, served_form, stored_form
+from ..schema import Stored, encode, has_other_shape, served_form, stored_form, table_lines
 from ..store import Store
 
 __all__ = ["REVIEWS", "Catalog", "Column", "Defined", "Resource", "Scale", "Subresource"]
@@ -129,18 +128,17 @@ def _read_table() -> tuple[dict[str, tuple[Subresource, ...]], Tree]:
     """``subresources.txt``: subresources by group resource, and reviews."""
     subresources: dict[str, tuple[Subresource, ...]] = {}
     reviews: Tree = {}
-    for line in files(__package__).joinpath("subresources.txt").read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith("#"):
-            place, kind, verbs, *rest = line.split()
-            owner, _, name = place.rpartition("/")
-            group, _, version = rest[0].rpartition("/") if rest else ("", "", "")
-            if owner:
-                one = Subresource(name, kind, tuple(verbs.split(",")), group, version)
-                subresources[owner] = (*subresources.get(owner, ()), one)
-            else:
-                stored = Kind(group, version, kind, name, rest[1:] == ["namespaced"], kind.lower())
-                versions = reviews.setdefault(group, {})
-                versions.setdefault(version, {})[name] = Resource(stored, version, verbs=tuple(verbs.split(",")))
+    for line in table_lines("subresources.txt", __package__):
+        place, kind, verbs, *rest = line.split()
+        owner, _, name = place.rpartition("/")
+        group, _, version = rest[0].rpartition("/") if rest else ("", "", "")
+        if owner:
+            one = Subresource(name, kind, tuple(verbs.split(",")), group, version)
+            subresources[owner] = (*subresources.get(owner, ()), one)
+        else:
+            stored = Kind(group, version, kind, name, rest[1:] == ["namespaced"], kind.lower())
+            versions = reviews.setdefault(group, {})
+            versions.setdefault(version, {})[name] = Resource(stored, version, verbs=tuple(verbs.split(",")))
     return subresources, reviews
 
 
@@ -235,8 +233,7 @@ class Catalog:
     # -- looking -----------------------------------------------------------------------------------------
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        versions = self.groups.get(group)
-        return versions.get(version, {}).get(plural) if versions else None
+        return self.groups.get(group, {}).get(version, {}).get(plural)
 
     def other_versions(self, group: str, plural: str) -> str:
         """The group versions that have a resource, such as ``autoscaling/v2``; empty when there is none."""

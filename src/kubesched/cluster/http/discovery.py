@@ -70,7 +70,7 @@ class Documents:
         return self._catalog.kept((place, form), lambda: self._make(place, form))
 
     def _make(self, place: str, form: Accepted) -> tuple[bytes, str] | None:
-        groups = self._catalog.groups
+        groups, places = self._catalog.groups, self._places()
         data: dict[str, Any] | None = None
         match place.split("/")[1:]:
             case ["api" | "apis" as root] if form.transform:
@@ -83,31 +83,30 @@ class Documents:
             case ["openapi", "v2"]:
                 data = self._swagger()
             case ["openapi", "v3"]:
-                data = {"paths": {one: self._openapi_place(one) for one in self._places()}}
-            case ["openapi", "v3", *_]:
-                data = self._openapi(place.removeprefix(_OPENAPI_V3))
+                data = {"paths": {one: self._openapi_place(one) for one in places}}
+            case ["openapi", "v3", *_] if found := places.get(place.removeprefix(_OPENAPI_V3)):
+                group, version = found
+                data = openapi_document(groups[group][version].values(), v3=True)
             case ["api"]:
                 clients = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address()}]
                 data = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": clients}
             case ["apis"]:
-                found = [_group(name, versions) for name, versions in groups.items() if name]
-                data = {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+                listed = [_group(name, versions) for name, versions in groups.items() if name]
+                data = {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
             case ["apis", group] if group in groups:
                 data = {"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])}
-            case ["api", version] if version in groups.get("", {}):
-                data = self._resource_list("", version)
-            case ["apis", group, version] if group and version in groups.get(group, {}):
-                data = self._resource_list(group, version)
+            case ["api" | "apis", *_] if found := places.get(place[1:]):
+                data = self._resource_list(*found)
             case ["version"]:
                 data = _VERSION
             case []:
-                data = {"paths": sorted((*_PATHS, *(f"/{one}" for one in self._places())))}
+                data = {"paths": sorted((*_PATHS, *(f"/{one}" for one in places)))}
         return None if data is None else (encode(data), JSON)
 
-    def _places(self) -> list[str]:
-        """The group versions as in paths: ``api/v1`` or ``apis/GROUP/VERSION``."""
+    def _places(self) -> dict[str, tuple[str, str]]:
+        """The group versions by their places in paths: ``api/v1`` or ``apis/GROUP/VERSION``."""
         versions = ((group, version) for group, found in self._catalog.groups.items() for version in found)
-        return [f"apis/{group}/{version}" if group else f"api/{version}" for group, version in versions]
+        return {"/".join(("apis", *one) if one[0] else ("api", one[1])): one for one in versions}
 
     # -- OpenAPI -----------------------------------------------------------------------------------------
 
@@ -115,14 +114,6 @@ class Documents:
         """The whole API as one document."""
         versions = (resources for found in self._catalog.groups.values() for resources in found.values())
         return openapi_document([resource for resources in versions for resource in resources.values()], v3=False)
-
-    def _openapi(self, place: str) -> dict[str, Any] | None:
-        prefix, _, rest = place.partition("/")
-        group, _, version = rest.rpartition("/")
-        resources = self._catalog.groups.get(group, {}).get(version)
-        if prefix != ("apis" if group else "api") or resources is None:
-            return None
-        return openapi_document(resources.values(), v3=True)
 
     def _openapi_place(self, place: str) -> dict[str, str]:
         """Where the document of a group version is. Its URL changes with it."""

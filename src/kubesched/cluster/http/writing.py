@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from ...api.documents import Document
 from ...api.kinds import Kind
 from ...api.turns import in_turns
 from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item
@@ -19,7 +20,7 @@ from ..admission import unknown_fields
 from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch, encode, root_type, unknown_paths
 from .answers import BATCH, success
 from .apply import apply_object, is_tracked, patch_object, tracked_update
-from .bodies import Body, media_type, unsupported
+from .bodies import media_type, unsupported
 from .calls import Call, invalid_options
 from .catalog import Resource, Scale
 from .cells import selector_text
@@ -40,7 +41,7 @@ _CREATED_BY_PUT: Final = (
 )
 
 
-def _checked(call: Call, body: Body, *, patch: bool = False) -> Any:
+def _checked(call: Call, body: Document, *, patch: bool = False) -> Any:
     """The data of a body. Unknown fields, and keys that came twice, are warned of or refused.
 
     A custom resource is pruned of unknown fields.
@@ -50,7 +51,7 @@ def _checked(call: Call, body: Body, *, patch: bool = False) -> Any:
     """
     resource, data, validation = call.resource, body.data, call.options.validation
     kind, version = resource.kind.kind, resource.version
-    found = [f'duplicate field "{path}"' for path in body.duplicates]
+    found = [f'duplicate field "{twice.path}"' for twice in body.duplicates]
     if resource.defined is not None and resource.defined.schema and isinstance(data, dict):
         for owner, name, path in list(unknown_fields(resource.defined.schema, data)):
             del owner[name]
@@ -83,7 +84,9 @@ def update(call: Call, raw: bytes) -> web.Response:
     target = call.target
     _ = call.options
     if target.subresource == "scale":
-        return _update_scale(call, raw)
+        scale = call.body(raw).data
+        expect(scale, "Scale", ("autoscaling/v1",))
+        return _write(call, scale)
     data = call.resource.inward(_checked(call, call.body(raw)))
     if isinstance(data, dict):
         named = (data.get("metadata") or {}) if isinstance(data.get("metadata"), dict | None) else {}
@@ -217,13 +220,6 @@ def answer_scale(call: Call, item: Item) -> web.Response:
     raw = encode(_scale_of(call, item))
     scale = Item(_SCALES.kind, raw, item.namespace, item.name, item.uid, item.resource_version)
     return answer_object(replace(call, resource=_SCALES), scale)
-
-
-def _update_scale(call: Call, raw: bytes) -> web.Response:
-    """PUT of a Scale."""
-    data = call.body(raw).data
-    expect(data, "Scale", ("autoscaling/v1",))
-    return _write(call, data)
 
 
 def _patch_scale(call: Call, change: Any, patch_type: str) -> web.Response:

@@ -78,9 +78,9 @@ def _tables() -> tuple[dict[str, Type], dict[tuple[str, str], str]]:
     return found, roots
 
 
-def table_lines(name: str) -> Iterator[str]:
-    """The lines of a table of this package: without those that are empty or a comment, which has one number sign."""
-    for line in files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines():
+def table_lines(name: str, package: str = __package__) -> Iterator[str]:
+    """The lines of a table in a package: without those that are empty or a comment, which has one number sign."""
+    for line in files(package).joinpath(name).read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("# "):
             yield line
 
