@@ -150,16 +150,11 @@ def _stripped(value: Any, name: str = "") -> Any:
     left_out = _LEFT_OUT.get(name, frozenset())
     result = {key: _stripped(item, key) for key, item in value.items() if key not in left_out}
     if name == "metadata" and "annotations" in result:
-        known = _known_annotations(result.pop("annotations"))
+        known = {
+            key: value
+            for key, value in (result.pop("annotations") or {}).items()
+            if key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key
+        }
         if known:
             result["annotations"] = known
     return result
-
-
-def _known_annotations(given: Any) -> dict[str, Any]:
-    """Those of Kubernetes' and our own domains, without the copy of the manifest that ``kubectl apply`` keeps."""
-    return {
-        key: value
-        for key, value in (given or {}).items()
-        if key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key
-    }
