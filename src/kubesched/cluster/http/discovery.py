@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from ..schema import encode
 from .answers import JSON, OPENAPI_V2_PROTOBUF, Accepted
-from .catalog import REVIEWS, Catalog, Resource
+from .catalog import REVIEWS, Catalog, Resource, Tree
 from .openapi import openapi_document
 
 __all__ = ["Documents"]
@@ -54,6 +54,8 @@ class Documents:
     def __init__(self, catalog: Catalog, address: Callable[[], str]) -> None:
         self._catalog = catalog
         self._address = address
+        self._groups: Tree = {}
+        self._made: dict[tuple[str, Accepted], tuple[bytes, str]] = {}
 
     def find(self, path: str, form: Accepted) -> tuple[bytes, str] | None:
         """The bytes and content type for a path, or None when nothing is served there."""
@@ -67,10 +69,17 @@ class Documents:
         return self._kept(place, form if is_aggregated or is_protobuf else Accepted())
 
     def _kept(self, place: str, form: Accepted) -> tuple[bytes, str] | None:
-        return self._catalog.kept((place, form), lambda: self._make(place, form))
+        """A document, made once of the resources there are."""
+        if self._groups is not self._catalog.groups:
+            self._groups = self._catalog.groups
+            self._made.clear()
+        found = self._made.get((place, form)) or self._make(place, form)
+        if found is not None:
+            self._made[place, form] = found
+        return found
 
     def _make(self, place: str, form: Accepted) -> tuple[bytes, str] | None:
-        groups, places = self._catalog.groups, self._places()
+        groups, places = self._groups, self._places()
         data: dict[str, Any] | None = None
         match place.split("/")[1:]:
             case ["api" | "apis" as root] if form.transform:
@@ -105,14 +114,14 @@ class Documents:
 
     def _places(self) -> dict[str, tuple[str, str]]:
         """The group versions by their places in paths: ``api/v1`` or ``apis/GROUP/VERSION``."""
-        versions = ((group, version) for group, found in self._catalog.groups.items() for version in found)
+        versions = ((group, version) for group, found in self._groups.items() for version in found)
         return {"/".join(("apis", *one) if one[0] else ("api", one[1])): one for one in versions}
 
     # -- OpenAPI -----------------------------------------------------------------------------------------
 
     def _swagger(self) -> dict[str, Any]:
         """The whole API as one document."""
-        versions = (resources for found in self._catalog.groups.values() for resources in found.values())
+        versions = (resources for found in self._groups.values() for resources in found.values())
         return openapi_document([resource for resources in versions for resource in resources.values()], v3=False)
 
     def _openapi_place(self, place: str) -> dict[str, str]:
@@ -133,7 +142,7 @@ class Documents:
 
     def _listed(self, group: str, version: str) -> Iterable[Resource]:
         reviews = REVIEWS.get(group, {}).get(version, {})
-        return (*self._catalog.groups[group][version].values(), *reviews.values())
+        return (*self._groups[group][version].values(), *reviews.values())
 
     def _aggregated(self, form_version: str, *, named: bool) -> dict[str, Any]:
         """Everything at once: of the named groups, or of the one without a name."""
@@ -147,7 +156,7 @@ class Documents:
                 "metadata": {"name": group} if group else {},
                 "versions": [listed(group, version) for version in _best_first(versions)],
             }
-            for group, versions in self._catalog.groups.items()
+            for group, versions in self._groups.items()
             if bool(group) is named
         ]
         api_version = f"apidiscovery.k8s.io/{form_version}"

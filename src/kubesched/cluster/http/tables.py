@@ -59,9 +59,7 @@ class Form:
 
     def bookmark(self, item: Item) -> bytes:
         """The object of a bookmark, of which only the version counts."""
-        if not self._resource.is_converted:
-            return item.raw
-        return msgspec.json.encode({**item.data(), "apiVersion": self._resource.api_version})
+        return self.object(item)
 
     def head(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """A list without its objects; ``metadata`` is the list's."""
@@ -84,9 +82,6 @@ class _Metadata(Form):
     def object(self, item: Item) -> bytes:
         metadata = bytes(_decode_head(item.raw).metadata)
         return b'{"kind":"PartialObjectMetadata","apiVersion":"%b","metadata":%b}' % (self._meta.encode(), metadata)
-
-    def bookmark(self, item: Item) -> bytes:
-        return self.object(item)
 
     def head(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         return {"kind": "PartialObjectMetadataList", "apiVersion": self._meta, "metadata": metadata}
