@@ -15,7 +15,7 @@ from aiohttp import web
 from ...api.documents import Document
 from ...api.kinds import Kind
 from ...api.turns import in_turns
-from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item
+from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, tolerate
 from ..admission import unknown_fields
 from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch, encode, root_type, unknown_paths
 from .answers import BATCH, success
@@ -176,11 +176,8 @@ async def delete_collection(call: Call, raw: bytes) -> web.StreamResponse:
     for number, item in enumerate(page.items, 1):
         if number % BATCH == 0:
             await asyncio.sleep(0)
-        try:
+        with tolerate(404):
             call.store.delete(call.resource.kind, item.namespace, item.name, **options)
-        except ApiError as error:
-            if error.code != 404:
-                raise
     return await answer_list(call, page)
 
 
