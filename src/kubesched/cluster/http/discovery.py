@@ -85,12 +85,13 @@ class Documents:
             case ["api" | "apis" as root] if form.transform:
                 content_type = f"application/json;g=apidiscovery.k8s.io;v={form.version};as=APIGroupDiscoveryList"
                 return encode(self._aggregated(form.version, named=root == "apis")), content_type
-            case ["openapi", "v2"] if form.media_type == OPENAPI_V2_PROTOBUF:
-                from .protobuf import encode_document  # noqa: PLC0415 - its runtime is only loaded for old clients
-
-                return encode_document(self._swagger()), OPENAPI_V2_PROTOBUF.replace("@", ".")
             case ["openapi", "v2"]:
-                data = self._swagger()
+                trees = (resources for versions in groups.values() for resources in versions.values())
+                data = openapi_document([one for resources in trees for one in resources.values()], v3=False)
+                if form.media_type == OPENAPI_V2_PROTOBUF:
+                    from .protobuf import encode_document  # noqa: PLC0415 - its runtime is only loaded for old clients
+
+                    return encode_document(data), OPENAPI_V2_PROTOBUF.replace("@", ".")
             case ["openapi", "v3"]:
                 data = {"paths": {one: self._openapi_place(one) for one in places}}
             case ["openapi", "v3", *_] if found := places.get(place.removeprefix(_OPENAPI_V3)):
@@ -118,11 +119,6 @@ class Documents:
         return {"/".join(("apis", *one) if one[0] else ("api", one[1])): one for one in versions}
 
     # -- OpenAPI -----------------------------------------------------------------------------------------
-
-    def _swagger(self) -> dict[str, Any]:
-        """The whole API as one document."""
-        versions = (resources for found in self._groups.values() for resources in found.values())
-        return openapi_document([resource for resources in versions for resource in resources.values()], v3=False)
 
     def _openapi_place(self, place: str) -> dict[str, str]:
         """Where the document of a group version is. Its URL changes with it."""

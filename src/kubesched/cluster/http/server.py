@@ -296,9 +296,8 @@ def _explained(error: BaseException | None) -> ApiError:
         if "HTTPS" in error.message:
             return ApiError.bad_request("this is an HTTP server, and the request came by HTTPS; use http://")
     if isinstance(error, LineTooLong):
-        text = (
-            f"the request line or a header is longer than {error.args[1] if len(error.args) > 1 else 'allowed'} bytes"
-        )
+        limit = error.args[1] if len(error.args) > 1 else "allowed"
+        text = f"the request line or a header is longer than {limit} bytes"
         return ApiError(431, "RequestHeaderFieldsTooLarge", text)
     text = error.message if isinstance(error, HttpProcessingError) else ""
     first = text.strip().split("\n", 1)[0].rstrip(":")[:200] or "the request cannot be read"
