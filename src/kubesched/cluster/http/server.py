@@ -234,7 +234,7 @@ def _style(request: web.BaseRequest, query: str) -> Style:
 
 
 class Connections(web.Server):
-    """A server whose connections are ours; what it does not know of its options is theirs."""
+    """A server whose connections are ours and get its options, ``head_seconds`` among them."""
 
     def __call__(self) -> RequestHandler:
         return _Connection(self, loop=self._loop, **self._kwargs)
