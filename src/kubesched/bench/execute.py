@@ -21,7 +21,7 @@ from kubesched.api.kinds import NODES, PODS, RESOURCE_SLICES, Kind, kind_of
 from kubesched.api.loop_watch import HoldLog, watch_loop
 from kubesched.api.tasks import TaskCrashedError
 from kubesched.api.times import RealClock, parse_duration
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import ApiError, tolerate
 from kubesched.cluster.schema import stored_form
 from kubesched.config import DEFAULT_GATES, KubeSchedulerConfiguration, default_config, load_config_file
 from kubesched.framework.extenders import Extender
@@ -455,11 +455,8 @@ class _Execution:
         for item in items:
             if op.delete_pods_per_second:
                 await asyncio.sleep(1 / op.delete_pods_per_second)
-            try:
+            with tolerate(404):
                 await self.embedded.client.delete(PODS, item.namespace, item.name)
-            except ApiError as error:
-                if error.code != 404:
-                    raise
             self._settled(item.key)
 
     async def _churn(self, op: Churn, namespace: str, templates: list[Template]) -> None:
