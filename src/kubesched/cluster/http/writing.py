@@ -221,14 +221,10 @@ def answer_scale(call: Call, item: Item) -> web.Response:
 
 def _patch_scale(call: Call, change: Any, patch_type: str) -> web.Response:
     """PATCH of a Scale."""
-    scale: Any = _scale_of(call, call.get())
-    version = scale["metadata"].pop("resourceVersion", None)
     apply: Any = {JSON_PATCH: apply_json_patch, MERGE_PATCH: apply_merge_patch}.get(patch_type, apply_strategic_patch)
-    scale = apply(scale, change)
+    scale = apply(_scale_of(call, call.get()), change)
     if not isinstance(scale, dict):
         raise ApiError.bad_request("the patch leaves no Scale")
-    if version and isinstance(scale.get("metadata"), dict):
-        scale["metadata"].setdefault("resourceVersion", version)
     return _write(call, scale)
 
 
