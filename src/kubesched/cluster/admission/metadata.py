@@ -98,13 +98,14 @@ def changed_metadata(
         raise ApiError.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    kept: tuple[str, ...] = ()
-    if subresource:
-        kept = ("ownerReferences", "finalizers", *(() if kind in (PODS, NODES) else ("labels",)))
     copied = ("name", "namespace", *_KEPT)
     metadata: dict[str, Any] = {key: old_metadata[key] for key in copied if key in old_metadata}
-    metadata |= {key: value for key, value in given.items() if value and key not in SERVER_FIELDS and key not in kept}
-    metadata |= {key: old_metadata[key] for key in kept if key in old_metadata}
+    metadata.update((key, value) for key, value in given.items() if key not in SERVER_FIELDS and value)
+    if subresource:
+        for key in ("ownerReferences", "finalizers", *(() if kind in (PODS, NODES) else ("labels",))):
+            metadata.pop(key, None)
+            if key in old_metadata:
+                metadata[key] = old_metadata[key]
     if "deletionTimestamp" in old_metadata:
         known = old_metadata.get("finalizers") or []
         if not isinstance(metadata.get("finalizers") or [], list):

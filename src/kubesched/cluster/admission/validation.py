@@ -117,6 +117,7 @@ def dotted(path: str, places: Iterable[str | int]) -> str:
     return path
 
 
+@lru_cache(maxsize=1024)
 def _name_format(kind: Kind) -> str:
     """The format of the names that objects of a kind may have."""
     if kind.group in _PATH_SEGMENT_GROUPS:
