@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Final
 from kubesched.api.kinds import PODS, Kind
 from kubesched.api.wire import ApiError, Item
 from kubesched.client.event_writer import NORMAL, WARNING
+from kubesched.cluster.kubelets import Handler, WatchCache
 
 from .context import Context, differ, owner_key, spec_of
 from .pods import is_ready, ready_since
-from .watch_cache import Handler, WatchCache
 from .work_queue import WorkQueue
 
 __all__ = ["Controller", "ObjectController", "WorkloadController"]
@@ -84,11 +84,11 @@ class Controller:
         text = f"{self.name} {key}: "
         if isinstance(error, ApiError | OSError):
             if getattr(error, "code", 0) != 409:  # a conflict is normal: another client wrote first
-                self.context.note_problem(f"{text}{error}")
+                self.context.problems.note(f"{text}{error}")
         elif self._defects.get(key) != repr(error):  # the same failure at every retry is reported once
             self._defects[key] = repr(error)
             _log.exception("controller %s: %s", self.name, key)
-            self.context.note_problem(f"{text}defect: {error!r}")
+            self.context.problems.note(f"{text}defect: {error!r}")
 
 
 class ObjectController(Controller):

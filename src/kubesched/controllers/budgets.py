@@ -47,7 +47,7 @@ class Budgets(ObjectController):
             try:
                 self._selectors[item.key] = compile_label_selector(from_builtins(selector, LabelSelector))
             except (DecodeError, SelectorError) as error:
-                self.context.note_problem(f"{self.name} {item.key}: {error}")
+                self.context.problems.note(f"{self.name} {item.key}: {error}")
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """At once when health is lost, a little later when it is gained: the safe direction is the slow one."""

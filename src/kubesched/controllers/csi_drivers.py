@@ -245,7 +245,7 @@ class CsiNodes(Controller):
 
 
 def _complain(context: Context, item: Item, annotation: str, text: str) -> None:
-    context.warn(f"{item.kind.kind} {item.name}: annotation {annotation}: {text}")
+    context.problems.warn(f"{item.kind.kind} {item.name}: annotation {annotation}: {text}")
 
 
 def _allowed(storage_class: StorageClass, key: str, value: str) -> bool:

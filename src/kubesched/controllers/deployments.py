@@ -316,7 +316,7 @@ class Deployments(ObjectController):
             try:
                 await self.context.delete(member.item)
             except ApiError as error:
-                self.context.note_problem(f"{self.name}: {member.item.key}: {error}")
+                self.context.problems.note(f"{self.name}: {member.item.key}: {error}")
 
 
 def _has_moved(before: Data, status: Data) -> bool:

@@ -80,7 +80,7 @@ class DeviceDriver(Controller):
             try:
                 pools = _parsed(text) if text else []
             except DevicesError as error:
-                self.context.note_problem(f"{self.name} node {node.name}: {error}")
+                self.context.problems.note(f"{self.name} node {node.name}: {error}")
                 await self.record(node, WARNING, "InvalidAnnotation", str(error))
             self._read[node.name] = (text, pools)
         return pools

@@ -3,18 +3,21 @@
 from .entries import Entry
 from .hollow import DURATION, FAILED, HollowKubelets
 from .nodes import make_nodes, node_template
-from .pod_status import ready_condition
+from .pod_status import pod_ip, ready_condition
 from .prerequisites import attachment_name, claim_names
 from .stages import Stage, StageError, choose, default_stages, job_end, load_stages, rules_of
-from .watched import pod_ip
+from .watch_cache import Handler, Problems, WatchCache
 
 __all__ = [
     "DURATION",
     "FAILED",
     "Entry",
+    "Handler",
     "HollowKubelets",
+    "Problems",
     "Stage",
     "StageError",
+    "WatchCache",
     "attachment_name",
     "choose",
     "claim_names",

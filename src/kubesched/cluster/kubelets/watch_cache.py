@@ -1,7 +1,7 @@
 """A local copy of one kind of object, kept current by a reflector, with indexes and handlers.
 
 All controllers of a manager share one cache per kind. A controller's own writes are noted at once, so it never
-acts on a world that lacks what it just did. Caller: :mod:`.context`; works on any transport.
+acts on a world that lacks what it just did. Callers: :mod:`.hollow` and the controllers; works on any transport.
 """
 
 from __future__ import annotations
@@ -12,39 +12,64 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
-from kubesched.api.kinds import Kind
-from kubesched.api.turns import in_batches
-from kubesched.api.wire import Item, Transport
-from kubesched.client.reflector import YIELD_INTERVAL, Reflector
+import msgspec
 
-__all__ = ["Handler", "WatchCache"]
+from ...api.kinds import Kind
+from ...api.turns import in_batches
+from ...api.wire import Item, Transport
+from ...client.reflector import YIELD_INTERVAL, Reflector
+
+__all__ = ["Handler", "Problems", "WatchCache"]
 
 #: Called with an object, the newest version of it that is known, and its versions before and after a change: None before
 #: a creation and after a removal.
 Handler = Callable[[Item, Item | None, Item | None], None]
 
-_log = logging.getLogger("kubesched.controllers")
-
 #: What reading data of other types than expected raises.
-_UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError)
+_UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError, msgspec.DecodeError)
 _NONE: Final[dict[str, Item]] = {}
+
+
+class Problems(list[str]):
+    """Problems met and survived, newest last; bounded. ``skipped`` says of an object what an error in reading it led to."""
+
+    def __init__(self, logger: str, who: str, skipped: str) -> None:
+        super().__init__()
+        self._log = logging.getLogger(logger)
+        self._who = who
+        self.skipped = skipped
+
+    def note(self, text: str) -> None:
+        self.append(text)
+        if len(self) > 1000:
+            del self[:500]
+
+    def warn(self, text: str) -> None:
+        """Log and note a problem that a person can fix."""
+        self._log.warning("%s: %s", self._who, text)
+        self.note(text)
 
 
 class WatchCache:
     """The objects of one kind by key (``namespace/name``), in the order in which they came.
 
-    Versions are compared as numbers: a late copy never replaces a newer one. ``problem`` is notified of what went
-    wrong and is tried again; ``rng`` is for the jitter of those tries.
+    Versions are compared as numbers: a late copy never replaces a newer one. ``problems`` receives what went
+    wrong and is tried again; ``rng`` is for the jitter of those tries. ``fields`` selects objects.
     """
 
-    def __init__(self, client: Transport, kind: Kind, problem: Callable[[str], None], rng: Random) -> None:
+    def __init__(self, client: Transport, kind: Kind, problems: Problems, rng: Random, fields: str = "") -> None:
         self.kind = kind
-        self._problem = problem
-
-        def failed(error: Exception) -> None:
-            problem(f"watching {kind}: {error}")
-
-        self._reflector = Reflector(client, kind, self, rng=rng, page_size=0, watch_timeout=None, on_error=failed)
+        self._problems = problems
+        self._reflector = Reflector(
+            client,
+            kind,
+            self,
+            rng=rng,
+            field_selector=fields,
+            page_size=0,
+            watch_timeout=None,
+            on_error=lambda error: problems.note(f"watching {kind}: {error}"),
+        )
         self._objects: dict[str, Item] = {}
         self._handlers: list[Handler] = []
         #: By name: the function that gives an object's values, and the objects by value and key.
@@ -131,9 +156,8 @@ class WatchCache:
         """An object that cannot be read is skipped, and reported once for each of its versions."""
         if self._reported.get(item.key) != item.resource_version:
             self._reported[item.key] = item.resource_version
-            text = f"{self.kind.kind} {item.key} at resourceVersion {item.resource_version} is skipped: {error!r}"
-            _log.warning("controllers: %s", text)
-            self._problem(text)
+            version = f"{self.kind.kind} {item.key} at resourceVersion {item.resource_version}"
+            self._problems.warn(f"{version} {self._problems.skipped.format(error)}")
 
     async def run(self) -> None:
         """List, then watch, until cancelled."""
