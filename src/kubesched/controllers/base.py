@@ -22,6 +22,9 @@ from .work_queue import WorkQueue
 
 __all__ = ["Controller", "ObjectController", "WorkloadController"]
 
+#: Brings an object a step further.
+Step = Callable[[Item], Awaitable[object]]
+
 _log = logging.getLogger("kubesched.controllers")
 
 #: Reconciles before other tasks get a turn.
@@ -41,12 +44,17 @@ class Controller:
         #: How often a key was reconciled.
         self.reconciles = 0
         self._defects: dict[str, str] = {}
+        self._steps: dict[str, tuple[WatchCache, Step]] = {}
 
     def watch(self, kind: Kind, handler: Handler) -> WatchCache:
         """Call a handler for every change of a kind; handlers only add keys. Returns the cache of the kind."""
         cache = self.context.cache(kind)
         cache.add_handler(handler)
         return cache
+
+    def each(self, cache: WatchCache, step: Step, prefix: str = "") -> None:
+        """Reconcile the objects of a cache by a step; their keys get a prefix, which ends in a colon."""
+        self._steps[prefix] = cache, step
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         """The handler of the kind that is reconciled."""
@@ -58,8 +66,14 @@ class Controller:
         await self.context.events.record(about, component, type_, reason, message)
 
     async def reconcile(self, key: str) -> None:
-        """Bring one object a step further. Raises what the transport raises: the key is then tried again."""
-        raise AssertionError("every controller says what it does")
+        """Bring one object a step further, if it exists. Raises what the transport raises: the key is then tried again."""
+        prefix, colon, name = key.rpartition(":")
+        cache, step = self._steps[prefix + colon]
+        item = cache.get(name)
+        if item is None:
+            self.queue.forget_timers(key)  # such as that of its deadline
+        else:
+            await step(item)
 
     async def run(self) -> None:
         """Work until cancelled. A defect of ours is logged and the key tried again, as a refused request would be."""
@@ -102,23 +116,16 @@ class ObjectController(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.cache = context.cache(self.kind)
-        self.watch(self.kind, self.enqueue)
+        self.cache = self.watch(self.kind, self.enqueue)
+        self.each(self.cache, self.reconcile_object)
 
     def enqueue_owner(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A handler of what objects of the kind control."""
         if key := owner_key(item, self.kind):
             self.queue.add(key)
 
-    async def reconcile(self, key: str) -> None:
-        item = self.cache.get(key)
-        if item is None:
-            self.queue.forget_timers(key)  # such as that of its deadline
-        else:
-            await self.reconcile_object(item)
-
     async def reconcile_object(self, item: Item) -> None:
-        """:meth:`reconcile` for an object that exists."""
+        """The step of the kind."""
         raise AssertionError("every controller says what it does")
 
     def current(self, item: Item) -> Item | None:

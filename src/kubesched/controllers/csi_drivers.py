@@ -25,7 +25,7 @@ from kubesched.api.storage import MIGRATED_PLUGINS, PersistentVolumeSpec, Storag
 from kubesched.api.wire import Item
 from kubesched.cluster.admission import show_amount
 
-from .base import Controller
+from .base import ObjectController
 from .context import Context, Data, differ
 
 __all__ = ["CsiNodes", "Pools", "Segment", "annotations_of", "exact_bytes"]
@@ -179,8 +179,8 @@ class Pools:
         return amounts
 
 
-class CsiNodes(Controller):
-    """Keeps the CSINode of every hollow node; keys are nodes.
+class CsiNodes(ObjectController):
+    """Keeps the CSINode of every hollow node.
 
     A real kubelet writes its CSINode itself. One that anyone else has made stays as it is: ours carry an annotation. Clusters
     without a CSIDriver have none. Next: the scheduler counts by them.
@@ -188,28 +188,28 @@ class CsiNodes(Controller):
 
     name = "csi-node"
     component = "kubelet"
+    kind = NODES
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = self.watch(NODES, self._node_changed)
         self._drivers = self.watch(CSI_DRIVERS, self._driver_changed)
         self._csi_nodes = self.watch(CSI_NODES, self._csi_node_changed)
 
-    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and differ(old, new, _limit) and len(self._drivers):
             self.queue.add(new.name)
 
     def _driver_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        for node in self._nodes.values():
+        for node in self.cache.values():
             self.queue.add(node.name)
 
     def _csi_node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None and len(self._drivers):
             self.queue.add(item.name)
 
-    async def reconcile(self, key: str) -> None:
-        node, item = self._nodes.get(key), self._csi_nodes.get(key)
-        if node is None or (item is not None and annotations_of(item).get(_HOLLOW) != "true"):
+    async def reconcile_object(self, node: Item) -> None:
+        item = self._csi_nodes.get(node.name)
+        if item is not None and annotations_of(item).get(_HOLLOW) != "true":
             return
         spec = {"drivers": list(self._wanted(node))}
         if item is None:

@@ -48,6 +48,8 @@ class DeviceDriver(Controller):
         self._read: dict[str, tuple[str, list[DevicePool] | None]] = {}
         #: When the conditions of a claim's devices will be set, by claim UID.
         self._due: dict[str, float] = {}
+        self.each(self._nodes, self._publish, _NODE)
+        self.each(self._claims, self._bind, _CLAIM)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
@@ -66,12 +68,6 @@ class DeviceDriver(Controller):
         else:
             self._due.pop(item.uid, None)
 
-    async def reconcile(self, key: str) -> None:
-        if key.startswith(_NODE):
-            await self._publish(key.removeprefix(_NODE))
-        else:
-            await self._bind(key.removeprefix(_CLAIM))
-
     async def _pools(self, node: Item) -> list[DevicePool] | None:
         """What a node's annotation describes; one that cannot be read is reported once and describes nothing new."""
         text = _text(node)
@@ -85,10 +81,9 @@ class DeviceDriver(Controller):
             self._read[node.name] = (text, pools)
         return pools
 
-    async def _publish(self, name: str) -> None:
-        node = self._nodes.get(name)
-        pools = await self._pools(node) if node is not None else None
-        if node is None or pools is None:
+    async def _publish(self, node: Item) -> None:
+        pools = await self._pools(node)
+        if pools is None:
             return  # nothing that could be read has ever been there: what is published stays
         published: dict[str, dict[str, Item]] = {}
         for item in self._slices.indexed(BY_OWNER, node.uid):
@@ -121,18 +116,15 @@ class DeviceDriver(Controller):
         for item in published.values():
             await self.context.delete(item)
 
-    async def _bind(self, key: str) -> None:
+    async def _bind(self, item: Item) -> None:
         """Set the binding conditions of a claim's devices once the driver has had its time."""
-        item = self._claims.get(key)
-        if item is None:
-            return
         waiting = [(result, pool) for result in _waiting_results(item.typed) if (pool := self._pool_of(result))]
         if not waiting:
             return
         now = self.context.now()
         due = self._due.setdefault(item.uid, now + max(pool.binding_seconds for _, pool in waiting))
         if due > now:
-            self.queue.add_after(f"{_CLAIM}{key}", due - now)
+            self.queue.add_after(f"{_CLAIM}{item.key}", due - now)
             return
         data = item.data()
         devices: list[Data] = data["status"].get("devices") or []

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubesched.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kubesched.api.kinds import DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kubesched.api.resource import (
     DeviceRequestAllocationResult,
     DeviceTaint,
     DeviceTaintRule,
     DeviceTaintSelector,
-    DeviceToleration,
     ResourceClaimStatus,
     ResourceSliceSpec,
 )
-from kubesched.api.taints import NO_EXECUTE, tolerates
+from kubesched.api.taints import NO_EXECUTE
 from kubesched.api.times import parse_time
 from kubesched.api.types import Pod
 from kubesched.api.wire import Item
@@ -27,7 +26,7 @@ from kubesched.api.wire import Item
 from .context import Context, differ
 from .pods import is_finished
 from .resource_claims import claims_of
-from .taint_eviction import Evictor
+from .taint_eviction import Evictor, toleration_seconds
 
 __all__ = ["DeviceTaintEviction"]
 
@@ -45,7 +44,6 @@ class DeviceTaintEviction(Evictor):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.watch(PODS, self._pod_changed)
         self._claims = self.watch(RESOURCE_CLAIMS, self._claim_changed)
         self._slices = self.watch(RESOURCE_SLICES, self._slice_changed)
         self._slices.add_index(_BY_POOL, _pool_of)
@@ -88,7 +86,7 @@ class DeviceTaintEviction(Evictor):
             if consumer.is_pod:
                 self.queue.add(f"{claim.namespace}/{consumer.name}")
 
-    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         placed = new is not None and new.typed.spec.node_name and differ(old, new, lambda pod: pod.typed.spec.node_name)
         if placed and not self._is_quiet:
             self.queue.add(item.key)
@@ -106,7 +104,7 @@ class DeviceTaintEviction(Evictor):
                 continue
             for result in status.allocation.devices.results:
                 for taint in self._taints_of(result):
-                    seconds = _toleration_seconds(result.tolerations, taint)
+                    seconds = toleration_seconds(result.tolerations, [taint])
                     if seconds is not None:
                         yield seconds + (parse_time(taint.time_added) if taint.time_added else self.context.now())
 
@@ -139,10 +137,3 @@ def _taints(item: Item) -> Iterator[tuple[str, DeviceTaint]]:
     """The NoExecute taints of the devices of a slice, with the devices' names."""
     spec: ResourceSliceSpec = item.typed.spec
     return ((one.name, taint) for one in spec.devices for taint in one.taints if taint.effect == NO_EXECUTE)
-
-
-def _toleration_seconds(tolerations: tuple[DeviceToleration, ...], taint: DeviceTaint) -> float | None:
-    """How long a device may be used under a taint: 0 not at all, None without limit."""
-    matching = [item.toleration_seconds for item in tolerations if tolerates(item, taint)]
-    limits = [max(0.0, float(seconds)) for seconds in matching if seconds is not None]
-    return min(limits, default=None) if matching else 0.0

@@ -51,14 +51,13 @@ class Provisioner(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = context.cache(CLAIMS)
         self._classes = context.cache(STORAGE_CLASSES)
         self._nodes = context.cache(NODES)
         self._attempts = Attempts(context, "PersistentVolumeClaim", self.queue)
         self._pools = Pools(context, self._pools_changed)
         self._capacities = context.cache(CSI_STORAGE_CAPACITIES)
         self._capacities.add_index("class", lambda item: (item.typed.storage_class_name,))
-        self.watch(CLAIMS, self._claim_changed)
+        self.each(self.watch(CLAIMS, self._claim_changed), self._claim, _CLAIM)
         self.watch(VOLUMES, self._volume_changed)
 
     def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
@@ -81,10 +80,8 @@ class Provisioner(Controller):
         if key.startswith(_CAPACITY):
             name, one, segment = key.removeprefix(_CAPACITY).partition("/")
             await self._write_capacities(name, segment if one else None)
-            return
-        item = self._claims.get(key.removeprefix(_CLAIM))
-        if item is not None:
-            await self._claim(item)
+        else:
+            await super().reconcile(key)
 
     async def _claim(self, item: Item) -> None:
         claim: PersistentVolumeClaim = item.typed

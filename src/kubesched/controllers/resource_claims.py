@@ -59,6 +59,8 @@ class ResourceClaims(Controller):
         self._waiting: dict[str, dict[str, None]] = {}
         self.watch(PODS, self._pod_changed)
         self.watch(RESOURCE_CLAIMS, self._claim_changed)
+        self.each(context.pods, self._reconcile_pod, _POD)
+        self.each(self._claims, self._reconcile_claim, _CLAIM)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         pod: Pod = item.typed
@@ -103,15 +105,8 @@ class ResourceClaims(Controller):
             for key in self._waiting.pop(new.key, ()):
                 self.queue.add(key)
 
-    async def reconcile(self, key: str) -> None:
-        if key.startswith(_POD):
-            await self._reconcile_pod(key.removeprefix(_POD))
-        else:
-            await self._reconcile_claim(key.removeprefix(_CLAIM))
-
-    async def _reconcile_pod(self, key: str) -> None:
-        item = self.context.pods.get(key)
-        if item is None or self.context.is_going(item) or is_finished(item.typed):
+    async def _reconcile_pod(self, item: Item) -> None:
+        if self.context.is_going(item) or is_finished(item.typed):
             return
         pod: Pod = item.typed
         recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
@@ -173,13 +168,14 @@ class ResourceClaims(Controller):
     async def _report(self, item: Item, wanted: PodResourceClaim, why: str) -> None:
         await self.record(item, WARNING, "FailedResourceClaimCreation", f"PodResourceClaim {wanted.name}: {why}")
 
-    async def _reconcile_claim(self, key: str) -> None:
-        item = self._claims.get(key)
-        if item is not None and (self._seems_stale(item) or _is_protected_in_vain(item.typed)):
+    async def _reconcile_claim(self, item: Item) -> None:
+        if self._seems_stale(item) or _is_protected_in_vain(item.typed):
             # The end of a pod is often known before what followed from it: what is written has to be current.
-            item = await self.context.get(RESOURCE_CLAIMS, item.namespace, item.name)
-            item = await self._release(item) if item is not None else None
-        if item is None or item.typed.status.reserved_for or item.typed.metadata.deletion_timestamp is not None:
+            live = await self.context.get(RESOURCE_CLAIMS, item.namespace, item.name)
+            if live is None:
+                return
+            item = await self._release(live)
+        if item.typed.status.reserved_for or item.typed.metadata.deletion_timestamp is not None:
             return
         owner = controller_of(item)
         if owner is not None and owner.kind == PODS.kind and not await self._has_user(item, owner.name, owner.uid):

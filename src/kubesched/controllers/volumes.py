@@ -32,7 +32,7 @@ from kubesched.api.types import ObjectReference
 from kubesched.api.wire import Item
 from kubesched.client.event_writer import NORMAL, WARNING
 
-from .base import Controller
+from .base import Controller, ObjectController
 from .context import BY_CLAIM, Context, Data, owners_of, status_of, tolerate, version_of
 from .pods import is_finished, owner_reference
 
@@ -70,6 +70,8 @@ class Volumes(Controller):
         self._volumes.add_index(_FREE, _free_class)
         self._classes = self.watch(STORAGE_CLASSES, self._class_changed)
         self.watch(PODS, self._pod_changed)
+        self.each(self._claims, self._claim, _CLAIM)
+        self.each(self._volumes, self._volume, _VOLUME)
 
     def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         self.queue.add(_CLAIM + item.key)
@@ -98,12 +100,6 @@ class Volumes(Controller):
         for item in self._claims.values():
             if not item.typed.spec.volume_name:
                 self.queue.add(_CLAIM + item.key)
-
-    async def reconcile(self, key: str) -> None:
-        cache, work = (self._claims, self._claim) if key.startswith(_CLAIM) else (self._volumes, self._volume)
-        item = cache.get(key.partition(":")[2])
-        if item is not None:
-            await work(item)
 
     async def _set_phase(self, item: Item, phase: str, **more: Any) -> None:
         await self.context.write_status(item, {**status_of(item), **more, "phase": phase})
@@ -323,17 +319,17 @@ def _size(amounts: Mapping[str, QuantityText]) -> int:
         return 0
 
 
-class EphemeralVolumes(Controller):
-    """The claims of pods' generic ephemeral volumes: made for the pod, owned by it, deleted with it. Keys are pods."""
+class EphemeralVolumes(ObjectController):
+    """The claims of pods' generic ephemeral volumes: made for the pod, owned by it, deleted with it."""
 
     name = "ephemeral-volume"
+    kind = PODS
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._claims = self.watch(CLAIMS, self._claim_changed)
-        self.watch(PODS, self._pod_changed)
 
-    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and old is None and any(volume.ephemeral is not None for volume in new.typed.spec.volumes):
             self.queue.add(new.key)
 
@@ -343,9 +339,8 @@ class EphemeralVolumes(Controller):
                 if owner.kind == PODS.kind:
                     self.queue.add(f"{item.namespace}/{owner.name}")
 
-    async def reconcile(self, key: str) -> None:
-        item = self.context.pods.get(key)
-        if item is None or is_finished(item.typed) or self.context.is_going(item):
+    async def reconcile_object(self, item: Item) -> None:
+        if is_finished(item.typed) or self.context.is_going(item):
             return
         for claim, template in claims_of(item.typed):
             if template is None or self._claims.get(claim) is not None:
