@@ -23,7 +23,7 @@ from kubesched.cluster.kubelets import claim_names
 
 from .base import Controller
 from .context import BY_OWNER, Context, controller_of, version_of
-from .pods import is_finished, owner_reference
+from .pods import is_finished, owned_body
 
 __all__ = ["ResourceClaims", "claims_of"]
 
@@ -150,19 +150,12 @@ class ResourceClaims(Controller):
             await self._report(item, wanted, f'resource claim template "{name}": {text}')
             return None
         spec: dict[str, Any] = template.data().get("spec") or {}
-        given = spec.get("metadata") or {}
-        metadata = {
-            "generateName": f"{item.name}-{wanted.name}-",
-            "ownerReferences": [owner_reference(item)],
-            "annotations": {**(given.get("annotations") or {}), POD_CLAIM: wanted.name},
-        }
-        if given.get("labels"):
-            metadata["labels"] = given["labels"]
-        body = {"metadata": metadata, "spec": spec.get("spec") or {}}
+        prefix = f"{item.name}-{wanted.name}-"
+        body = owned_body(item, spec, generate=prefix, annotations={POD_CLAIM: wanted.name})
         try:
             return await self.context.create(RESOURCE_CLAIMS, item.namespace, body)
         except ApiError as error:
-            await self._report(item, wanted, f"create ResourceClaim {metadata['generateName']}: {error.message}")
+            await self._report(item, wanted, f"create ResourceClaim {prefix}: {error.message}")
             raise
 
     async def _report(self, item: Item, wanted: PodResourceClaim, why: str) -> None:

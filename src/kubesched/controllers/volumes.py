@@ -34,7 +34,7 @@ from kubesched.client.event_writer import NORMAL, WARNING
 
 from .base import Controller, ObjectController
 from .context import BY_CLAIM, Context, Data, owners_of, status_of, tolerate, version_of
-from .pods import is_finished, owner_reference
+from .pods import is_finished, owned_body
 
 __all__ = ["PROVISIONER", "PV_PROTECTION", "EphemeralVolumes", "Volumes", "claim_reference"]
 
@@ -345,9 +345,6 @@ class EphemeralVolumes(ObjectController):
         for claim, template in claims_of(item.typed):
             if template is None or self._claims.get(claim) is not None:
                 continue
-            given, name = template.get("metadata") or {}, claim.partition("/")[2]
-            metadata = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
-            metadata |= {"name": name, "namespace": item.namespace, "ownerReferences": [owner_reference(item)]}
-            body = {"metadata": metadata, "spec": template.get("spec") or {}}
             with tolerate("AlreadyExists"):
+                body = owned_body(item, template, name=claim.partition("/")[2])
                 await self.context.create(CLAIMS, item.namespace, body)
