@@ -1,16 +1,27 @@
-"""Taint eviction: pods leave nodes with NoExecute taints, at once or when their ``tolerationSeconds`` are over.
+"""Taint eviction: pods leave nodes and devices with NoExecute taints, at once or when ``tolerationSeconds`` are over.
 
 Rules: upstream ``taint_eviction.go``. Pods go by ordinary deletion, so disruption budgets are not asked, and on a node
 that is unresponsive they stay Terminating until it recovers or is removed.
+
+Taints of devices come from ResourceSlices, and from DeviceTaintRules when the setting ``device_taint_rules`` is on (upstream's
+gate DRADeviceTaintRules, off by default). Rules: upstream ``pkg/controller/devicetainteviction``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from kubesched.api.kinds import NODES, PODS
-from kubesched.api.resource import DeviceTaint, DeviceToleration
+from kubesched.api.kinds import DEVICE_TAINT_RULES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kubesched.api.resource import (
+    DeviceRequestAllocationResult,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintSelector,
+    DeviceToleration,
+    ResourceClaimStatus,
+    ResourceSliceSpec,
+)
 from kubesched.api.taints import NO_EXECUTE, tolerates
 from kubesched.api.times import parse_time
 from kubesched.api.types import Pod, Taint, Toleration
@@ -19,8 +30,13 @@ from kubesched.client.event_writer import NORMAL
 
 from .base import ObjectController
 from .context import BY_NODE, Context, differ
+from .pods import is_finished
+from .resource_claims import claims_of
 
-__all__ = ["Evictor", "TaintEviction", "toleration_seconds"]
+__all__ = ["DeviceTaintEviction", "TaintEviction", "toleration_seconds"]
+
+#: Indexes of slices by their pools: of all, and of those with NoExecute taints; the latter are also filed under "".
+_BY_POOL, _TAINTED = "pool", "tainted"
 
 
 def toleration_seconds(
@@ -98,3 +114,108 @@ class TaintEviction(Evictor):
         dates = [parse_time(taint.time_added) for taint in taints if taint.time_added]
         # A taint without a date, or a pod that came later, counts from now: look again after the whole time.
         return max(dates) + left - self.context.now() if dates and left is not None else left
+
+
+class DeviceTaintEviction(Evictor):
+    """Deletes pods that may not keep their devices."""
+
+    name = "device-taint-eviction"
+    component = "device-taint-eviction"
+    event, reason = "DeviceTaintManagerEviction", "DeletionByDeviceTaintManager"
+    message = "Device Taint manager: deleting due to NoExecute taint"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._claims = self.watch(RESOURCE_CLAIMS, self._claim_changed)
+        self._slices = self.watch(RESOURCE_SLICES, self._slice_changed)
+        self._slices.add_index(_BY_POOL, _pool_of)
+        self._slices.add_index(_TAINTED, lambda item: ("", *_pool_of(item)) if any(_taints(item)) else ())
+        has_rules = context.settings.device_taint_rules
+        self._rules = self.watch(DEVICE_TAINT_RULES, self._rule_changed) if has_rules else None
+
+    def _evicting_rules(self) -> list[DeviceTaintRule]:
+        rules = self._rules.values() if self._rules is not None else ()
+        return [one.typed for one in rules if one.typed.spec.taint.effect == NO_EXECUTE]
+
+    @property
+    def _is_quiet(self) -> bool:
+        return not self._slices.indexed(_TAINTED, "") and not self._evicting_rules()
+
+    def _slice_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        for pool in {pool for one in (old, new) if one is not None for pool in _pool_of(one)}:
+            if self._slices.indexed(_TAINTED, pool):
+                self._evaluate_users(pool)
+
+    def _rule_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is not None and new.typed.spec.taint.effect == NO_EXECUTE:
+            self._evaluate_users(None)
+
+    def _evaluate_users(self, pool: str | None) -> None:
+        """Evaluate the users of the devices of a pool, or of all."""
+        for item in self._claims.values():
+            allocation = item.typed.status.allocation
+            if allocation is not None and (
+                pool is None or any(f"{one.driver}/{one.pool}" == pool for one in allocation.devices.results)
+            ):
+                self._add_users(item)
+
+    def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is not None and new.typed.status.allocation is not None and not self._is_quiet:
+            self._add_users(new)
+
+    def _add_users(self, claim: Item) -> None:
+        for consumer in claim.typed.status.reserved_for:
+            if consumer.is_pod:
+                self.queue.add(f"{claim.namespace}/{consumer.name}")
+
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
+        placed = new is not None and new.typed.spec.node_name and differ(old, new, lambda pod: pod.typed.spec.node_name)
+        if placed and not self._is_quiet:
+            self.queue.add(item.key)
+
+    def left(self, pod: Pod) -> float | None:
+        due = min(self._due(pod), default=None) if pod.spec.node_name and not is_finished(pod) else None
+        return due - self.context.now() if due is not None else None
+
+    def _due(self, pod: Pod) -> Iterator[float]:
+        """The times at which a taint of a device of a pod has been tolerated long enough."""
+        for name in claims_of(pod):
+            item = self._claims.get(f"{pod.namespace}/{name}")
+            status = item.typed.status if item is not None else ResourceClaimStatus()
+            if status.allocation is None or all(one.uid != pod.uid for one in status.reserved_for):
+                continue
+            for result in status.allocation.devices.results:
+                for taint in self._taints_of(result):
+                    seconds = toleration_seconds(result.tolerations, [taint])
+                    if seconds is not None:
+                        yield seconds + (parse_time(taint.time_added) if taint.time_added else self.context.now())
+
+    def _taints_of(self, result: DeviceRequestAllocationResult) -> Iterator[DeviceTaint]:
+        pool = f"{result.driver}/{result.pool}"
+        tainted = self._slices.indexed(_TAINTED, pool)
+        # Slices of older generations describe devices as they were.
+        newest = max(map(_generation, self._slices.indexed(_BY_POOL, pool)), default=0) if tainted else 0
+        for item in tainted:
+            if _generation(item) == newest:
+                yield from (taint for device, taint in _taints(item) if device == result.device)
+        for rule in self._evicting_rules():
+            wanted = rule.spec.device_selector or DeviceTaintSelector()
+            pairs = ((wanted.driver, result.driver), (wanted.pool, result.pool), (wanted.device, result.device))
+            if all(value is None or value == given for value, given in pairs):
+                yield rule.spec.taint
+
+
+def _pool_of(item: Item) -> tuple[str]:
+    spec: ResourceSliceSpec = item.typed.spec
+    return (f"{spec.driver}/{spec.pool.name}",)
+
+
+def _generation(item: Item) -> int:
+    generation: int = item.typed.spec.pool.generation
+    return generation
+
+
+def _taints(item: Item) -> Iterator[tuple[str, DeviceTaint]]:
+    """The NoExecute taints of the devices of a slice, with the devices' names."""
+    spec: ResourceSliceSpec = item.typed.spec
+    return ((one.name, taint) for one in spec.devices for taint in one.taints if taint.effect == NO_EXECUTE)

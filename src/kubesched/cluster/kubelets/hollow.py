@@ -165,11 +165,8 @@ class HollowKubelets:
         self._forget_stale()
         if self._in_action or self._complaints:
             return asyncio.get_running_loop().time()
-        times = [self._heap[0][0]] if self._heap else []
-        heartbeat = self._heartbeats.next_timer()
-        if heartbeat is not None:
-            times.append(heartbeat)
-        return min(times, default=None)
+        times = (self._heap[0][0] if self._heap else None, self._heartbeats.next_timer())
+        return min((time for time in times if time is not None), default=None)
 
     # -- watching --------------------------------------------------------------------------------------
 
@@ -193,23 +190,12 @@ class HollowKubelets:
         fresh = name not in self._nodes
         should_fail = item.typed.metadata.annotations.get(FAILED) == "true"
         status = item.data().get("status") or {}
-        conditions = status.get("conditions") or ()
         addresses = status.get("addresses") or ()
         self._nodes[name] = next((one["address"] for one in addresses if one.get("type") == "InternalIP"), "")
+        self._heartbeats.node_changed(name, status.get("conditions") or (), fresh=fresh)
         if fresh:
-            self._heartbeats.node_added(name)
             self._plan_node(name)
-            reported = {one.get("type") for one in conditions if one.get("lastHeartbeatTime")}
-            if "Ready" not in reported or len(reported) < len(conditions):
-                self._heartbeats.register(name)
         self._obey(name, failed=should_fail)
-        # One marked NotReady before its kubelet began to run, in a restored cluster, is reported with the others.
-        if (
-            (not fresh or self._heartbeats.sends_heartbeats)
-            and name not in self._heartbeats.failed
-            and any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
-        ):
-            self._heartbeats.report_ready(name)
 
     def _plan_node(self, name: str) -> None:
         for key in sorted(self._on_node.get(name, ())):
