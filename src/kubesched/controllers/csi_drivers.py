@@ -118,15 +118,12 @@ class Pools:
 
     def _description_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A driver or a class may have other pools: what is used of them is counted again."""
-        amounts = self._read(new) if new is not None else None
-        if amounts is not None:
+        self._amounts.pop((item.kind, item.name), None)
+        if new is not None and (amounts := self._read(new)) is not None:
             self._amounts[item.kind, item.name] = amounts
-        else:
-            self._amounts.pop((item.kind, item.name), None)
         self._used.clear()
         for volume in self._volumes.values():
-            for pool, size in self._use(volume).items():
-                self._used[pool] += size
+            self._used.update(self._use(volume))
         if item.kind == CSI_DRIVERS:
             self._changed(self._classes_of(item.name), None)
         else:

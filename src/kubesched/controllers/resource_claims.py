@@ -112,16 +112,10 @@ class ResourceClaims(Controller):
         recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         made: list[dict[str, str]] = []
         for wanted in pod.spec.resource_claims:
-            name = recorded.get(wanted.name, "")
-            if (
-                wanted.resource_claim_template_name is None
-                or name is None
-                or self._claims.get(f"{pod.namespace}/{name}")
-            ):
+            template, name = wanted.resource_claim_template_name, recorded.get(wanted.name, "")
+            if template is None or name is None or self._claims.get(f"{pod.namespace}/{name}"):
                 continue
-            claim = self._made_before(pod, wanted) or await self._make(
-                item, wanted, wanted.resource_claim_template_name
-            )
+            claim = self._made_before(pod, wanted) or await self._make(item, wanted, template)
             if claim is not None:
                 made.append({"name": wanted.name, "resourceClaimName": claim.name})
         if made:
@@ -186,9 +180,8 @@ class ResourceClaims(Controller):
         if frees:
             changes["allocation"] = None
         if len(valid) < len(status.reserved_for) or status.allocation is not None:
-            item = await self.context.patch(
-                item, {"metadata": version_of(item), "status": changes}, subresource="status"
-            )
+            change = {"metadata": version_of(item), "status": changes}
+            item = await self.context.patch(item, change, subresource="status")
         if frees:
             finalizers = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
             item = await self.context.patch(item, {"metadata": {**version_of(item), "finalizers": finalizers or None}})

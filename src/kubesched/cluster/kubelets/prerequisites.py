@@ -64,7 +64,6 @@ class Prerequisites:
         self._nodes = nodes
         kinds = (CLAIMS, VOLUMES, CSI_DRIVERS, VOLUME_ATTACHMENTS) if attachments else ()
         self._known = {kind: watch(kind) for kind in (RESOURCE_CLAIMS, *kinds)}
-        self._attachments = attachments
         #: The pods that cannot start because of an object.
         self._waiting: dict[tuple[Kind, str], dict[str, None]] = {}
 
@@ -78,7 +77,7 @@ class Prerequisites:
 
     def are_missing(self, key: str, pod: Pod) -> bool:
         """Whether a pod has to wait for a volume; :meth:`released_by` returns it when that may be over."""
-        missing = self._missing(pod) if self._attachments else None
+        missing = self._missing(pod) if CLAIMS in self._known else None
         if missing is not None:
             self._waiting.setdefault(missing, {})[key] = None
         return missing is not None

@@ -113,17 +113,15 @@ class WatchCache:
             self._remove(old)
             old = None
         self._objects[key] = item
-        self._file(item, old, item)
-        self._notify(item, old, item)
+        self._changed(item, old, item)
 
     def _remove(self, item: Item) -> None:
         old = self._objects.pop(item.key, None)
         if old is not None:
-            self._file(old, old, None)
-            self._notify(old, old, None)
+            self._changed(old, old, None)
 
-    def _file(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """Adapt the indexes to a change; ``item`` is as for handlers."""
+    def _changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        """Adapt the indexes to a change, then call the handlers."""
         key = item.key
         for values, index in self._indexes.values():
             stale, fresh = self._values(values, old), self._values(values, new)
@@ -135,6 +133,11 @@ class WatchCache:
                         index.pop(value, None)
             for value in fresh:
                 index.setdefault(value, {})[key] = item
+        for handler in self._handlers:
+            try:
+                handler(item, old, new)
+            except _UNREADABLE as error:
+                self._unreadable(item, error)
 
     def _values(self, values: Callable[[Item], Iterable[str]], item: Item | None) -> tuple[str, ...]:
         if item is None:
@@ -144,13 +147,6 @@ class WatchCache:
         except _UNREADABLE as error:
             self._unreadable(item, error)
             return ()
-
-    def _notify(self, item: Item, old: Item | None, new: Item | None) -> None:
-        for handler in self._handlers:
-            try:
-                handler(item, old, new)
-            except _UNREADABLE as error:
-                self._unreadable(item, error)
 
     def _unreadable(self, item: Item, error: Exception) -> None:
         """An object that cannot be read is skipped, and reported once for each of its versions."""
