@@ -23,8 +23,9 @@ from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, DeleteOpt
 from kubesched.client.event_writer import Counts, EventWriter
 from kubesched.cluster.kubelets import Problems, Stage, WatchCache
 
-__all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
-__all__ += ["data_of", "differ", "owner_key", "owners_of", "spec_of", "status_of", "tolerate", "version_of"]
+__all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "annotations_of"]
+__all__ += ["controller_of", "data_of", "differ", "owner_key", "owners_of", "spec_of", "status_of", "tolerate"]
+__all__ += ["version_of"]
 
 Data = dict[str, Any]
 
@@ -91,6 +92,11 @@ def owners_of(item: Item) -> tuple[OwnerReference, ...]:
         return from_builtins(data_of(item)["metadata"], ObjectMeta).owner_references
     references: tuple[OwnerReference, ...] = item.typed.metadata.owner_references
     return references
+
+
+def annotations_of(item: Item | None) -> dict[str, str]:
+    """The annotations of an object of a kind that has a type, none of none."""
+    return dict(item.typed.metadata.annotations) if item is not None else {}
 
 
 def version_of(item: Item) -> dict[str, str]:

@@ -26,9 +26,9 @@ from kubesched.api.wire import Item
 from kubesched.cluster.admission import show_amount
 
 from .base import ObjectController
-from .context import Context, Data, differ
+from .context import Context, Data, annotations_of, differ
 
-__all__ = ["CsiNodes", "Pools", "Segment", "annotations_of", "exact_bytes"]
+__all__ = ["CsiNodes", "Pools", "Segment", "exact_bytes"]
 
 TOPOLOGY: Final = "kubesched.io/topology"
 CAPACITY: Final = "kubesched.io/capacity"
@@ -44,11 +44,6 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 Segment = tuple[str, str]
 #: A driver, the class that has this pool alone or an empty text, and a segment's value.
 _Pool = tuple[str, str, str]
-
-
-def annotations_of(item: Item | None) -> dict[str, str]:
-    """The annotations of an object, none of none."""
-    return dict(item.typed.metadata.annotations) if item is not None else {}
 
 
 def _topology_key(driver: Item | None) -> str:

@@ -17,12 +17,11 @@ from typing import Any, Final
 from kubesched.api.equality import same_json
 from kubesched.api.kinds import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kubesched.api.resource import DeviceRequestAllocationResult, ResourceClaim, ResourceSliceSpec
-from kubesched.api.types import ObjectMeta
 from kubesched.api.wire import ApiError, Item
 from kubesched.client.event_writer import WARNING
 
 from .base import Controller
-from .context import BY_OWNER, Context, Data
+from .context import BY_OWNER, Context, Data, annotations_of
 from .device_pools import DEVICES, DevicePool, DevicesError, parse_devices
 from .pods import owner_reference
 
@@ -30,6 +29,8 @@ __all__ = ["DeviceDriver"]
 
 _NODE, _CLAIM = "node:", "claim:"
 _TRUE: Final = "True"
+#: The nodes of a template share one description.
+_parsed: Final = lru_cache(maxsize=64)(parse_devices)
 
 
 class DeviceDriver(Controller):
@@ -54,7 +55,7 @@ class DeviceDriver(Controller):
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
             self._read.pop(item.name, None)
-        elif _text(new) != (_text(old) if old is not None else ""):
+        elif annotations_of(new).get(DEVICES, "") != annotations_of(old).get(DEVICES, ""):
             self.queue.add(f"{_NODE}{new.name}")
 
     def _slice_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
@@ -70,7 +71,7 @@ class DeviceDriver(Controller):
 
     async def _pools(self, node: Item) -> list[DevicePool] | None:
         """What a node's annotation describes; one that cannot be read is reported once and describes nothing new."""
-        text = _text(node)
+        text = annotations_of(node).get(DEVICES, "")
         last, pools = self._read.get(node.name, (None, None))
         if last != text:
             try:
@@ -144,17 +145,6 @@ class DeviceDriver(Controller):
         """The description of an allocated device's pool, when it is one of ours."""
         _, pools = self._read.get(result.pool, ("", None))
         return next((pool for pool in pools or () if pool.driver == result.driver), None)
-
-
-@lru_cache(maxsize=64)
-def _parsed(text: str) -> list[DevicePool]:
-    """The nodes of a template share one description."""
-    return parse_devices(text)
-
-
-def _text(node: Item) -> str:
-    metadata: ObjectMeta = node.typed.metadata
-    return metadata.annotations.get(DEVICES, "")
 
 
 def _dated(spec: Data, published: Item) -> Data:

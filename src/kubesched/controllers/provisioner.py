@@ -28,9 +28,9 @@ from kubesched.client.event_writer import NORMAL, WARNING
 
 from .attempts import Attempts
 from .base import Controller
-from .context import Context, Data, tolerate
-from .csi_drivers import Pools, Segment, annotations_of, exact_bytes
-from .volumes import PROVISIONER, PV_PROTECTION, claim_reference
+from .context import Context, Data, annotations_of, tolerate
+from .csi_drivers import Pools, Segment, exact_bytes
+from .volumes import PROVISIONER, PV_PROTECTION, claim_reference, reserved_for
 
 __all__ = ["Provisioner"]
 
@@ -68,9 +68,8 @@ class Provisioner(Controller):
 
     def _volume_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A volume that goes before its claim was bound is made again."""
-        reference = item.typed.spec.claim_ref
-        if new is None and reference is not None:
-            self.queue.add(f"{_CLAIM}{reference.namespace}/{reference.name}")
+        for key in reserved_for(item) if new is None else ():
+            self.queue.add(_CLAIM + key)
 
     def _pools_changed(self, classes: set[str], segment: str | None) -> None:
         for name in sorted(classes):

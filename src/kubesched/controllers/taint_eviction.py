@@ -194,9 +194,10 @@ class DeviceTaintEviction(Evictor):
         pool = f"{result.driver}/{result.pool}"
         tainted = self._slices.indexed(_TAINTED, pool)
         # Slices of older generations describe devices as they were.
-        newest = max(map(_generation, self._slices.indexed(_BY_POOL, pool)), default=0) if tainted else 0
+        slices = self._slices.indexed(_BY_POOL, pool) if tainted else ()
+        newest = max((item.typed.spec.pool.generation for item in slices), default=0)
         for item in tainted:
-            if _generation(item) == newest:
+            if item.typed.spec.pool.generation == newest:
                 yield from (taint for device, taint in _taints(item) if device == result.device)
         for rule in self._evicting_rules():
             wanted = rule.spec.device_selector or DeviceTaintSelector()
@@ -208,11 +209,6 @@ class DeviceTaintEviction(Evictor):
 def _pool_of(item: Item) -> tuple[str]:
     spec: ResourceSliceSpec = item.typed.spec
     return (f"{spec.driver}/{spec.pool.name}",)
-
-
-def _generation(item: Item) -> int:
-    generation: int = item.typed.spec.pool.generation
-    return generation
 
 
 def _taints(item: Item) -> Iterator[tuple[str, DeviceTaint]]:

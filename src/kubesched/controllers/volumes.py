@@ -36,7 +36,7 @@ from .base import Controller, ObjectController
 from .context import BY_CLAIM, Context, Data, owners_of, status_of, tolerate, version_of
 from .pods import is_finished, owned_body
 
-__all__ = ["PROVISIONER", "PV_PROTECTION", "EphemeralVolumes", "Volumes", "claim_reference"]
+__all__ = ["PROVISIONER", "PV_PROTECTION", "EphemeralVolumes", "Volumes", "claim_reference", "reserved_for"]
 
 PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
@@ -66,7 +66,7 @@ class Volumes(Controller):
         super().__init__(context)
         self._claims = self.watch(CLAIMS, self._claim_changed)
         self._volumes = self.watch(VOLUMES, self._volume_changed)
-        self._volumes.add_index(_BY_REFERENCE, _reserved_for)
+        self._volumes.add_index(_BY_REFERENCE, reserved_for)
         self._volumes.add_index(_FREE, _free_class)
         self._classes = self.watch(STORAGE_CLASSES, self._class_changed)
         self.watch(PODS, self._pod_changed)
@@ -81,7 +81,7 @@ class Volumes(Controller):
 
     def _volume_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         self.queue.add(_VOLUME + item.name)
-        for key in _reserved_for(item):
+        for key in reserved_for(item):
             self.queue.add(_CLAIM + key)
         if new is not None and _free_class(new) and (old is None or not _free_class(old)):
             self._retry_pending()
@@ -247,7 +247,8 @@ class Volumes(Controller):
         await self._set_phase(freed, "Available")
 
 
-def _reserved_for(item: Item) -> Iterable[str]:
+def reserved_for(item: Item) -> Iterable[str]:
+    """The key of the claim that a volume is bound to or reserved for, if there is one."""
     reference = item.typed.spec.claim_ref
     return (f"{reference.namespace}/{reference.name}",) if reference is not None else ()
 
