@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from kubesched.api.kinds import PODS, Kind
 from kubesched.api.wire import ApiError, Item
 from kubesched.client.event_writer import NORMAL, WARNING
-from kubesched.cluster.kubelets import Handler, WatchCache
+from kubesched.cluster.kubelets import WatchCache
 
 from .context import Context, differ, owner_key, spec_of
 from .pods import is_ready, ready_since
@@ -46,14 +46,8 @@ class Controller:
         self._defects: dict[str, str] = {}
         self._steps: dict[str, tuple[WatchCache, Step]] = {}
 
-    def watch(self, kind: Kind, handler: Handler) -> WatchCache:
-        """Call a handler for every change of a kind; handlers only add keys. Returns the cache of the kind."""
-        cache = self.context.cache(kind)
-        cache.add_handler(handler)
-        return cache
-
     def each(self, cache: WatchCache, step: Step, prefix: str = "") -> None:
-        """Reconcile the objects of a cache by a step; their keys get a prefix, which ends in a colon."""
+        """Reconcile the objects of a cache by a step; their keys get a prefix, which is not the beginning of another."""
         self._steps[prefix] = cache, step
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
@@ -67,9 +61,9 @@ class Controller:
 
     async def reconcile(self, key: str) -> None:
         """Bring one object a step further, if it exists. Raises what the transport raises: the key is then tried again."""
-        prefix, colon, name = key.rpartition(":")
-        cache, step = self._steps[prefix + colon]
-        item = cache.get(name)
+        prefix = next(filter(key.startswith, self._steps))
+        cache, step = self._steps[prefix]
+        item = cache.get(key.removeprefix(prefix))
         if item is None:
             self.queue.forget_timers(key)  # such as that of its deadline
         else:
@@ -116,7 +110,7 @@ class ObjectController(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.cache = self.watch(self.kind, self.enqueue)
+        self.cache = context.watch(self.kind, self.enqueue)
         self.each(self.cache, self.reconcile_object)
 
     def enqueue_owner(self, item: Item, old: Item | None, new: Item | None) -> None:
@@ -180,7 +174,7 @@ class WorkloadController(ObjectController):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         context.owned_cache(self.kind)  # their own owners matter, too
-        self.watch(PODS, self._pod_changed)
+        context.watch(PODS, self._pod_changed)
 
     def is_available(self, owner: Item, pod: Item) -> bool:
         """Whether a pod has been ready for ``minReadySeconds``; when it will have been, its owner is reconciled again."""

@@ -35,9 +35,9 @@ class Budgets(ObjectController):
         self.cache.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
         #: By key; those that cannot be read are left out, and select nothing.
         self._selectors: dict[str, Selector] = {}
-        self.watch(PODS, self._pod_changed)
+        context.watch(PODS, self._pod_changed)
         for kind in _SCALABLE.values():
-            self.watch(kind, self._scale_changed)
+            context.watch(kind, self._scale_changed)
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         super().enqueue(item, old, new)

@@ -21,7 +21,7 @@ from kubesched.api.times import Clock, timestamp
 from kubesched.api.types import ObjectMeta, ObjectReference, OwnerReference
 from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, DeleteOptions, Item, PatchOptions, Transport
 from kubesched.client.event_writer import Counts, EventWriter
-from kubesched.cluster.kubelets import Problems, Stage, WatchCache
+from kubesched.cluster.kubelets import Handler, Problems, Stage, WatchCache
 
 __all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "annotations_of"]
 __all__ += ["controller_of", "data_of", "differ", "owner_key", "owners_of", "spec_of", "status_of", "tolerate"]
@@ -161,6 +161,12 @@ class Context:
         if kind not in self.caches:
             self.caches[kind] = WatchCache(self.client, kind, self.problems, self.rng)
         return self.caches[kind]
+
+    def watch(self, kind: Kind, handler: Handler) -> WatchCache:
+        """Call a handler for every change of a kind; handlers only add keys. Returns the cache of the kind."""
+        cache = self.cache(kind)
+        cache.add_handler(handler)
+        return cache
 
     def owned_cache(self, kind: Kind) -> WatchCache:
         """The cache of a kind with an index by controlling owner."""

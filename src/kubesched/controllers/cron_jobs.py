@@ -67,7 +67,7 @@ class CronJobs(ObjectController):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._jobs = context.owned_cache(JOBS)
-        self.watch(JOBS, self.enqueue_owner)
+        context.watch(JOBS, self.enqueue_owner)
 
     async def reconcile_object(self, item: Item) -> None:
         self.queue.forget_timers(item.key)

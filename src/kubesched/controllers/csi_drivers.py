@@ -66,19 +66,15 @@ class Pools:
     def __init__(self, context: Context, changed: Callable[[set[str], str | None], None]) -> None:
         self._context = context
         self._changed = changed
-        self._drivers = context.cache(CSI_DRIVERS)
-        self._classes = context.cache(STORAGE_CLASSES)
-        self._nodes = context.cache(NODES)
-        self._volumes = context.cache(VOLUMES)
         #: Of the drivers and classes that have a limit: bytes by segment; the entry for ``""`` is that of all others.
         self._amounts: dict[tuple[Kind, str], Mapping[str, int]] = {}
         self._used: Counter[_Pool] = Counter()
         #: The values of topology labels that were asked for.
         self._segments: dict[str, tuple[str, ...]] = {}
-        self._drivers.add_handler(self._description_changed)
-        self._classes.add_handler(self._description_changed)
-        self._nodes.add_handler(self._node_changed)
-        self._volumes.add_handler(self._volume_changed)
+        self._drivers = context.watch(CSI_DRIVERS, self._description_changed)
+        self._classes = context.watch(STORAGE_CLASSES, self._description_changed)
+        self._nodes = context.watch(NODES, self._node_changed)
+        self._volumes = context.watch(VOLUMES, self._volume_changed)
 
     def key_of(self, storage_class: Item) -> str:
         """The topology label of a class's driver."""
@@ -184,8 +180,8 @@ class CsiNodes(ObjectController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._drivers = self.watch(CSI_DRIVERS, self._driver_changed)
-        self._csi_nodes = self.watch(CSI_NODES, self._csi_node_changed)
+        self._drivers = context.watch(CSI_DRIVERS, self._driver_changed)
+        self._csi_nodes = context.watch(CSI_NODES, self._csi_node_changed)
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and differ(old, new, _limit) and len(self._drivers):

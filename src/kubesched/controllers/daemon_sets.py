@@ -89,7 +89,7 @@ class DaemonSets(WorkloadController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = self.watch(NODES, self._node_changed)
+        self._nodes = context.watch(NODES, self._node_changed)
         self._revisions = Revisions(context)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:

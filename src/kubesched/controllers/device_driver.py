@@ -41,10 +41,10 @@ class DeviceDriver(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = self.watch(NODES, self._node_changed)
+        self._nodes = context.watch(NODES, self._node_changed)
         self._slices = context.owned_cache(RESOURCE_SLICES)
-        self.watch(RESOURCE_SLICES, self._slice_changed)
-        self._claims = self.watch(RESOURCE_CLAIMS, self._claim_changed)
+        context.watch(RESOURCE_SLICES, self._slice_changed)
+        self._claims = context.watch(RESOURCE_CLAIMS, self._claim_changed)
         #: By node: the text that was read last, and what the last one that could be read describes.
         self._read: dict[str, tuple[str, list[DevicePool] | None]] = {}
         #: When the conditions of a claim's devices will be set, by claim UID.

@@ -344,7 +344,7 @@ class JobOrphans(ObjectController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._jobs = self.watch(JOBS, self._job_changed)
+        self._jobs = context.watch(JOBS, self._job_changed)
 
     def _job_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:

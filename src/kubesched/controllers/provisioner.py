@@ -57,8 +57,8 @@ class Provisioner(Controller):
         self._pools = Pools(context, self._pools_changed)
         self._capacities = context.cache(CSI_STORAGE_CAPACITIES)
         self._capacities.add_index("class", lambda item: (item.typed.storage_class_name,))
-        self.each(self.watch(CLAIMS, self._claim_changed), self._claim, _CLAIM)
-        self.watch(VOLUMES, self._volume_changed)
+        self.each(context.watch(CLAIMS, self._claim_changed), self._claim, _CLAIM)
+        context.watch(VOLUMES, self._volume_changed)
 
     def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None:

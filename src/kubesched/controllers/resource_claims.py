@@ -53,12 +53,12 @@ class ResourceClaims(Controller):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._claims = context.owned_cache(RESOURCE_CLAIMS)
-        self._templates = self.watch(RESOURCE_CLAIM_TEMPLATES, self._template_changed)
+        self._templates = context.watch(RESOURCE_CLAIM_TEMPLATES, self._template_changed)
         context.pods.add_index(_BY_CLAIM, lambda pod: [f"{pod.namespace}/{name}" for name in claims_of(pod.typed)])
         #: Pods that wait for a template, by the template's key.
         self._waiting: dict[str, dict[str, None]] = {}
-        self.watch(PODS, self._pod_changed)
-        self.watch(RESOURCE_CLAIMS, self._claim_changed)
+        context.watch(PODS, self._pod_changed)
+        context.watch(RESOURCE_CLAIMS, self._claim_changed)
         self.each(context.pods, self._reconcile_pod, _POD)
         self.each(self._claims, self._reconcile_claim, _CLAIM)
 

@@ -90,7 +90,7 @@ class TaintEviction(Evictor):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._tainted: dict[str, list[Taint]] = {}
-        self.watch(NODES, self._node_changed)
+        context.watch(NODES, self._node_changed)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         given: list[Taint] = new.typed.spec.taints if new is not None else []
@@ -126,12 +126,12 @@ class DeviceTaintEviction(Evictor):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = self.watch(RESOURCE_CLAIMS, self._claim_changed)
-        self._slices = self.watch(RESOURCE_SLICES, self._slice_changed)
+        self._claims = context.watch(RESOURCE_CLAIMS, self._claim_changed)
+        self._slices = context.watch(RESOURCE_SLICES, self._slice_changed)
         self._slices.add_index(_BY_POOL, _pool_of)
         self._slices.add_index(_TAINTED, lambda item: ("", *_pool_of(item)) if any(_taints(item)) else ())
         has_rules = context.settings.device_taint_rules
-        self._rules = self.watch(DEVICE_TAINT_RULES, self._rule_changed) if has_rules else None
+        self._rules = context.watch(DEVICE_TAINT_RULES, self._rule_changed) if has_rules else None
 
     def _evicting_rules(self) -> list[DeviceTaintRule]:
         rules = self._rules.values() if self._rules is not None else ()

@@ -64,12 +64,12 @@ class Volumes(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = self.watch(CLAIMS, self._claim_changed)
-        self._volumes = self.watch(VOLUMES, self._volume_changed)
+        self._claims = context.watch(CLAIMS, self._claim_changed)
+        self._volumes = context.watch(VOLUMES, self._volume_changed)
         self._volumes.add_index(_BY_REFERENCE, reserved_for)
         self._volumes.add_index(_FREE, _free_class)
-        self._classes = self.watch(STORAGE_CLASSES, self._class_changed)
-        self.watch(PODS, self._pod_changed)
+        self._classes = context.watch(STORAGE_CLASSES, self._class_changed)
+        context.watch(PODS, self._pod_changed)
         self.each(self._claims, self._claim, _CLAIM)
         self.each(self._volumes, self._volume, _VOLUME)
 
@@ -328,7 +328,7 @@ class EphemeralVolumes(ObjectController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = self.watch(CLAIMS, self._claim_changed)
+        self._claims = context.watch(CLAIMS, self._claim_changed)
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and old is None and any(volume.ephemeral is not None for volume in new.typed.spec.volumes):
