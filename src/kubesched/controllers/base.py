@@ -143,15 +143,16 @@ class ObjectController(Controller):
         await self.record(owner, NORMAL, "SuccessfulCreate", self.created.format(name=made.name, owner=owner.name))
         return made
 
-    async def delete_owned(self, owner: Item, item: Item) -> None:
-        """Delete something that was made for an object, unless it is going already, and record an event.
+    async def delete_owned(self, owner: Item, *items: Item) -> None:
+        """Delete what was made for an object, unless it is going already, and record an event for each.
 
         Raises what the transport raises.
         """
-        if not self.context.is_going(item):
-            await self.context.delete(item)
-            text = self.deleted.format(name=item.name, owner=owner.name)
-            await self.record(owner, NORMAL, "SuccessfulDelete", text)
+        for item in items:
+            if not self.context.is_going(item):
+                await self.context.delete(item)
+                text = self.deleted.format(name=item.name, owner=owner.name)
+                await self.record(owner, NORMAL, "SuccessfulDelete", text)
 
     async def act_and_report(
         self, item: Item, action: Awaitable[object], report: Callable[[Item, ApiError | None], Awaitable[object]]

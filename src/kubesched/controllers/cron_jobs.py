@@ -129,9 +129,7 @@ class CronJobs(ObjectController):
             await self.record(item, NORMAL, "JobAlreadyActive", text)
             return
         if spec.get("concurrencyPolicy") == "Replace":
-            for job in jobs:
-                if job.uid in active:
-                    await self.delete_owned(item, job)
+            await self.delete_owned(item, *(job for job in jobs if job.uid in active))
             status["active"] = None
         await self._create(item, spec, status, due)
 
@@ -157,5 +155,4 @@ class CronJobs(ObjectController):
         for limit, how in (("successfulJobsHistoryLimit", "Complete"), ("failedJobsHistoryLimit", "Failed")):
             found = [job for job in staying if finished_as(data_of(job)) == how]
             if (keep := spec_of(item).get(limit)) is not None:
-                for job in found[: max(0, len(found) - int(keep))]:
-                    await self.delete_owned(item, job)
+                await self.delete_owned(item, *found[: max(0, len(found) - int(keep))])
