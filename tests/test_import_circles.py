@@ -59,7 +59,6 @@ def past_the_public_module(imports: Mapping[str, Set[str]], package: str) -> lis
 
 
 def test_sub_packages_of_the_cluster_are_imported_through_their_public_module(graph: grimp.ImportGraph) -> None:
-    # What kubesched.cluster.http exports is loaded lazily: importers name the package, its modules stay private.
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     assert past_the_public_module(imports, "kubesched.cluster") == []
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cluster_world import FakeClock, a_pod, a_store, kind, refused, running
 
-from kubesched.api.kinds import NAMESPACES, PODS
+from kubesched.api.kinds import NAMESPACES, NODES, PODS
 from kubesched.api.wire import MERGE_PATCH, ApiError
 from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import Store
@@ -112,6 +112,34 @@ def test_dependents_follow_their_last_owner() -> None:
     assert [item["name"] for item in references] == ["second"]
     store.delete(CONFIG_MAPS, "default", "second")
     assert not exists(store, "both")
+
+
+@pytest.mark.parametrize(
+    ("second", "stays"),
+    [
+        ({}, True),
+        ({"name": "other"}, False),
+        ({"uid": "another"}, False),
+        ({"kind": "Secret"}, False),
+        ({"apiVersion": "v2"}, True),
+        ({"apiVersion": "example.com/v1", "kind": "Unknown"}, True),
+    ],
+)
+def test_an_owner_is_found_by_kind_name_and_uid(second: dict[str, str], stays: bool) -> None:
+    """One of a kind that nobody serves may exist, so its dependent is kept."""
+    store = a_store()
+    first, other = owned_by(an_owner(store, "first"), an_owner(store, "second"))
+    store.create(PODS, "default", a_pod("p", ownerReferences=[first, {**other, **second}]))
+    store.delete(CONFIG_MAPS, "default", "first")
+    assert exists(store, "p") == stays
+
+
+def test_an_owner_without_a_namespace_is_found() -> None:
+    store = a_store()
+    node = store.create(NODES, "", {"metadata": {"name": "n"}})
+    store.create(PODS, "default", a_pod("p", ownerReferences=owned_by(an_owner(store), node)))
+    store.delete(CONFIG_MAPS, "default", "o")
+    assert exists(store, "p")
 
 
 def test_orphans_stay() -> None:

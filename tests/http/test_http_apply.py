@@ -239,22 +239,24 @@ SPECS = st.fixed_dictionaries(
     optional={"nodeName": NAMES, "containers": CONTAINERS, "nodeSelector": st.dictionaries(NAMES, NAMES, min_size=1)},
 )
 OBJECTS = st.fixed_dictionaries({"spec": SPECS})
+#: A list of no items has no leaves, so that nobody owns what applying it changes.
+APPLIED = OBJECTS.filter(lambda data: data["spec"].get("containers") != [])
 
 
 @given(OBJECTS)
 def test_fields_survive_being_written_and_read(data: dict[str, Any]) -> None:
-    found = leaves(data, SHAPE)
-    assert decode_fields(encode_fields(found)) == found
+    found = set(leaves(data, SHAPE))
+    assert set(decode_fields(encode_fields(found))) == found
 
 
-@given(OBJECTS, OBJECTS)
+@given(OBJECTS, APPLIED)
 def test_after_a_merge_every_applied_leaf_holds_and_nothing_else_changed(live: Any, applied: Any) -> None:
     merged = merge(live, applied, SHAPE)
-    wanted = leaves(applied, SHAPE)
+    wanted = set(leaves(applied, SHAPE))
     for path in wanted:
         if path[-1].startswith("f:") and value_at(applied, path) != {}:
             assert value_at(merged, path) == value_at(applied, path)
-    for path in leaves(live, SHAPE) - wanted:
+    for path in set(leaves(live, SHAPE)) - wanted:
         if path[-1].startswith("f:") and not any(
             other[: len(path)] == path or path[: len(other)] == other for other in wanted
         ):

@@ -99,9 +99,9 @@ def _take(step: Step, terminal: Terminal) -> str:
     """Do one step; its output when it is right."""
     server = terminal.cluster.server
     if step.meanwhile:
-        open_before = server.open_watches
+        open_before = len(server.watches)
         process = terminal.start(step.command)
-        _eventually(lambda: server.open_watches > open_before, f"kubectl {step.command} does not watch")
+        _eventually(lambda: len(server.watches) > open_before, f"kubectl {step.command} does not watch")
         _, code = terminal.run(step.meanwhile)
         assert code == 0, step.meanwhile
         output, _ = process.communicate(timeout=180)
@@ -239,7 +239,7 @@ def test_a_watch_in_a_terminal(tmp_path: Path) -> None:
         watch = terminal.start("get pods -w")
         server = terminal.cluster.server
         try:
-            _eventually(lambda: server.open_watches > 0, "no watch")
+            _eventually(lambda: len(server.watches) > 0, "no watch")
             terminal.run("create -f pod.yaml")
             assert watch.stdout is not None
             lines = []

@@ -13,8 +13,8 @@ from protobuf_kit import envelope, pb
 
 from kubesched.api.kinds import KINDS
 from kubesched.api.wire import ApiError
-from kubesched.cluster.http import decode_protobuf
 from kubesched.cluster.http.bodies import PROTOBUF
+from kubesched.cluster.http.protobuf import decode_protobuf
 from kubesched.cluster.schema import descriptions, root_type, types
 
 

@@ -7,7 +7,20 @@ from typing import Any
 
 import pytest
 import yaml
-from http_world import MERGE, PARTIAL, PARTIAL_LIST, PODS, TABLE, Api, a_deployment, a_node, a_pod, run, served
+from http_world import (
+    JSON_PATCH,
+    MERGE,
+    PARTIAL,
+    PARTIAL_LIST,
+    PODS,
+    TABLE,
+    Api,
+    a_deployment,
+    a_node,
+    a_pod,
+    run,
+    served,
+)
 
 from kubesched.api.kinds import NODES
 from kubesched.cluster.http.answers import Answer
@@ -370,6 +383,12 @@ def test_the_scale_of_a_deployment() -> None:
             assert (await api.patch(f"{path}/web/scale", {"spec": {"replicas": 2}})).status == 200
             assert (await api.get(f"{path}/web")).data["spec"]["replicas"] == 2
             assert (await api.patch(f"{path}/web/scale", {"spec": {"replicas": -1}})).status == 422
+            version = (await api.get(f"{path}/web/scale")).data["metadata"]["resourceVersion"]
+            for known, status in ((version, 200), (version, 422)):
+                test = {"op": "test", "path": "/metadata/resourceVersion", "value": known}
+                wanted = {"op": "replace", "path": "/spec/replicas", "value": 6}
+                assert (await api.patch(f"{path}/web/scale", [test, wanted], type=JSON_PATCH)).status == status
+            assert (await api.patch(f"{path}/web/scale", {"metadata": {"resourceVersion": version}})).status == 409
 
     run(main())
 

@@ -33,7 +33,7 @@ async def connected(api: Api, raw: bytes) -> AsyncIterator[tuple[asyncio.StreamR
 
 
 async def _until_open(api: Api, count: int) -> None:
-    while api.server.open_bodies != count:  # noqa: ASYNC110 - the test as a whole has a time limit
+    while api.server.intake.waiting != count:  # noqa: ASYNC110 - the test as a whole has a time limit
         await asyncio.sleep(0.01)
 
 
@@ -81,7 +81,7 @@ def test_a_body_that_never_ends_is_408(raw: bytes) -> None:
                 status = json.loads(await reader.readexactly(int(length.split(":")[1])))
                 assert (status["kind"], status["reason"]) == ("Status", "Timeout")
                 assert "not complete after 0.05 seconds" in status["message"]
-            assert api.server.open_bodies == 0
+            assert api.server.intake.waiting == 0
             assert (await api.get("/api/v1/nodes")).data["items"] == []
 
     run(main())
@@ -145,7 +145,7 @@ def test_a_closed_server_takes_no_watch_and_no_write_and_is_gone_soon() -> None:
             async with connected(api, half) as (reader, writer), connected(api, unread):
                 await _until_open(api, 1)
                 followers = [asyncio.create_task(follow()) for _ in range(8)]
-                while api.server.open_watches < 9:  # noqa: ASYNC110 - the test as a whole has a time limit
+                while len(api.server.watches) < 9:  # noqa: ASYNC110 - the test as a whole has a time limit
                     await asyncio.sleep(0.01)
                 for number in range(60):  # more than the sockets take
                     api.store.create(
@@ -162,7 +162,7 @@ def test_a_closed_server_takes_no_watch_and_no_write_and_is_gone_soon() -> None:
                 await api.server.stop()
                 # The limit for what does not end by itself is a second in all.
                 assert asyncio.get_running_loop().time() - begun < 10
-                assert api.server.open_watches == 0
+                assert len(api.server.watches) == 0
             await asyncio.gather(*followers)
 
     run(main())

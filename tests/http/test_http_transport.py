@@ -262,7 +262,7 @@ def test_an_informer_over_http_follows_and_survives_compaction(watch_list: bool)
                 await client.create(PODS, "default", a_pod("p3"))
                 await client.delete(PODS, "default", "p0")
                 await _eventually(lambda: set(book.names) == {"p1", "p2", "p3"})
-                await _eventually(lambda: api.server.open_watches == 1)
+                await _eventually(lambda: len(api.server.watches) == 1)
                 # The history is dropped, and the watch gets 410: the informer lists again.
                 for watch in api.store.table(PODS).watches:
                     watch.expire()

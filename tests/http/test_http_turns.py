@@ -35,18 +35,20 @@ def fill(api: Api, count: int = COUNT) -> None:
 def parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of objects in each part of what is sent, and 0 for each turn of another task."""
     found: list[int] = []
-    answer_parts = reading.answer_parts
 
-    async def counted(call: Any, head: Any, member: str, items: Sequence[Item], shape: Any) -> Any:
-        def shaped(part: Sequence[Item]) -> bytes:
-            found.append(len(part))
+    def counted(call: Any) -> tables.Form:
+        form = tables.form_of(call)
+        part = form.part
+
+        def shaped(items: Sequence[Item]) -> bytes:
+            found.append(len(items))
             asyncio.get_running_loop().call_soon(found.append, 0)
-            raw: bytes = shape(part)
-            return raw
+            return part(items)
 
-        return await answer_parts(call, head, member, items, shaped)
+        monkeypatch.setattr(form, "part", shaped)
+        return form
 
-    monkeypatch.setattr("kubesched.cluster.http.reading.answer_parts", counted)
+    monkeypatch.setattr(reading, "form_of", counted)
     return found
 
 

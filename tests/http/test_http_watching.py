@@ -205,12 +205,12 @@ def test_a_client_that_goes_away_leaves_no_watch_behind() -> None:
     async def main() -> None:
         async with served() as api:
             async with api.watch(PODS):
-                assert api.server.open_watches == 1
+                assert len(api.server.watches) == 1
             for _ in range(100):
-                if not api.server.open_watches:
+                if not len(api.server.watches):
                     break
                 await asyncio.sleep(0.01)
-            assert (api.server.open_watches, _watches(api)) == (0, [])
+            assert (len(api.server.watches), _watches(api)) == (0, [])
 
     run(main())
 

@@ -24,7 +24,7 @@ from http_world import (
 )
 
 from kubesched.api import kinds
-from kubesched.cluster.http.fieldcheck import unknown_in_manifest
+from kubesched.cluster.schema import root_type, unknown_paths
 
 PODS_KIND = kinds.PODS
 UNKNOWN = {**a_pod(), "spec": {"containers": [{"name": "c", "image": "i", "comand": ["x"]}], "frogs": 1}}
@@ -53,7 +53,7 @@ def test_unknown_fields(query: dict[str, Any], status: int, warnings: int) -> No
 
 def test_looking_for_unknown_fields_leaves_no_cycles_for_the_collector() -> None:
     gc.collect()
-    assert unknown_in_manifest(PODS_KIND, UNKNOWN) == ["spec.containers[0].comand", "spec.frogs"]
+    assert unknown_paths(root_type("", "Pod"), UNKNOWN) == ["spec.containers[0].comand", "spec.frogs"]
     assert gc.collect() == 0
 
 

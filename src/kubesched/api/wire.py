@@ -6,7 +6,8 @@ are written against it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, Required, TypedDict, Unpack
 
@@ -32,6 +33,7 @@ __all__ = [
     "WatchEvent",
     "WatchOptions",
     "ends_initial_events",
+    "tolerate",
 ]
 
 #: Media types of patches; a strategic merge patch by default.
@@ -117,6 +119,16 @@ class ApiError(Exception):
         if self.details or self._has_details:
             status["details"] = self.details
         return status
+
+
+@contextmanager
+def tolerate(*expected: int | str) -> Iterator[None]:
+    """Go on after a refusal with one of these codes or reasons."""
+    try:
+        yield
+    except ApiError as error:
+        if error.code not in expected and error.reason not in expected:
+            raise
 
 
 class Item:

@@ -13,7 +13,7 @@ import cProfile
 import fnmatch
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from kubesched.api.kinds import NODES, PODS, RESOURCE_SLICES, Kind, kind_of
 from kubesched.api.loop_watch import HoldLog, watch_loop
 from kubesched.api.tasks import TaskCrashedError
 from kubesched.api.times import RealClock, parse_duration
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import ApiError, tolerate
 from kubesched.cluster.schema import stored_form
 from kubesched.config import DEFAULT_GATES, KubeSchedulerConfiguration, default_config, load_config_file
 from kubesched.framework.extenders import Extender
@@ -123,17 +123,15 @@ async def run_workload(
 
 
 class _Wait:
-    """Pods that an operation waits for. The binding hook removes them one by one."""
+    """Pods that an operation waits for, with their labels. The binding hook removes them one by one."""
 
-    def __init__(self, keys: set[str]) -> None:
+    def __init__(self, keys: dict[str, Labels]) -> None:
         self.keys = keys
+        #: Set when the last one is removed.
         self.done = asyncio.Event()
-        if not keys:
-            self.done.set()
 
     def remove(self, key: str) -> None:
-        self.keys.discard(key)
-        if not self.keys:
+        if self.keys.pop(key, None) is not None and not self.keys:
             self.done.set()
 
 
@@ -185,10 +183,9 @@ class _Execution:
         self._profiler = profiler
         self._on_progress = on_progress
         self._total = sum(op.count for op in operations if isinstance(op, CreatePods))
-        #: Namespace to the pods that a later barrier waits for, with their labels.
-        self._ledger: dict[str, dict[str, Labels]] = {}
-        #: Pods without a node, and the sets of them that waits are interested in.
-        self._unbound: set[str] = set()
+        #: By namespace: the pods without a node that a later barrier waits for.
+        self._ledger: dict[str, _Wait] = {}
+        #: Everything that waits for pods or will.
         self._waits: list[_Wait] = []
         self._last_bound = time.perf_counter()
         self._done = 0
@@ -261,20 +258,20 @@ class _Execution:
         self._settled(key)
         self._last_bound = now
         self._done += 1
-        if self._timer is not None and key in self._timer.created:
-            self._timer.bound[key] = now
+        if self._timer is not None:
+            self._timer.pod_bound(key, now)
         if self._done % _PROGRESS_EVERY == 0:
             self._on_progress(self._done, self._total)
 
     def _settled(self, key: str) -> None:
         """A pod is bound or deleted: nothing waits for it any more."""
-        self._unbound.discard(key)
         for wait in self._waits:
             wait.remove(key)
 
     async def _create_pods(self, op: CreatePods, namespace: str) -> None:
         self._maker.namespace(namespace)
-        self._ledger.setdefault(namespace, {})
+        if namespace not in self._ledger:
+            self._ledger[namespace] = self._open_wait()
         if op.collect_metrics:
             self._start(namespace, [namespace], {})
         template = self._maker.pod_template(op)
@@ -286,39 +283,38 @@ class _Execution:
         if op.steady_state:
             await self._create_steadily(op, namespace, make)
         else:
-            own = await self._create_batch(op.count, namespace, make, op.pods_per_second)
-            if op.skip_wait_to_completion:
-                self._ledger[namespace].update(own)
-            else:
-                await self._wait(set(own), attempted=False)
+            wait = self._ledger[namespace] if op.skip_wait_to_completion else self._open_wait()
+            await self._create_batch(wait.keys, op.count, namespace, make, op.pods_per_second)
+            if not op.skip_wait_to_completion:
+                await self._wait(wait, attempted=False)
         if op.collect_metrics:
             await self._stop()
 
-    async def _create_batch(self, count: int, namespace: str, template: PodMaker, rate: int = 0) -> dict[str, Labels]:
-        """So many pods, at most ``rate`` a second if it is given: their keys with their labels."""
+    async def _create_batch(
+        self, keys: dict[str, Labels], count: int, namespace: str, template: PodMaker, rate: int = 0
+    ) -> None:
+        """So many pods, at most ``rate`` a second if it is given; each is added to ``keys`` with its labels."""
         start = time.perf_counter()
-        own: dict[str, Labels] = {}
         client, timer = self.embedded.client, self._timer if namespace in self._collected else None
         for index in range(count):
             pod = await template.make(client, namespace, index, count)
             now = time.perf_counter()
             item = await client.create(PODS, namespace, pod)
-            labels = own[item.key] = pod["metadata"].get("labels") or {}
-            self._unbound.add(item.key)
+            labels = keys[item.key] = pod["metadata"].get("labels") or {}
             if timer is not None and self._collected_labels.items() <= labels.items():
-                timer.created[item.key] = now
+                timer.pod_created(item.key, now)
             if rate and (ahead := start + (index + 1) / rate - time.perf_counter()) > 0:
                 await asyncio.sleep(ahead)
             elif index % _YIELD_INTERVAL == _YIELD_INTERVAL - 1:
                 await asyncio.sleep(0)
-        return own
 
     async def _create_steadily(self, op: CreatePods, namespace: str, template: PodMaker) -> None:
         """Batches of pods, one after the other: each is deleted as soon as it is bound. The last one stays."""
         end = time.perf_counter() + parse_duration(op.duration)
         while True:
-            own = await self._create_batch(op.count, namespace, template)
-            await self._wait(set(own), attempted=False)
+            wait = self._open_wait()
+            await self._create_batch(wait.keys, op.count, namespace, template)
+            await self._wait(wait, attempted=False)
             if time.perf_counter() >= end:
                 return
             for item in self.embedded.store.list(PODS, namespace).items:
@@ -373,25 +369,30 @@ class _Execution:
             raise WorkloadError(f"{self._title}: {opcode}: unknown kind {data.get('kind')}")
         return kind
 
-    async def _wait(self, keys: set[str], *, attempted: bool) -> None:
+    def _open_wait(self, keys: dict[str, Labels] | None = None) -> _Wait:
+        """From now on pods that are settled are removed from it."""
+        wait = _Wait({} if keys is None else keys)
+        self._waits.append(wait)
+        return wait
+
+    async def _wait(self, wait: _Wait, *, attempted: bool) -> None:
         """Until these pods are bound (or, with ``attempted``, have been tried)."""
         self._last_bound = time.perf_counter()
-        wait = _Wait(keys & self._unbound)
-        self._waits.append(wait)
+        wait.done.clear()  # it may have been empty between two pods
         try:
-            while not wait.done.is_set():
+            while wait.keys:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(wait.done.wait(), _POLL_SECONDS if attempted else _CHECK_SECONDS)
                 if attempted:
                     for key in [key for key in wait.keys if self._was_tried(key)]:
                         wait.remove(key)
-                if not wait.done.is_set():
+                if wait.keys:
                     self._check_progress(wait.keys)
         finally:
             self._waits.remove(wait)
         await self._settle()
 
-    def _check_progress(self, keys: set[str]) -> None:
+    def _check_progress(self, keys: Collection[str]) -> None:
         """Raise when nothing has been bound for so long that these pods will not be either."""
         quiet = time.perf_counter() - self._last_bound
         if quiet <= _STILL_SECONDS:
@@ -441,11 +442,11 @@ class _Execution:
             raise WorkloadError(f"{self._title}: barrier: no pods were created in namespace {unknown[0]}")
         attempted = op.stage_requirement == "Attempted"
         for namespace in op.namespaces or list(self._ledger):
-            chosen = {
-                key for key, labels in self._ledger[namespace].items() if op.label_selector.items() <= labels.items()
-            }
-            await self._wait(chosen, attempted=attempted)
+            ledger = self._ledger[namespace]
+            chosen = {key: labels for key, labels in ledger.keys.items() if op.label_selector.items() <= labels.items()}
+            await self._wait(self._open_wait(chosen), attempted=attempted)
             if not attempted:
+                self._waits.remove(ledger)
                 del self._ledger[namespace]
 
     async def _delete_pods(self, op: DeletePods) -> None:
@@ -454,11 +455,8 @@ class _Execution:
         for item in items:
             if op.delete_pods_per_second:
                 await asyncio.sleep(1 / op.delete_pods_per_second)
-            try:
+            with tolerate(404):
                 await self.embedded.client.delete(PODS, item.namespace, item.name)
-            except ApiError as error:
-                if error.code != 404:
-                    raise
             self._settled(item.key)
 
     async def _churn(self, op: Churn, namespace: str, templates: list[Template]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -146,8 +147,12 @@ class SectionTimer:
     def __init__(self, name: str, title: str, decisions: list[float], metrics: SchedulerMetrics) -> None:
         self.name = name
         self._item_name = f"{_BENCHMARK}/{title}/{name}"
-        self.created: dict[str, float] = {}
-        self.bound: dict[str, float] = {}
+        self._pods = 0
+        #: When pods without a node were created, by key.
+        self._created: dict[str, float] = {}
+        #: When pods were bound, and how long after their creation (seconds).
+        self._bound: array[float] = array("d")
+        self._latencies: array[float] = array("d")
         self._decisions = decisions
         self._first_decision = len(decisions)
         # As the commands do that run a scheduler.
@@ -157,25 +162,36 @@ class SectionTimer:
         self._cpu = time.process_time()
         self._start = time.perf_counter()
 
+    def pod_created(self, key: str, at: float) -> None:
+        """A pod of the section was created; before it can be bound."""
+        self._pods += 1
+        self._created[key] = at
+
+    def pod_bound(self, key: str, at: float) -> None:
+        """A pod was bound; one that is not of the section does not count."""
+        created = self._created.pop(key, None)
+        if created is not None:
+            self._bound.append(at)
+            self._latencies.append(at - created)
+
     def finish(self, holds: HoldLog) -> Section:
         cpu = time.process_time() - self._cpu
         self._restore_collector()
-        end = max(self.bound.values(), default=time.perf_counter())
+        end = max(self._bound, default=time.perf_counter())
         seconds = max(end - self._start, 1e-9)
         self.memory.append(resident_mib())
-        items = [throughput_item(self._item_name, self._start, self.bound.values())]
+        items = [throughput_item(self._item_name, self._start, self._bound)]
         items += self._histograms.items(self._item_name)
         items += memory_items(self._item_name, time.perf_counter() - self._start, self.memory)
-        latencies = [at - self.created[key] for key, at in self.bound.items()]
         return Section(
             name=self.name,
-            pods=len(self.created),
-            bound=len(self.bound),
+            pods=self._pods,
+            bound=len(self._bound),
             seconds=round(seconds, 6),
-            pods_per_second=round(len(self.bound) / seconds, 1),
-            latency_ms=Percentiles.of(latencies, 1e3),
+            pods_per_second=round(len(self._bound) / seconds, 1),
+            latency_ms=Percentiles.of(self._latencies, 1e3),
             decision_us=Percentiles.of(self._decisions[self._first_decision :], 1e6),
-            cpu_us_per_pod=round(1e6 * cpu / max(1, len(self.created)), 1),
+            cpu_us_per_pod=round(1e6 * cpu / max(1, self._pods), 1),
             loop_holds=holds.count,
             longest_holds=[
                 LoopHold(ms=round(1e3 * one.seconds, 1), cpu_ms=round(1e3 * one.cpu_seconds, 1), where=one.where)

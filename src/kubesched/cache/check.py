@@ -183,7 +183,7 @@ def _check_placed(table: NodeTable, info: NodeInfo) -> list[str]:
     problems: list[str] = []
     numbers: list[int] = []
     for uid, pod in info.pods.items():
-        entry, start = table.placed.entry(uid) or ([], 0.0)
+        entry, start = table.placed.entry(info.row, uid) or ([], 0.0)
         amounts = pod.requests
         started = cached_time(pod.status.start_time) if pod.status.start_time else None
         fields = [info.row, pod.priority]

@@ -299,7 +299,7 @@ class NodeTable:
                 if (disk, False) not in info.disk_counts and (disk, True) not in info.disk_counts:
                     self._unindex_disk(row, disk)
         if journal:
-            self.placed.remove(uid)
+            self.placed.remove(row, uid)
             self.journal.write(row, PODS_CHANGED)
             self._release_if_empty(row)
         return pod

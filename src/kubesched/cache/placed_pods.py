@@ -119,9 +119,9 @@ class PlacedPods:
     __slots__ = (
         "_columns",
         "_count",
-        "_entry_of",
         "_free",
         "_of_priority",
+        "_places",
         "_scalars",
         "_starts",
         "kinds",
@@ -131,7 +131,8 @@ class PlacedPods:
     def __init__(self) -> None:
         self._columns = tuple(array("q") for _ in range(_COLUMNS))
         self._starts = array("d")
-        self._entry_of: dict[str, int] = {}
+        #: By row: the entries of its pods by UID. One dictionary of all pods would be copied in one step when it grows.
+        self._places: dict[int, dict[str, int]] = {}
         self._free: list[int] = []
         self._count = 0
         #: How many pods there are of each priority.
@@ -142,7 +143,7 @@ class PlacedPods:
         self.kinds = KindNumbers()
 
     def __len__(self) -> int:
-        return len(self._entry_of)
+        return len(self._starts) - len(self._free)
 
     def add(self, row: int, pod: PodInfo, kind: Kind) -> None:
         """A pod of this kind is on a row."""
@@ -162,7 +163,10 @@ class PlacedPods:
             cpu[place], memory[place] = min(requests.milli_cpu, INT64_MAX), min(requests.memory, INT64_MAX)
             ephemeral[place] = min(requests.ephemeral_storage, INT64_MAX)
         self._starts[place] = _start(text) if text else math.inf
-        self._entry_of[pod.pod.metadata.uid] = place
+        places = self._places.get(row)
+        if places is None:
+            places = self._places[row] = {}
+        places[pod.pod.metadata.uid] = place
         if requests.scalars:
             self._scalars[place] = pod
 
@@ -175,9 +179,12 @@ class PlacedPods:
         self._columns[PRIORITY_AT][size:] = array("q", [_FREE]) * more
         self._free.extend(range(size + more - 1, size - 1, -1))
 
-    def remove(self, uid: str) -> None:
+    def remove(self, row: int, uid: str) -> None:
         """A pod left its row."""
-        place = self._entry_of.pop(uid)
+        places = self._places[row]
+        place = places.pop(uid)
+        if not places:
+            del self._places[row]
         priorities, counts = self._columns[PRIORITY_AT], self._of_priority
         counts[priorities[place]] -= 1
         if not counts[priorities[place]]:
@@ -189,7 +196,7 @@ class PlacedPods:
 
     def replace(self, row: int, pod: PodInfo) -> None:
         """A pod has another version with the same requests and priority."""
-        text, place = pod.pod.status.start_time, self._entry_of[pod.uid]
+        text, place = pod.pod.status.start_time, self._places[row][pod.uid]
         start = _start(text) if text else math.inf
         if start != self._starts[place]:
             self._starts[place] = start
@@ -227,14 +234,14 @@ class PlacedPods:
         rows, priorities = self._columns[ROW_AT], self._columns[PRIORITY_AT]
         return [(rows[place], pod) for place, pod in self._scalars.items() if priorities[place] < priority]
 
-    def entry(self, uid: str) -> tuple[list[int], float] | None:
-        """Numbers and start time of a pod, or None; for the checker."""
-        place = self._entry_of.get(uid)
+    def entry(self, row: int, uid: str) -> tuple[list[int], float] | None:
+        """Numbers and start time of a pod on a row, or None; for the checker."""
+        place = self._places.get(row, {}).get(uid)
         return None if place is None else ([column[place] for column in self._columns], self._starts[place])
 
     def uids(self) -> list[str]:
         """The pods that have an entry; for the checker."""
-        return list(self._entry_of)
+        return [uid for places in self._places.values() for uid in places]
 
 
 def _start(text: str) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kubesched.api.kinds import Kind
 from kubesched.api.times import RealClock
-from kubesched.api.wire import ApiError, Transport
+from kubesched.api.wire import Transport, tolerate
 from kubesched.cluster.store import Store
 from kubesched.files import (
     IMPORTED_KINDS,
@@ -78,14 +78,11 @@ async def _from_server(options: argparse.Namespace) -> Import:
     async with transport:
         with progress_bar("reading", quiet=options.quiet) as bar:
             for number, kind in enumerate(IMPORTED_KINDS, 1):
-                try:
+                with tolerate(404):
                     found.objects += [
                         Manifest(kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, options.kubeconfig)
                         async for data in _list(transport, kind)
                     ]
-                except ApiError as error:
-                    if error.code != 404:
-                        raise
                 bar.update(number, len(IMPORTED_KINDS))
     return import_manifests(found)
 

@@ -25,7 +25,7 @@ from kubesched.api.wire import Item, Transport
 from .delivery import Deliveries, ResourceEventHandler, uid_of
 from .reflector import PAGE_SIZE, WATCH_TIMEOUT, YIELD_INTERVAL, Reflector
 from .running import Background
-from .store import IndexFunction, Store
+from .store import IndexFunction, Store, version_of
 
 __all__ = ["DeletedFinalStateUnknown", "Informer", "InformerStatistics", "ResourceEventHandler"]
 
@@ -212,20 +212,20 @@ class Informer(Background):
         Objects whose version did not change are not delivered again.
         """
         store = self._store
-        before, known = store.objects, store.versions
+        before = store.objects
         objects: dict[str, Any] = {}
-        versions: dict[str, int] = {}
         documents: dict[str, bytes] = {}
         async for part in in_batches(items, YIELD_INTERVAL):
             for item in part:
                 key = item.key
-                obj = before[key] if known.get(key) == item.resource_version else self._decode(item)
+                obj = before.get(key)
+                if obj is None or version_of(obj) != item.resource_version:
+                    obj = self._decode(item)
                 if obj is not None:
                     objects[key] = obj
-                    versions[key] = item.resource_version
                     if self._documents is not None and self._wants_document(obj):
                         documents[key] = item.raw
-        store.replace(objects, versions, version)
+        store.replace(objects, version)
         if self._documents is not None:
             self._documents = documents
 
@@ -265,7 +265,7 @@ class Informer(Background):
                 self._deliveries.delete(key, gone)
             return
         old = store.objects.get(key)
-        store.put(key, obj, version)
+        store.put(key, obj)
         if self._documents is not None:
             self._keep_document(item, obj)
         if old is None:
@@ -282,9 +282,9 @@ class Informer(Background):
     def _forget(self, item: Item) -> Any:
         """Drop a deleted object from the store; what is to be delivered, or None."""
         store, key = self._store, item.key
-        known = store.versions.get(key)
+        known = store.objects.get(key)
         # Not "<=": some servers send the last version itself as the final state.
-        if known is None or item.resource_version < known:
+        if known is None or item.resource_version < version_of(known):
             self._stale += 1
             if known is None and not store.is_stale(key, item.resource_version):
                 store.forget(key, item.resource_version)

@@ -1,4 +1,4 @@
-"""What an informer knows: the decoded objects by key, their versions, and indexes over them.
+"""What an informer knows: the decoded objects by key, and indexes over them.
 
 Pure bookkeeping, no I/O and no handlers; :class:`Informer` decides, this stores.
 """
@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["IndexFunction", "Store"]
+__all__ = ["IndexFunction", "Store", "version_of"]
 
 logger = logging.getLogger("kubesched.client")
 
@@ -19,12 +19,20 @@ IndexFunction = Callable[[Any], Iterable[str]]
 FORGOTTEN_GENERATION = 4096
 
 
+def version_of(obj: Any) -> int:
+    """The resource version of a decoded object; 0 when it has none that is a number."""
+    if isinstance(obj, dict):
+        text = (obj.get("metadata") or {}).get("resourceVersion")
+    else:
+        text = obj.metadata.resource_version
+    return int(text) if text and text.isdigit() else 0
+
+
 class Store:
-    """Objects by ``namespace/name``. The bytes they came from are not kept, only objects and versions."""
+    """Objects by ``namespace/name``. The bytes they came from are not kept."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
-        self.versions: dict[str, int] = {}
         self._floor = 0
         self._forgotten: dict[str, int] = {}
         self._forgotten_before: dict[str, int] = {}
@@ -36,29 +44,26 @@ class Store:
 
         For a key that is not in the store: older than the last list, or than the deletion we saw.
         """
-        known = self.versions.get(key)
+        known = self.objects.get(key)
         if known is not None:
-            return version <= known
+            return version <= version_of(known)
         if version <= self._floor:
             return True
         return version <= self._forgotten.get(key, 0) or version <= self._forgotten_before.get(key, 0)
 
-    def put(self, key: str, obj: Any, version: int) -> None:
+    def put(self, key: str, obj: Any) -> None:
         if self._functions:
             old = self.objects.get(key)
             if old is not None:
                 self._unindex(key, old)
             self._index(key, obj)
         self.objects[key] = obj
-        self.versions[key] = version
 
     def pop(self, key: str) -> Any:
         """Remove and return the object of ``key``, None when there is none."""
         obj = self.objects.pop(key, None)
-        if obj is not None:
-            del self.versions[key]
-            if self._functions:
-                self._unindex(key, obj)
+        if obj is not None and self._functions:
+            self._unindex(key, obj)
         return obj
 
     def forget(self, key: str, version: int) -> None:
@@ -68,10 +73,9 @@ class Store:
             self._forgotten = {}
         self._forgotten[key] = version
 
-    def replace(self, objects: dict[str, Any], versions: dict[str, int], floor: int) -> None:
+    def replace(self, objects: dict[str, Any], floor: int) -> None:
         """Take a complete list as of version ``floor`` in place of everything."""
         self.objects = objects
-        self.versions = versions
         self._floor = floor
         self._forgotten = {}
         self._forgotten_before = {}

@@ -6,8 +6,7 @@ Caller: :mod:`.manager` makes one; every controller works through it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -19,13 +18,20 @@ from kubesched.api.kinds import PODS, Kind
 from kubesched.api.storage import claims_of
 from kubesched.api.times import Clock, timestamp
 from kubesched.api.types import ObjectMeta, ObjectReference, OwnerReference
-from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, DeleteOptions, Item, PatchOptions, Transport
+from kubesched.api.wire import (
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    DeleteOptions,
+    Item,
+    PatchOptions,
+    Transport,
+    tolerate,
+)
 from kubesched.client.event_writer import Counts, EventWriter
 from kubesched.cluster.kubelets import Handler, Problems, Stage, WatchCache
 
 __all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "annotations_of"]
-__all__ += ["controller_of", "data_of", "differ", "owner_key", "owners_of", "spec_of", "status_of", "tolerate"]
-__all__ += ["version_of"]
+__all__ += ["controller_of", "data_of", "differ", "owner_key", "owners_of", "spec_of", "status_of", "version_of"]
 
 Data = dict[str, Any]
 
@@ -58,16 +64,6 @@ class ControllerSettings:
     stages: tuple[Stage, ...] = ()
     device_taint_rules: bool = False
     disruption_seconds: float = 120.0
-
-
-@contextmanager
-def tolerate(*expected: int | str) -> Iterator[None]:
-    """Go on after a refusal with one of these codes or reasons."""
-    try:
-        yield
-    except ApiError as error:
-        if error.code not in expected and error.reason not in expected:
-            raise
 
 
 @lru_cache(maxsize=128)

@@ -21,10 +21,10 @@ from kubesched.api.kinds import (
     kind_of,
 )
 from kubesched.api.types import OwnerReference
-from kubesched.api.wire import Item
+from kubesched.api.wire import Item, tolerate
 
 from .base import Controller, ObjectController
-from .context import BY_NODE, Context, owners_of, tolerate
+from .context import BY_NODE, Context, owners_of
 from .pods import is_finished
 
 __all__ = ["GarbageCollector", "PodGarbage", "ServiceAccounts"]

@@ -18,12 +18,12 @@ from kubesched.api.kinds import JOBS, PODS
 from kubesched.api.selectors import parse_int64
 from kubesched.api.times import parse_time
 from kubesched.api.types import Pod
-from kubesched.api.wire import Item
+from kubesched.api.wire import Item, tolerate
 from kubesched.client.event_writer import NORMAL, WARNING
 from kubesched.cluster.schema import has_condition
 
 from .base import ObjectController, WorkloadController
-from .context import Context, Data, controller_of, data_of, owner_key, spec_of, status_of, tolerate
+from .context import Context, Data, controller_of, data_of, owner_key, spec_of, status_of
 from .pods import is_finished, is_ready, pod_body
 
 __all__ = ["COMPLETION_INDEX", "TRACKING", "JobOrphans", "Jobs", "completed_indexes", "finished_as"]

@@ -23,12 +23,12 @@ from kubesched.api.storage import (
     PersistentVolumeClaimSpec,
     class_of,
 )
-from kubesched.api.wire import Item
+from kubesched.api.wire import Item, tolerate
 from kubesched.client.event_writer import NORMAL, WARNING
 
 from .attempts import Attempts
 from .base import Controller
-from .context import Context, Data, annotations_of, tolerate
+from .context import Context, Data, annotations_of
 from .csi_drivers import Pools, Segment, exact_bytes
 from .volumes import PROVISIONER, PV_PROTECTION, claim_reference, reserved_for
 

@@ -29,11 +29,11 @@ from kubesched.api.storage import (
     class_of,
 )
 from kubesched.api.types import ObjectReference
-from kubesched.api.wire import Item
+from kubesched.api.wire import Item, tolerate
 from kubesched.client.event_writer import NORMAL, WARNING
 
 from .base import Controller, ObjectController
-from .context import BY_CLAIM, Context, Data, owners_of, status_of, tolerate, version_of
+from .context import BY_CLAIM, Context, Data, owners_of, status_of, version_of
 from .pods import is_finished, owned_body
 
 __all__ = ["PROVISIONER", "PV_PROTECTION", "EphemeralVolumes", "Volumes", "claim_reference", "reserved_for"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from kubesched.api.resource import CLAIM_FINALIZER
 from kubesched.api.wire import ApiError
 from kubesched.cluster.admission import SYSTEM_PRIORITIES
 from kubesched.cluster.kubelets import FAILED
-from kubesched.cluster.schema import has_condition
+from kubesched.cluster.schema import has_condition, table_lines
 from kubesched.cluster.store import Store
 
 from .manifests import Manifest, Manifests, manifest_files, parse_manifests, read_text
@@ -29,11 +28,7 @@ from .manifests import Manifest, Manifests, manifest_files, parse_manifests, rea
 __all__ = ["IMPORTED_KINDS", "Import", "import_dump", "import_manifests"]
 
 #: What is kept, and its place in the order in which it has to be stored.
-_ORDER: Final = {
-    line: number
-    for number, line in enumerate(files(__package__).joinpath("kept.txt").read_text(encoding="utf-8").split("\n"))
-    if line and not line.startswith("#")
-}
+_ORDER: Final = {line: number for number, line in enumerate(table_lines("kept.txt", __package__))}
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Ends of the domains whose annotations come along; what others write in theirs is theirs.
 _DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
@@ -155,16 +150,11 @@ def _stripped(value: Any, name: str = "") -> Any:
     left_out = _LEFT_OUT.get(name, frozenset())
     result = {key: _stripped(item, key) for key, item in value.items() if key not in left_out}
     if name == "metadata" and "annotations" in result:
-        known = _known_annotations(result.pop("annotations"))
+        known = {
+            key: value
+            for key, value in (result.pop("annotations") or {}).items()
+            if key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key
+        }
         if known:
             result["annotations"] = known
     return result
-
-
-def _known_annotations(given: Any) -> dict[str, Any]:
-    """Those of Kubernetes' and our own domains, without the copy of the manifest that ``kubectl apply`` keeps."""
-    return {
-        key: value
-        for key, value in (given or {}).items()
-        if key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key
-    }

@@ -19,9 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.decode import DecodeError, from_builtins, to_builtins
 from kubesched.api.document_stream import readable_documents
 from kubesched.api.documents import Document, TextError
 from kubesched.api.kinds import KINDS, Kind, kind_of
@@ -235,7 +233,7 @@ def object_manifests(data: Any, source: str, *, lenient: bool = False) -> Manife
         ManifestError: see :func:`load_manifests`; also for values that JSON does not have.
     """
     try:
-        copy = msgspec.json.decode(msgspec.json.encode(data))
+        copy = to_builtins(data)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         return Manifests(problems=[f"{source}: is no plain data: {error}"]).close(lenient=lenient)
     result = Manifests()
@@ -277,7 +275,8 @@ def _read_one(result: Manifests, data: Any, place: _Place) -> None:
 def _read(result: Manifests, data: Any, place: _Place) -> None:
     """Check one document and add its object or objects."""
     if not isinstance(data, dict):
-        raise ManifestError(f"{place.at()}: expected an object with apiVersion and kind, found {_noun(data)}")
+        found = "a list" if isinstance(data, list) else repr(data)
+        raise ManifestError(f"{place.at()}: expected an object with apiVersion and kind, found {found}")
     for name in ("apiVersion", "kind"):
         if not isinstance(data.get(name), str) or not data[name]:
             example = "apiVersion: v1" if name == "apiVersion" else "kind: Pod"
@@ -331,10 +330,6 @@ def _check_types(kind: Kind, data: dict[str, Any], place: _Place) -> None:
         parts = [int(match[2]) if match[2] is not None else match[1] or "..." for match in _PATH_PART.finditer(path)]
         field_path = path.lstrip(".") or "the object"
         raise ManifestError(f"{place.at(*parts)}: {field_path}: {message[:1].lower()}{message[1:]}") from None
-
-
-def _noun(data: Any) -> str:
-    return "a list" if isinstance(data, list) else f"{data!r}"
 
 
 def _hint(data: Mapping[str, Any]) -> str:

@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from kubesched.api.kinds import CRON_JOBS, JOBS
-from kubesched.cluster.http import unknown_in_manifest
 from kubesched.cluster.kubelets import DURATION, FAILED
+from kubesched.cluster.schema import root_type, unknown_paths
 from kubesched.controllers import DEVICES_ANNOTATION
 from kubesched.files import Manifest
 
@@ -42,7 +42,7 @@ def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
     """A warning for each field that Kubernetes does not know: most likely a slip of the pen that is ignored."""
     found: dict[tuple[str, str], list[Manifest]] = {}
     for item in objects:
-        for path in unknown_in_manifest(item.kind, item.data):
+        for path in unknown_paths(root_type(item.kind.group, item.kind.kind), item.data):
             found.setdefault((item.kind.kind, path), []).append(item)
     return [
         f'{items[0].source}: {kind} {items[0].name}: unknown field "{path}" is ignored{_also(items)}'

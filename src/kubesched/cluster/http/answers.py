@@ -46,6 +46,8 @@ _TRANSFORMS: Final = {
     "PartialObjectMetadataList": ("meta.k8s.io/v1",),
     "APIGroupDiscoveryList": ("apidiscovery.k8s.io/v2", "apidiscovery.k8s.io/v2beta1"),
 }
+#: What is given for a media type that is asked for.
+_GIVEN: Final = {JSON: JSON, "*/*": JSON, "application/*": JSON, YAML: YAML, "text/yaml": YAML}
 _PRETTY_AGENTS: Final = ("curl/", "Wget/", "Mozilla/5.0")
 _BASE: Final = {"Cache-Control": "no-cache, private"}
 #: Objects of a list that are made in one go, some milliseconds of work.
@@ -76,12 +78,10 @@ def accepted(header: str) -> Accepted:
         kind, version = params.get("as", ""), params.get("v", "")
         if quality <= 0 or (kind and f"{params.get('g', '')}/{version}" not in _TRANSFORMS.get(kind, ())):
             continue
-        if media_type in (JSON, "*/*", "application/*"):
-            return Accepted(JSON, kind, version if kind else "")
-        if media_type in (YAML, "text/yaml"):
-            return Accepted(YAML, kind, version if kind else "")
         if media_type == OPENAPI_V2_PROTOBUF:
             return Accepted(OPENAPI_V2_PROTOBUF)
+        if media_type in _GIVEN:
+            return Accepted(_GIVEN[media_type], kind, version if kind else "")
     message = f"only the following media types are accepted: {JSON}, {YAML}"
     raise ApiError(406, "NotAcceptable", message)
 

@@ -50,9 +50,9 @@ class _Owner:
             "apiVersion": call.resource.api_version,
             "time": call.store.now(),
             "fieldsType": "FieldsV1",
-            "fieldsV1": {},
+            "subresource": subresource,
         }
-        return cls({**entry, "subresource": subresource} if subresource else entry, fields)
+        return cls(entry, fields)
 
     def to_data(self) -> dict[str, Any]:
         return {**self.entry, "fieldsV1": encode_fields(self.fields)}
@@ -67,7 +67,7 @@ def _owners(metadata: Mapping[str, Any]) -> list[_Owner]:
     """The entries of managedFields that can be read."""
     entries = metadata.get("managedFields")
     return [
-        _Owner(entry, decode_fields(entry.get("fieldsV1")))
+        _Owner(entry, set(decode_fields(entry.get("fieldsV1"))))
         for entry in (entries if isinstance(entries, list) else ())
         if isinstance(entry, dict) and entry.get("manager") is not None
     ]
@@ -97,7 +97,7 @@ def apply_object(call: Call, applied: Any, *, force: bool) -> tuple[Item, bool]:
     part = _owned_part(config, drop=("status",) if has_status and not subresource else ())
     if subresource:
         part = {key: value for key, value in part.items() if key in (subresource, "metadata")}
-    mine = _Owner.new(call, "Apply", leaves(part, shape), subresource=subresource)
+    mine = _Owner.new(call, "Apply", set(leaves(part, shape)), subresource=subresource)
     try:
         live_item = call.get()
     except ApiError as error:
@@ -113,7 +113,7 @@ def apply_object(call: Call, applied: Any, *, force: bool) -> tuple[Item, bool]:
         raise ApiError.conflict(kind, call.target.name, why)
     owners = _owners(live["metadata"])
     if not owners:
-        everything = leaves(_owned_part(live), shape)
+        everything = set(leaves(_owned_part(live), shape))
         owners = [_Owner.new(call, "Update", everything, manager=BEFORE)]
     before = next((one for one in owners if one.key == mine.key), None)
     others = [one for one in owners if one is not before]
@@ -211,7 +211,7 @@ def tracked_update(call: Call, old: Item, result: Item, *, given: Any) -> dict[s
     # What the client sent back may be its own edit (a migration); otherwise it is what was stored.
     owners = _owners(data["metadata"]) or _owners(before["metadata"])
     new_part, old_part = _owned_part(data), _owned_part(before)
-    present = leaves(new_part, Shape(call.resource))
+    present = set(leaves(new_part, Shape(call.resource)))
     changed = {path for path in present if not same_json(value_at(old_part, path), value_at(new_part, path))}
     changed = {path for path in changed if path[-1].startswith("f:") or value_at(old_part, path) is MISSING}
     writer = _Owner.new(call, "Update", set(), subresource=call.target.subresource)

@@ -2,32 +2,26 @@
 
 What counts against the memory for all bodies is what has arrived, not what was announced: requests that are opened and
 left half-sent take up next to nothing, and end at the time limit. Callers: :mod:`.server` reads, the verb modules decode.
-Unknown fields are found by :mod:`.fieldcheck`.
+Unknown fields are found by :mod:`.writing`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from aiohttp import web
 
+from ...api.documents import Document
 from ...api.wire import ApiError
 from ...api.yamltext import TextError, parse_json, parse_single
 
-__all__ = ["Body", "Intake", "decode_body", "is_decodable", "media_type", "unsupported"]
+__all__ = ["PROTOBUF", "Intake", "decode_body", "is_decodable", "media_type", "unsupported"]
 
 #: Upstream's limit for a JSON body.
 MAX_BODY: Final = 3 * 1024 * 1024
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _YAML: Final = frozenset({"application/yaml", "text/yaml", "application/x-yaml", "application/apply-patch+yaml"})
-
-
-class Body(NamedTuple):
-    """A decoded body and the paths of keys that came twice."""
-
-    data: Any
-    duplicates: list[str]
 
 
 def media_type(content_type: str, default: str = "application/json") -> str:
@@ -47,8 +41,8 @@ def unsupported(*accepted: str) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message)
 
 
-def decode_body(raw: bytes, content_type: str) -> Body:
-    """Plain data of a JSON, YAML or protobuf body.
+def decode_body(raw: bytes, content_type: str) -> Document:
+    """A JSON, YAML or protobuf body.
 
     Raises:
         ApiError: 415 for another media type, 400 with the position for text that does not parse.
@@ -59,14 +53,13 @@ def decode_body(raw: bytes, content_type: str) -> Body:
     if kind == PROTOBUF:
         from .protobuf import decode_protobuf  # noqa: PLC0415 - its runtime is only loaded for clients that send it
 
-        return Body(decode_protobuf(raw), [])
+        return Document(decode_protobuf(raw))
     is_yaml = kind in _YAML
     try:
-        document = parse_single(raw) if is_yaml else parse_json(raw)
+        return parse_single(raw) if is_yaml else parse_json(raw)
     except TextError as error:
         problem = "error converting YAML to JSON: yaml" if is_yaml else "couldn't get version/kind; json parse error"
         raise ApiError.bad_request(f"{problem}: {error}") from None
-    return Body(document.data, [found.path for found in document.duplicates])
 
 
 class Intake:

@@ -14,12 +14,13 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
+from ...api.documents import Document
 from ...api.kinds import Kind
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from ..store import Store
 from .answers import Accepted, Style, json_answer, style_of
-from .bodies import Body, decode_body
+from .bodies import decode_body
 from .catalog import Resource
 
 __all__ = [
@@ -198,7 +199,7 @@ class Call:
         """How the answer is written."""
         return style_of(self.form.media_type, self.query.get("pretty"), self.request.headers.get("User-Agent", ""))
 
-    def body(self, raw: bytes, content_type: str | None = None) -> Body:
+    def body(self, raw: bytes, content_type: str | None = None) -> Document:
         """The decoded body; its type is what the header says."""
         return decode_body(raw, self.request.headers.get("Content-Type", "") if content_type is None else content_type)
 

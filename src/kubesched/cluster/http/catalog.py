@@ -6,9 +6,8 @@ Built from the table of kinds and the stored CustomResourceDefinitions, whose sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -16,10 +15,10 @@ import msgspec
 from ...api.kinds import DEFINITIONS, KINDS, NAMESPACES, Kind, kind_by_plural
 from ...api.wire import MERGE_PATCH
 from ..admission import usable_schema
-from ..schema import Stored, encode, has_other_shape, served_form, stored_form
+from ..schema import Stored, encode, has_other_shape, served_form, stored_form, table_lines
 from ..store import Store
 
-__all__ = ["REVIEWS", "Catalog", "Column", "Defined", "Resource", "Scale", "Subresource"]
+__all__ = ["REVIEWS", "Catalog", "Column", "Defined", "Resource", "Scale", "Subresource", "Tree"]
 
 _T = TypeVar("_T")
 _ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -97,17 +96,12 @@ class Resource:
         """The group, version and kind of its objects."""
         return {"group": self.kind.group, "version": self.version, "kind": self.kind.kind}
 
-    @property
-    def is_converted(self) -> bool:
-        """Whether it is stored in another version than the one served."""
-        return self.version != self.kind.version
-
     def subresource(self, name: str) -> Subresource | None:
         return next((item for item in self.subresources if item.name == name), None)
 
     def outward(self, raw: bytes) -> bytes:
         """Stored bytes in the version served; every version of a custom resource has the same schema here."""
-        if not self.is_converted:
+        if self.version == self.kind.version:
             return raw
         if has_other_shape(self.kind, self.version):
             return encode(served_form(self.kind, msgspec.json.decode(raw), self.version))
@@ -116,9 +110,7 @@ class Resource:
 
     def inward(self, data: Any) -> Any:
         """A client's object, or its merge patch, in the version it is stored in."""
-        if self.is_converted and isinstance(data, dict):
-            return stored_form(self.kind, data, self.version)
-        return data
+        return stored_form(self.kind, data, self.version) if isinstance(data, dict) else data
 
 
 #: Resources by group, version and plural, in the order of discovery.
@@ -129,18 +121,17 @@ def _read_table() -> tuple[dict[str, tuple[Subresource, ...]], Tree]:
     """``subresources.txt``: subresources by group resource, and reviews."""
     subresources: dict[str, tuple[Subresource, ...]] = {}
     reviews: Tree = {}
-    for line in files(__package__).joinpath("subresources.txt").read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith("#"):
-            place, kind, verbs, *rest = line.split()
-            owner, _, name = place.rpartition("/")
-            group, _, version = rest[0].rpartition("/") if rest else ("", "", "")
-            if owner:
-                one = Subresource(name, kind, tuple(verbs.split(",")), group, version)
-                subresources[owner] = (*subresources.get(owner, ()), one)
-            else:
-                stored = Kind(group, version, kind, name, rest[1:] == ["namespaced"], kind.lower())
-                versions = reviews.setdefault(group, {})
-                versions.setdefault(version, {})[name] = Resource(stored, version, verbs=tuple(verbs.split(",")))
+    for line in table_lines("subresources.txt", __package__):
+        place, kind, verbs, *rest = line.split()
+        owner, _, name = place.rpartition("/")
+        group, _, version = rest[0].rpartition("/") if rest else ("", "", "")
+        if owner:
+            one = Subresource(name, kind, tuple(verbs.split(",")), group, version)
+            subresources[owner] = (*subresources.get(owner, ()), one)
+        else:
+            stored = Kind(group, version, kind, name, rest[1:] == ["namespaced"], kind.lower())
+            versions = reviews.setdefault(group, {})
+            versions.setdefault(version, {})[name] = Resource(stored, version, verbs=tuple(verbs.split(",")))
     return subresources, reviews
 
 
@@ -156,7 +147,7 @@ class Catalog:
         self._definitions_table = store.table(DEFINITIONS)
         self._seen = -1
         self._custom: dict[tuple[str, str], Kind] = {}
-        self._kept: dict[Hashable, Any] = {}
+        #: Another object when the resources have changed.
         self.groups: Tree = {}
 
     def refresh(self) -> None:
@@ -197,14 +188,6 @@ class Catalog:
             self._drop(self._custom.pop(key))
         self.groups = tree
         self._seen = self._definitions_table.end
-        self._kept.clear()
-
-    def kept(self, key: Hashable, make: Callable[[], _T | None]) -> _T | None:
-        """What ``make`` gives, kept until the resources change unless it is None."""
-        found: _T | None = self._kept.get(key)
-        if found is None and (found := make()) is not None:
-            self._kept[key] = found
-        return found
 
     def _registered(self, resource: Resource, *, has_status: bool) -> Resource:
         """A custom resource, with the kind that the store knows it by; the store checks its objects from now on."""
@@ -235,8 +218,7 @@ class Catalog:
     # -- looking -----------------------------------------------------------------------------------------
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        versions = self.groups.get(group)
-        return versions.get(version, {}).get(plural) if versions else None
+        return self.groups.get(group, {}).get(version, {}).get(plural)
 
     def other_versions(self, group: str, plural: str) -> str:
         """The group versions that have a resource, such as ``autoscaling/v2``; empty when there is none."""

@@ -5,12 +5,12 @@ A function ``read_NAME`` takes the object as plain data, the time, and the argum
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from math import inf
 from typing import Any, Final
 
-from ...api.times import parse_time
+from ...api.times import cached_time
 from .jsonpath import find, found_all
 
 __all__ = ["READERS", "age_of", "human_duration", "selector_text"]
@@ -46,6 +46,7 @@ _SCALES: Final[tuple[tuple[float, str, int, str, int], ...]] = (
     (8 * 365 * _DAY, "y", 365 * _DAY, "d", _DAY),
     (inf, "y", 365 * _DAY, "", 0),
 )
+_LIMITS: Final = [scale[0] for scale in _SCALES]
 
 
 def human_duration(seconds: float) -> str:
@@ -53,21 +54,15 @@ def human_duration(seconds: float) -> str:
     total = int(seconds)
     if total < 0:
         return "<invalid>" if total < -1 else "0s"
-    _, unit, length, fine_unit, fine_length = next(scale for scale in _SCALES if total < scale[0])
+    _, unit, length, fine_unit, fine_length = _SCALES[bisect(_LIMITS, total)]
     count, rest = divmod(total, length)
     fine = rest // fine_length if fine_length else 0
     return f"{count}{unit}{fine}{fine_unit}" if fine else f"{count}{unit}"
 
 
-_parsed: Final = lru_cache(maxsize=4096)(parse_time)
-
-
 def moment(text: Any) -> float | None:
     """Seconds since the epoch of a timestamp; None for anything else."""
-    try:
-        return _parsed(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
+    return cached_time(text) if isinstance(text, str) else None
 
 
 def age_of(text: Any, now: float) -> str:
@@ -107,13 +102,9 @@ def selector_text(value: Any) -> str:
 # -- readers for many kinds --------------------------------------------------------------------------------
 
 
-def read_age(data: Data, now: float) -> str:
-    return age_of(find(data, ".metadata.creationTimestamp"), now)
-
-
-def read_since(data: Data, now: float, path: str) -> str:
+def read_age(data: Data, now: float, path: str = ".metadata.creationTimestamp", default: str = "<unknown>") -> str:
     value = find(data, path)
-    return age_of(value, now) if value else "<none>"
+    return age_of(value, now) if value else default
 
 
 def read_each(data: Data, now: float, path: str, limit: str = "0", default: str = "<none>") -> str:
@@ -160,18 +151,14 @@ def read_node(data: Data, now: float) -> list[Any]:
     state = {"True": "Ready", "": "Unknown"}.get(_condition(status, "Ready"), "NotReady")
     if spec.get("unschedulable"):
         state += ",SchedulingDisabled"
-    roles = set()
-    for key, value in as_dict(metadata.get("labels")).items():
-        if key.startswith("node-role.kubernetes.io/") and key[24:]:
-            roles.add(key[24:])
-        elif key == "kubernetes.io/role" and value:
-            roles.add(value)
+    labels, prefix = as_dict(metadata.get("labels")), "node-role.kubernetes.io/"
+    roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix)} | {labels.get("kubernetes.io/role")}
     addresses = {item.get("type"): item.get("address") for item in reversed(as_items(status.get("addresses")))}
     info = as_dict(status.get("nodeInfo"))
     return [
         metadata.get("name"),
         state,
-        _joined(sorted(roles)),
+        _joined(sorted(filter(None, roles))),
         read_age(data, now),
         info.get("kubeletVersion") or "",
         addresses.get("InternalIP") or "<none>",
@@ -315,10 +302,8 @@ def read_pod(data: Data, now: float) -> list[Any]:
 
 
 def _condition(status: Data, name: str) -> str:
-    for item in as_items(status.get("conditions")):
-        if item.get("type") == name:
-            return str(item.get("status"))
-    return ""
+    found = (str(item.get("status")) for item in as_items(status.get("conditions")) if item.get("type") == name)
+    return next(found, "")
 
 
 def _restarts(statuses: Sequence[Data], now: float) -> str:

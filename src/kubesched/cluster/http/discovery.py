@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from ..schema import encode
 from .answers import JSON, OPENAPI_V2_PROTOBUF, Accepted
-from .catalog import REVIEWS, Catalog, Resource
+from .catalog import REVIEWS, Catalog, Resource, Tree
 from .openapi import openapi_document
 
 __all__ = ["Documents"]
@@ -54,6 +54,8 @@ class Documents:
     def __init__(self, catalog: Catalog, address: Callable[[], str]) -> None:
         self._catalog = catalog
         self._address = address
+        self._groups: Tree = {}
+        self._made: dict[tuple[str, Accepted], tuple[bytes, str]] = {}
 
     def find(self, path: str, form: Accepted) -> tuple[bytes, str] | None:
         """The bytes and content type for a path, or None when nothing is served there."""
@@ -67,62 +69,56 @@ class Documents:
         return self._kept(place, form if is_aggregated or is_protobuf else Accepted())
 
     def _kept(self, place: str, form: Accepted) -> tuple[bytes, str] | None:
-        return self._catalog.kept((place, form), lambda: self._make(place, form))
+        """A document, made once of the resources there are."""
+        if self._groups is not self._catalog.groups:
+            self._groups = self._catalog.groups
+            self._made.clear()
+        found = self._made.get((place, form)) or self._make(place, form)
+        if found is not None:
+            self._made[place, form] = found
+        return found
 
     def _make(self, place: str, form: Accepted) -> tuple[bytes, str] | None:
-        groups = self._catalog.groups
+        groups, places = self._groups, self._places()
         data: dict[str, Any] | None = None
         match place.split("/")[1:]:
             case ["api" | "apis" as root] if form.transform:
                 content_type = f"application/json;g=apidiscovery.k8s.io;v={form.version};as=APIGroupDiscoveryList"
                 return encode(self._aggregated(form.version, named=root == "apis")), content_type
-            case ["openapi", "v2"] if form.media_type == OPENAPI_V2_PROTOBUF:
-                from .protobuf import encode_document  # noqa: PLC0415 - its runtime is only loaded for old clients
-
-                return encode_document(self._swagger()), OPENAPI_V2_PROTOBUF.replace("@", ".")
             case ["openapi", "v2"]:
-                data = self._swagger()
+                trees = (resources for versions in groups.values() for resources in versions.values())
+                data = openapi_document([one for resources in trees for one in resources.values()], v3=False)
+                if form.media_type == OPENAPI_V2_PROTOBUF:
+                    from .protobuf import encode_document  # noqa: PLC0415 - its runtime is only loaded for old clients
+
+                    return encode_document(data), OPENAPI_V2_PROTOBUF.replace("@", ".")
             case ["openapi", "v3"]:
-                data = {"paths": {one: self._openapi_place(one) for one in self._places()}}
-            case ["openapi", "v3", *_]:
-                data = self._openapi(place.removeprefix(_OPENAPI_V3))
+                data = {"paths": {one: self._openapi_place(one) for one in places}}
+            case ["openapi", "v3", *_] if found := places.get(place.removeprefix(_OPENAPI_V3)):
+                group, version = found
+                data = openapi_document(groups[group][version].values(), v3=True)
             case ["api"]:
                 clients = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address()}]
                 data = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": clients}
             case ["apis"]:
-                found = [_group(name, versions) for name, versions in groups.items() if name]
-                data = {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+                listed = [_group(name, versions) for name, versions in groups.items() if name]
+                data = {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
             case ["apis", group] if group in groups:
                 data = {"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])}
-            case ["api", version] if version in groups.get("", {}):
-                data = self._resource_list("", version)
-            case ["apis", group, version] if group and version in groups.get(group, {}):
-                data = self._resource_list(group, version)
+            case ["api" | "apis", *_] if found := places.get(place[1:]):
+                data = self._resource_list(*found)
             case ["version"]:
                 data = _VERSION
             case []:
-                data = {"paths": sorted((*_PATHS, *(f"/{one}" for one in self._places())))}
+                data = {"paths": sorted((*_PATHS, *(f"/{one}" for one in places)))}
         return None if data is None else (encode(data), JSON)
 
-    def _places(self) -> list[str]:
-        """The group versions as in paths: ``api/v1`` or ``apis/GROUP/VERSION``."""
-        versions = ((group, version) for group, found in self._catalog.groups.items() for version in found)
-        return [f"apis/{group}/{version}" if group else f"api/{version}" for group, version in versions]
+    def _places(self) -> dict[str, tuple[str, str]]:
+        """The group versions by their places in paths: ``api/v1`` or ``apis/GROUP/VERSION``."""
+        versions = ((group, version) for group, found in self._groups.items() for version in found)
+        return {"/".join(("apis", *one) if one[0] else ("api", one[1])): one for one in versions}
 
     # -- OpenAPI -----------------------------------------------------------------------------------------
-
-    def _swagger(self) -> dict[str, Any]:
-        """The whole API as one document."""
-        versions = (resources for found in self._catalog.groups.values() for resources in found.values())
-        return openapi_document([resource for resources in versions for resource in resources.values()], v3=False)
-
-    def _openapi(self, place: str) -> dict[str, Any] | None:
-        prefix, _, rest = place.partition("/")
-        group, _, version = rest.rpartition("/")
-        resources = self._catalog.groups.get(group, {}).get(version)
-        if prefix != ("apis" if group else "api") or resources is None:
-            return None
-        return openapi_document(resources.values(), v3=True)
 
     def _openapi_place(self, place: str) -> dict[str, str]:
         """Where the document of a group version is. Its URL changes with it."""
@@ -142,7 +138,7 @@ class Documents:
 
     def _listed(self, group: str, version: str) -> Iterable[Resource]:
         reviews = REVIEWS.get(group, {}).get(version, {})
-        return (*self._catalog.groups[group][version].values(), *reviews.values())
+        return (*self._groups[group][version].values(), *reviews.values())
 
     def _aggregated(self, form_version: str, *, named: bool) -> dict[str, Any]:
         """Everything at once: of the named groups, or of the one without a name."""
@@ -156,7 +152,7 @@ class Documents:
                 "metadata": {"name": group} if group else {},
                 "versions": [listed(group, version) for version in _best_first(versions)],
             }
-            for group, versions in self._catalog.groups.items()
+            for group, versions in self._groups.items()
             if bool(group) is named
         ]
         api_version = f"apidiscovery.k8s.io/{form_version}"

@@ -75,19 +75,15 @@ def _element(item: Any, keys: tuple[str, ...]) -> str | None:
     return None if None in found.values() or not found else "k:" + _json(found)
 
 
-def leaves(data: Any, shape: Shape, names: Names = (), prefix: Path = ()) -> set[Path]:
-    """The paths of all leaves, and of all items of keyed lists.
+def leaves(value: Any, shape: Shape, names: Names = (), path: Path = ()) -> Iterator[Path]:
+    """The paths of all leaves below ``path``, and of all items of keyed lists; some may come twice.
 
     Raises:
         ApiError: 400 for an item of a keyed list without its keys.
     """
-    return set(_walk(data, shape, names, prefix))
-
-
-def _walk(value: Any, shape: Shape, names: Names, path: Path) -> Iterator[Path]:
     if isinstance(value, dict) and value and not (names and shape.is_atomic(names)):
         for key, item in value.items():
-            yield from _walk(item, shape, (*names, key), (*path, f"f:{key}"))
+            yield from leaves(item, shape, (*names, key), (*path, f"f:{key}"))
     elif isinstance(value, list) and (keys := shape.keys(names)) is not None:
         for item in value:
             element = _element(item, keys) if keys else f"v:{_json(item)}"
@@ -95,7 +91,7 @@ def _walk(value: Any, shape: Shape, names: Names, path: Path) -> Iterator[Path]:
                 raise _omitted(item, keys, names)
             yield (*path, element)
             for key, inner in item.items() if keys else ():
-                yield from _walk(inner, shape, (*names, key), (*path, element, f"f:{key}"))
+                yield from leaves(inner, shape, (*names, key), (*path, element, f"f:{key}"))
     elif path and value is not None:
         yield path
 
@@ -189,12 +185,8 @@ def encode_fields(paths: Iterable[Path]) -> dict[str, Any]:
     return tree
 
 
-def decode_fields(tree: Any) -> set[Path]:
-    """The paths of a ``fieldsV1`` tree; what is not one is left out."""
-    return set(_paths(tree, ()))
-
-
-def _paths(node: Any, path: Path) -> Iterator[Path]:
+def decode_fields(node: Any, path: Path = ()) -> Iterator[Path]:
+    """The paths of a ``fieldsV1`` tree, below ``path``; what is not one is left out."""
     if len(path) > _DEEPEST:
         return
     if path and (not isinstance(node, dict) or not node):
@@ -203,7 +195,7 @@ def _paths(node: Any, path: Path) -> Iterator[Path]:
         if element == "." and path:
             yield path
         elif element[:2] in ("f:", "k:", "v:"):
-            yield from _paths(inner, (*path, element))
+            yield from decode_fields(inner, (*path, element))
 
 
 def show(path: Path) -> str:

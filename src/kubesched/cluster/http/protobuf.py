@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
-from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +25,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ...api.jsontext import parse_json
 from ...api.wire import ApiError
+from ..schema import table_lines
 
 __all__ = ["Member", "MessageTable", "decode_protobuf", "encode_document", "message_table"]
 
@@ -77,10 +77,10 @@ def message_table(file_name: str = "protobuf_fields.txt") -> MessageTable:
     """The table in a file of this package, read on first use."""
     table, section = MessageTable(), ""
     rows: list[tuple[str, str, list[str]]] = []
-    for line in files(__package__).joinpath(file_name).read_text(encoding="utf-8").splitlines():
+    for line in table_lines(file_name, __package__):
         if line.startswith("## "):
             section = line[3:]
-        elif line and not line.startswith("#"):
+        else:
             name, *items = line.split()
             # Versions of a group have messages of the same names.
             full_name = table.names.setdefault(section, {})[name] = f"{name}_{len(rows)}"

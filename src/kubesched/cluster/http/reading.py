@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
@@ -75,31 +75,24 @@ def read_page(call: Call) -> Steps[ListPage]:
 
 
 async def answer_list(call: Call, page: ListPage) -> web.StreamResponse:
-    """A page as a list, a table, or bare metadata."""
+    """A page as a list, a table, or bare metadata. A long one is sent part by part."""
     metadata: dict[str, Any] = {"resourceVersion": page.resource_version}
     if page.continue_token:
         metadata["continue"] = page.continue_token
     if page.remaining is not None:
         metadata["remainingItemCount"] = page.remaining
-    form = form_of(call)
-    return await answer_parts(call, form.head(metadata), form.member, page.items, form.part)
-
-
-async def answer_parts(
-    call: Call, head: dict[str, Any], member: str, items: Sequence[Item], shape: Callable[[Sequence[Item]], bytes]
-) -> web.StreamResponse:
-    """A list of objects; ``shape`` gives the JSON of some, with commas between them, and is used until the answer is sent."""
-    style = call.style
+    form, style, items = form_of(call), call.style, page.items
+    head = form.head(metadata)
     if len(items) <= style.batch:
-        return call.answer(whole(head, member, [shape(items)] if items else []) + b"\n")
-    begin, end = style.around(whole(head, member, [b"0"]) + b"\n")
+        return call.answer(whole(head, form.member, [form.part(items)] if items else []) + b"\n")
+    begin, end = style.around(whole(head, form.member, [b"0"]) + b"\n")
     before, after = style.around(b'{"items":[0]}\n')
     response = web.StreamResponse()
     set_headers(response, style.content_type, call.warnings)
     begun = False
     try:
         for start in range(0, len(items), style.batch):
-            text = style.write(b'{"items":[%b]}\n' % shape(items[start : start + style.batch]))
+            text = style.write(b'{"items":[%b]}\n' % form.part(items[start : start + style.batch]))
             if not begun:
                 await begin_stream(response, call.request)
                 begun = True

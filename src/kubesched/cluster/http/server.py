@@ -13,7 +13,7 @@ import hmac
 import logging
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
@@ -94,11 +94,11 @@ class HttpServer:
         self._token = None if token is None else token.encode()
         self._origins = Origins(host, allowed_hosts) if token is None else None
         self._tls = (Path(tls_cert), Path(tls_key)) if tls_cert is not None and tls_key is not None else None
-        self._watches = Watches(store, rng or Random(0), limit=max_watches, bookmark_seconds=bookmark_seconds)
-        self._dispatcher = Dispatcher(store, self._watches, token, lambda: f"{self._host}:{self._port}")
-        self._intake = Intake(allowance=max_body_bytes_in_flight, seconds=body_seconds)
+        self.watches = Watches(store, rng or Random(0), limit=max_watches, bookmark_seconds=bookmark_seconds)
+        self._dispatcher = Dispatcher(store, self.watches, token, lambda: f"{self._host}:{self._port}")
+        self.intake = Intake(allowance=max_body_bytes_in_flight, seconds=body_seconds)
         self._head_seconds = head_seconds
-        self._requests = Requests(self._dispatcher.catalog, store, self._watches)
+        self._requests = Requests(self._dispatcher.catalog, store, self.watches)
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -106,16 +106,6 @@ class HttpServer:
         """Where it listens, such as ``http://127.0.0.1:8001``."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'https' if self._tls else 'http'}://{host}:{self._port}"
-
-    @property
-    def open_watches(self) -> int:
-        """How many watches are being served."""
-        return len(self._watches)
-
-    @property
-    def open_bodies(self) -> int:
-        """How many requests have sent a part of their body only."""
-        return self._intake.waiting
 
     # -- life --------------------------------------------------------------------------------------------
 
@@ -155,13 +145,13 @@ class HttpServer:
         What is saved from here on has every write that a client was answered. May be called twice.
         """
         runner = self._runner
-        if runner is None or self._watches.is_closing:
+        if runner is None or self.watches.is_closing:
             return
-        self._watches.is_closing = True
+        self.watches.is_closing = True
         # Clients whose streams end reconnect at once: nothing may accept them.
         for site in runner.sites:
             await site.stop()
-        self._watches.close()
+        self.watches.close()
 
     async def stop(self) -> None:
         """Close, let answers and streams that are under way end, and cut those that do not. May be called twice."""
@@ -205,8 +195,8 @@ class HttpServer:
 
     async def _read(self, request: web.BaseRequest) -> bytes:
         """The body of a request, unless the server has been closed meanwhile."""
-        raw = await self._intake.read(request)
-        if self._watches.is_closing:
+        raw = await self.intake.read(request)
+        if self.watches.is_closing:
             raise shutting_down()
         return raw
 
@@ -244,24 +234,16 @@ def _style(request: web.BaseRequest, query: str) -> Style:
 
 
 class Connections(web.Server):
-    """A server whose connections are ours. A request has ``head_seconds`` for its first line and its headers."""
-
-    def __init__(
-        self,
-        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-        *,
-        head_seconds: float,
-        **options: Any,
-    ) -> None:
-        super().__init__(handler, **options)
-        self._head_seconds = head_seconds
+    """A server whose connections are ours and get its options, ``head_seconds`` among them."""
 
     def __call__(self) -> RequestHandler:
-        return _Connection(self, self._head_seconds, loop=self._loop, **self._kwargs)
+        return _Connection(self, loop=self._loop, **self._kwargs)
 
 
 class _Connection(RequestHandler):
-    def __init__(self, server: web.Server, head_seconds: float, **options: Any) -> None:
+    """A connection of which a request has ``head_seconds`` for its first line and its headers."""
+
+    def __init__(self, server: web.Server, *, head_seconds: float, **options: Any) -> None:
         super().__init__(server, **options)
         self._head_seconds = head_seconds
         self._head_timer: asyncio.TimerHandle | None = None
@@ -314,9 +296,8 @@ def _explained(error: BaseException | None) -> ApiError:
         if "HTTPS" in error.message:
             return ApiError.bad_request("this is an HTTP server, and the request came by HTTPS; use http://")
     if isinstance(error, LineTooLong):
-        text = (
-            f"the request line or a header is longer than {error.args[1] if len(error.args) > 1 else 'allowed'} bytes"
-        )
+        limit = error.args[1] if len(error.args) > 1 else "allowed"
+        text = f"the request line or a header is longer than {limit} bytes"
         return ApiError(431, "RequestHeaderFieldsTooLarge", text)
     text = error.message if isinstance(error, HttpProcessingError) else ""
     first = text.strip().split("\n", 1)[0].rstrip(":")[:200] or "the request cannot be read"

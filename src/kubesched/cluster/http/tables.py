@@ -10,13 +10,12 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
-from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ...api.wire import ApiError, Item
-from ..schema import descriptions, encode
+from ..schema import descriptions, encode, table_lines
 from .answers import whole
 from .calls import Call
 from .catalog import Column as DefinedColumn
@@ -60,9 +59,7 @@ class Form:
 
     def bookmark(self, item: Item) -> bytes:
         """The object of a bookmark, of which only the version counts."""
-        if not self._resource.is_converted:
-            return item.raw
-        return msgspec.json.encode({**item.data(), "apiVersion": self._resource.api_version})
+        return self.object(item)
 
     def head(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """A list without its objects; ``metadata`` is the list's."""
@@ -85,9 +82,6 @@ class _Metadata(Form):
     def object(self, item: Item) -> bytes:
         metadata = bytes(_decode_head(item.raw).metadata)
         return b'{"kind":"PartialObjectMetadata","apiVersion":"%b","metadata":%b}' % (self._meta.encode(), metadata)
-
-    def bookmark(self, item: Item) -> bytes:
-        return self.object(item)
 
     def head(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         return {"kind": "PartialObjectMetadataList", "apiVersion": self._meta, "metadata": metadata}
@@ -190,12 +184,12 @@ def layouts() -> dict[str, Layout]:
     found: dict[str, Layout] = {}
     shared: dict[str, Column] = {}
     names: list[str] = []
-    for line in files(__package__).joinpath("columns.txt").read_text(encoding="utf-8").splitlines():
+    for line in table_lines("columns.txt", __package__):
         if line.startswith("## "):
             heading, _, row = line[3:].partition(" = ")
             names = heading.split()
             found |= dict.fromkeys(names, Layout((), READERS[row] if row else None))
-        elif line and not line.startswith("#"):
+        else:
             column = _column(line, shared)
             if names == ["*"]:
                 shared[column.title] = column

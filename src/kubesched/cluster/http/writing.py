@@ -12,17 +12,18 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from ...api.documents import Document
 from ...api.kinds import Kind
 from ...api.turns import in_turns
-from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item
-from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch, encode
+from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, tolerate
+from ..admission import unknown_fields
+from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch, encode, root_type, unknown_paths
 from .answers import BATCH, success
 from .apply import apply_object, is_tracked, patch_object, tracked_update
-from .bodies import Body, media_type, unsupported
+from .bodies import media_type, unsupported
 from .calls import Call, invalid_options
 from .catalog import Resource, Scale
 from .cells import selector_text
-from .fieldcheck import check_fields
 from .jsonpath import find
 from .posted import delete_options, expect
 from .reading import answer_list, answer_object, read_page
@@ -31,6 +32,7 @@ __all__ = ["answer_scale", "create", "delete", "delete_collection", "patch", "up
 
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 _MAX_OPERATIONS: Final = 10_000
+_MOST_WARNINGS: Final = 50
 #: Kinds that a PUT creates when they are not there. Rule: upstream ``AllowCreateOnUpdate``.
 _CREATED_BY_PUT: Final = (
     {"endpoints", "events", "limitranges", "podtemplates", "services"}
@@ -39,10 +41,30 @@ _CREATED_BY_PUT: Final = (
 )
 
 
-def _checked(call: Call, body: Body, *, patch: bool = False) -> Any:
-    """The data of a body; unknown fields are warned of or refused."""
-    call.warnings += check_fields(call.resource, body.data, body.duplicates, call.options.validation, patch=patch)
-    return body.data
+def _checked(call: Call, body: Document, *, patch: bool = False) -> Any:
+    """The data of a body. Unknown fields, and keys that came twice, are warned of or refused.
+
+    A custom resource is pruned of unknown fields.
+
+    Raises:
+        ApiError: 400 under ``fieldValidation=Strict``, listing what is wrong.
+    """
+    resource, data, validation = call.resource, body.data, call.options.validation
+    kind, version = resource.kind.kind, resource.version
+    found = [f'duplicate field "{twice.path}"' for twice in body.duplicates]
+    if resource.defined is not None and resource.defined.schema and isinstance(data, dict):
+        for owner, name, path in list(unknown_fields(resource.defined.schema, data)):
+            del owner[name]
+            found.append(f'unknown field "{path}"')
+    elif resource.defined is None and isinstance(data, dict) and validation != "Ignore":
+        known = root_type(resource.kind.group, kind, version)
+        found += [f'unknown field "{path}"' for path in unknown_paths(known, data, patch=patch)]
+    del found[_MOST_WARNINGS:]
+    if found and validation == "Strict":
+        problem = f"strict decoding error: {', '.join(found)}"
+        raise ApiError.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+    call.warnings += found if validation == "Warn" else ()
+    return data
 
 
 # -- create and update -----------------------------------------------------------------------------------
@@ -62,7 +84,9 @@ def update(call: Call, raw: bytes) -> web.Response:
     target = call.target
     _ = call.options
     if target.subresource == "scale":
-        return _update_scale(call, raw)
+        scale = call.body(raw).data
+        expect(scale, "Scale", ("autoscaling/v1",))
+        return _write(call, scale)
     data = call.resource.inward(_checked(call, call.body(raw)))
     if isinstance(data, dict):
         named = (data.get("metadata") or {}) if isinstance(data.get("metadata"), dict | None) else {}
@@ -152,11 +176,8 @@ async def delete_collection(call: Call, raw: bytes) -> web.StreamResponse:
     for number, item in enumerate(page.items, 1):
         if number % BATCH == 0:
             await asyncio.sleep(0)
-        try:
+        with tolerate(404):
             call.store.delete(call.resource.kind, item.namespace, item.name, **options)
-        except ApiError as error:
-            if error.code != 404:
-                raise
     return await answer_list(call, page)
 
 
@@ -198,23 +219,12 @@ def answer_scale(call: Call, item: Item) -> web.Response:
     return answer_object(replace(call, resource=_SCALES), scale)
 
 
-def _update_scale(call: Call, raw: bytes) -> web.Response:
-    """PUT of a Scale."""
-    data = call.body(raw).data
-    expect(data, "Scale", ("autoscaling/v1",))
-    return _write(call, data)
-
-
 def _patch_scale(call: Call, change: Any, patch_type: str) -> web.Response:
     """PATCH of a Scale."""
-    scale: Any = _scale_of(call, call.get())
-    version = scale["metadata"].pop("resourceVersion", None)
     apply: Any = {JSON_PATCH: apply_json_patch, MERGE_PATCH: apply_merge_patch}.get(patch_type, apply_strategic_patch)
-    scale = apply(scale, change)
+    scale = apply(_scale_of(call, call.get()), change)
     if not isinstance(scale, dict):
         raise ApiError.bad_request("the patch leaves no Scale")
-    if version and isinstance(scale.get("metadata"), dict):
-        scale["metadata"].setdefault("resourceVersion", version)
     return _write(call, scale)
 
 

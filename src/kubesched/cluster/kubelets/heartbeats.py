@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ...api.kinds import LEASES, NODES
 from ...api.times import Clock, micro_time, timestamp
-from ...api.wire import ApiError, Transport
+from ...api.wire import ApiError, Transport, tolerate
 from .nodes import kubelet_conditions
 
 __all__ = ["Heartbeats"]
@@ -184,12 +184,8 @@ class Heartbeats:
         }
         body = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
         if name not in self._leased:
-            try:
+            with tolerate("AlreadyExists"):
                 await self._client.create(LEASES, NAMESPACE, body)
-            except ApiError as error:
-                if error.reason != "AlreadyExists":
-                    raise
-            else:
                 self._leased.add(name)
                 return
         try:

@@ -18,7 +18,7 @@ from .objects import (
 )
 from .patches import apply_json_patch, apply_merge_patch
 from .rules import Condition, FieldRules, field_rules, fill_defaults, holders, items_of, members, reaches, type_rules
-from .schema import Field, Type, descriptions, root_type, types
+from .schema import Field, Type, descriptions, root_type, table_lines, types, unknown_paths
 from .stored_pods import StoredPod, stored
 from .strategic import apply_strategic_patch, is_atomic, list_keys, patch_markers
 from .versions import has_other_shape, served_form, stored_form

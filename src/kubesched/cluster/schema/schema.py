@@ -1,18 +1,18 @@
 """The fields of the built-in kinds: read once from ``schemas.txt``, with descriptions from ``descriptions.txt``.
 
-Callers: :mod:`.fieldcheck` (unknown fields), :mod:`.openapi` (kubectl explain), and server-side apply for list keys.
+Callers: the checks of unknown fields (the HTTP face and simulations), OpenAPI, and server-side apply for list keys.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["Field", "Type", "descriptions", "root_type", "table_lines", "types"]
+__all__ = ["Field", "Type", "descriptions", "root_type", "table_lines", "types", "unknown_paths"]
 
 _META: Final = frozenset(
     {"ObjectMeta", "ManagedFieldsEntry", "OwnerReference", "LabelSelector", "LabelSelectorRequirement", "Condition"}
@@ -78,9 +78,9 @@ def _tables() -> tuple[dict[str, Type], dict[tuple[str, str], str]]:
     return found, roots
 
 
-def table_lines(name: str) -> Iterator[str]:
-    """The lines of a table of this package: without those that are empty or a comment, which has one number sign."""
-    for line in files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines():
+def table_lines(name: str, package: str = __package__) -> Iterator[str]:
+    """The lines of a table in a package: without those that are empty or a comment, which has one number sign."""
+    for line in files(package).joinpath(name).read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("# "):
             yield line
 
@@ -113,3 +113,30 @@ def descriptions() -> dict[str, str]:
     """Descriptions by ``Type`` and ``Type.field``."""
     rows = (line.partition(": ") for line in table_lines("descriptions.txt"))
     return {name: words for name, _, words in rows}
+
+
+def unknown_paths(type_: Type | None, data: Mapping[str, Any], *, patch: bool = False) -> list[str]:
+    """Dotted paths of the fields of ``data`` that its type does not have, nothing without a type; of a ``patch`` without directives.
+
+    Every body that is written is checked here; paths are only made for what is unknown.
+    """
+    if type_ is None:
+        return []
+    found: list[str] = []
+    for key, value in data.items():
+        field = type_.fields.get(key)
+        if field is None:
+            if not (patch and key.startswith("$")):
+                found.append(key)
+        elif value and isinstance(value, dict | list):
+            inner = types().get(field.type)
+            if inner is None or isinstance(value, list) is not field.is_list:
+                continue
+            if isinstance(value, list):
+                parts = [(f"[{index}]", item) for index, item in enumerate(value)]
+            else:
+                parts = [(f".{name}", item) for name, item in value.items()] if field.is_map else [("", value)]
+            for place, item in parts:
+                if isinstance(item, dict):
+                    found += [f"{key}{place}.{path}" for path in unknown_paths(inner, item, patch=patch)]
+    return found

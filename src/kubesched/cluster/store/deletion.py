@@ -47,9 +47,8 @@ class Deletion:
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        #: Every object by UID, in its current version.
-        self._objects: dict[str, Stored] = {}
-        self._waiting_owners: set[str] = set()  # being deleted in the foreground
+        #: Being deleted in the foreground, by UID, as they were when that began.
+        self._waiting_owners: dict[str, Stored] = {}
         #: By the owner's UID: the keys of its dependents by their kinds, in order. Their own keys, so that none is made for this.
         self._dependents: dict[str, dict[Kind, dict[str, None]]] = {}
         self._population: Counter[str] = Counter()
@@ -64,7 +63,6 @@ class Deletion:
             if old is not None:
                 self._forget(old)
             return
-        self._objects[item.uid] = item
         if old is None:
             if item.namespace:
                 self._population[item.namespace] += 1
@@ -89,14 +87,13 @@ class Deletion:
                 self._dependents.pop(uid, None)
 
     def _forget(self, old: Stored) -> None:
-        self._objects.pop(old.uid, None)
-        self._waiting_owners.discard(old.uid)
+        self._waiting_owners.pop(old.uid, None)
         self._drop_owners(old)
         if old.uid in self._dependents:
             self._records.defer(self._collect(old.uid))
         for uid in old.owners:
             if uid in self._waiting_owners:
-                self._records.defer(self._finish_foreground(uid))
+                self._records.defer(self._finish_foreground(self._waiting_owners[uid]))
         namespace = old.namespace
         if namespace:
             self._population[namespace] -= 1
@@ -119,10 +116,10 @@ class Deletion:
             self._records.defer(self._purge(item.name))
             return
         if FOREGROUND in finalizers:
-            self._waiting_owners.add(item.uid)
-            self._records.defer(self._delete_dependents(item.uid))
+            self._waiting_owners[item.uid] = item
+            self._records.defer(self._delete_dependents(item))
         if ORPHAN in finalizers:
-            self._records.defer(self._orphan(item.uid))
+            self._records.defer(self._orphan(item))
 
     @staticmethod
     def is_finished(kind: Kind, metadata: dict[str, Any]) -> bool:
@@ -231,11 +228,26 @@ class Deletion:
     def _collect(self, uid: str) -> Iterator[None]:
         """The owner is gone: delete dependents without another living owner, and free the others of it."""
         for item in self._each_dependent(uid):
-            if any(owner in self._objects for owner in item.owners):
+            if len(item.owners) > 1 and self._has_owner(item):
                 self._without_owner(item, uid)
             elif "deletionTimestamp" not in item.section("metadata"):
                 self.delete(item)
             yield
+
+    def _has_owner(self, item: Stored) -> bool:
+        """Whether an owner that an object names exists: by kind and name in its namespace, and with that UID.
+
+        One of a kind that is not served counts as if it did: upstream tries again until it can find out.
+        """
+        tables = {(kind.group, kind.kind): table for kind, table in self._records.tables.items()}
+        for reference in item.section("metadata").get("ownerReferences") or ():
+            table = tables.get(((reference.get("apiVersion") or "").rpartition("/")[0], reference.get("kind")))
+            if table is None:
+                return True
+            owner = table.objects.get((item.namespace if table.kind.namespaced else "", reference.get("name", "")))
+            if owner is not None and owner.uid == reference.get("uid"):
+                return True
+        return False
 
     def _without_owner(self, item: Stored, uid: str) -> None:
         document = item.document()
@@ -246,30 +258,31 @@ class Deletion:
             metadata["ownerReferences"] = left
         self._records.commit(item.kind, document, item)
 
-    def _orphan(self, uid: str) -> Iterator[None]:
+    def _orphan(self, owner: Stored) -> Iterator[None]:
         """Free the dependents of their owner, then release it."""
-        for item in self._each_dependent(uid):
-            self._without_owner(item, uid)
+        for item in self._each_dependent(owner.uid):
+            self._without_owner(item, owner.uid)
             yield
-        owner = self._objects.get(uid)
-        if owner is not None:
-            self._release(owner, ORPHAN)
+        self._release(owner, ORPHAN)
 
-    def _delete_dependents(self, uid: str) -> Iterator[None]:
-        for item in self._each_dependent(uid):
+    def _delete_dependents(self, owner: Stored) -> Iterator[None]:
+        for item in self._each_dependent(owner.uid):
             if "deletionTimestamp" not in item.section("metadata"):
                 self.delete(item, propagation_policy="Foreground")
             yield
-        yield from self._finish_foreground(uid)
+        yield from self._finish_foreground(owner)
 
-    def _finish_foreground(self, uid: str) -> Iterator[None]:
+    def _finish_foreground(self, owner: Stored) -> Iterator[None]:
         """Remove an owner that waited for its dependents, when none blocks it any more."""
-        owner = self._objects.get(uid)
-        if owner is not None and not self._blocking(uid):
+        if not self._blocking(owner.uid):
             self._release(owner, FOREGROUND)
         yield
 
-    def _release(self, owner: Stored, finalizer: str) -> None:
+    def _release(self, item: Stored, finalizer: str) -> None:
+        """Remove a finalizer of an owner, and the owner with its last one; nothing happens when it is gone."""
+        owner = self._records.tables[item.kind].objects.get((item.namespace, item.name))
+        if owner is None or owner.uid != item.uid:
+            return
         document = owner.document()
         metadata = document["metadata"]
         if finalizer not in (metadata.get("finalizers") or ()):

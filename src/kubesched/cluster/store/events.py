@@ -7,9 +7,8 @@ looks. Only some fields have other names. Caller: ``store``, for requests about 
 from __future__ import annotations
 
 import contextlib
-import math
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ...api.event_record import EventRecord
@@ -126,30 +125,38 @@ class EventExpiry:
     An event has an hour from when it was last written, as upstream's lease on the stored key.
     """
 
-    def __init__(self) -> None:
-        #: When each was last written, the oldest first. One that was deleted stays until it is due.
-        self._written: OrderedDict[tuple[str, str], float] = OrderedDict()
+    def __init__(self, events: Mapping[tuple[str, str], Stored]) -> None:
+        self._events = events
+        #: Every time an event was written, the oldest first, with the version it got. A queue and no dictionary: that of a
+        #: million events would be copied in one step when it grows.
+        self._written: deque[tuple[float, int, str, str]] = deque()
 
     def written(self, now: float, item: Stored) -> None:
         """An event was created or changed. ``now`` never decreases from call to call."""
-        key = (item.namespace, item.name)
-        self._written[key] = now
-        self._written.move_to_end(key)
+        self._written.append((now, item.resource_version, item.namespace, item.name))
 
-    def resume(self, items: Iterable[Stored]) -> None:
+    def resume(self) -> None:
         """Adopt the events of a saved cluster, with the last-written times that they contain."""
-        for written, key in sorted((_last_seen(item), (item.namespace, item.name)) for item in items):
-            self._written[key] = written
+        items = self._events.values()
+        self._written.extend(
+            sorted((_last_seen(item), item.resource_version, item.namespace, item.name) for item in items)
+        )
 
     def is_due(self, now: float, most: float) -> bool:
         """Whether :meth:`due` has anything to return."""
-        oldest = next(iter(self._written.values()), math.inf)
-        return oldest <= now - EVENT_TTL or len(self._written) > most
+        if not self._written:
+            return False
+        return self._written[0][0] <= now - EVENT_TTL or len(self._events) > most
 
-    def due(self, now: float, most: float) -> Iterator[tuple[str, str]]:
-        """Namespace and name of events not written for an hour, or beyond ``most``, oldest first; each is returned once."""
+    def due(self, now: float, most: float) -> Iterator[Stored | None]:
+        """Events not written for an hour, or beyond ``most``, oldest first; the caller removes each before it asks for the next.
+
+        None where the event was written again later, or was deleted.
+        """
         while self.is_due(now, most):
-            yield self._written.popitem(last=False)[0]
+            _, version, namespace, name = self._written.popleft()
+            item = self._events.get((namespace, name))
+            yield item if item is not None and item.resource_version == version else None
 
 
 def _last_seen(item: Stored) -> float:

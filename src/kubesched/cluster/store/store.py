@@ -136,7 +136,7 @@ class Store(Records):
         """Begin with what follows from changes: owners and namespaces, quotas, the expiry of events."""
         self._quotas = Quotas(self)
         self._deletion = Deletion(self)
-        self._event_expiry = EventExpiry()
+        self._event_expiry = EventExpiry(self._events.objects)
         self._pod_actions = PodActions(self, self._deletion)
         self._services = ServiceAddresses()
         self._replicas: Replicas[tuple[str, bytes]] = Replicas(self.now)
@@ -277,8 +277,7 @@ class Store(Records):
         now, most = self.clock.now(), max(self.most_events, _EVENTS_PER_POD * len(self._pods.objects))
         if not self._event_expiry.is_due(now, most):
             return False
-        for key in islice(self._event_expiry.due(now, most), _EXPIRED_AT_ONCE):
-            old = self._events.objects.get(key)
+        for old in islice(self._event_expiry.due(now, most), _EXPIRED_AT_ONCE):
             if isinstance(old, RecordedEvent) and (last := old.at(self._version + 1)) is not None:
                 self.removed(last, old)
             elif old is not None:
@@ -481,7 +480,7 @@ class Store(Records):
             self._deletion.resume(item)
         self._version = resource_version
         self._quotas.resume()
-        self._event_expiry.resume(self._events.objects.values())
+        self._event_expiry.resume()
         self.change_identities()
         self.settle_later()
 

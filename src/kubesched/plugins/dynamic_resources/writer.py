@@ -20,7 +20,7 @@ from kubesched.api.kinds import PODS, kind_by_plural
 from kubesched.api.resource import CLAIM_FINALIZER, ResourceClaim
 from kubesched.api.times import timestamp
 from kubesched.api.types import Pod
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import ApiError, tolerate
 from kubesched.framework.interface import Handle
 
 from .assume_cache import AssumeError
@@ -276,13 +276,10 @@ class ClaimWriter:
                 return current
             return await self._patched(current, {"finalizers": left}, None, f"remove finalizer of claim {claim.key}")
 
-        try:
+        with tolerate(404):
             await self._retried(without_finalizer, each)
             meta = each.claim.metadata
             await self._client.delete_object(CLAIMS, meta.namespace, meta.name, claim.metadata.uid)
-        except ApiError as error:
-            if error.code != 404:
-                raise
 
     def is_done(self, pod: Pod, each: PodClaim) -> bool:
         """Whether nothing is left to write for a claim."""

@@ -15,14 +15,15 @@ __all__ = ["compare_body"]
 
 def compare_body(comparison: Comparison, vector: dict[str, Any]) -> None:
     """Compare the members of the decoded object with those of the recorded one, where null means absent."""
+    expected = drop_nulls(vector["expected"])
+    raw = base64.b64decode(vector["scenario"]["body"], validate=True)
     try:
-        from kubesched.cluster.http import decode_protobuf  # noqa: PLC0415 - an optional package
+        from kubesched.cluster.http import PROTOBUF, decode_body  # noqa: PLC0415 - needs optional packages
+
+        body = decode_body(raw, PROTOBUF).data
     except ImportError:
         comparison.leave("body", "the package protobuf is not installed: install kubesched[server]")
         return
-    expected = drop_nulls(vector["expected"])
-    try:
-        body = decode_protobuf(base64.b64decode(vector["scenario"]["body"], validate=True))
     except ApiError as error:
         comparison.fail("body", f"body: {error}")
         return
