@@ -7,26 +7,3 @@ from .pod_status import pod_ip, ready_condition
 from .prerequisites import attachment_name, claim_names
 from .stages import Stage, StageError, choose, default_stages, job_end, load_stages, rules_of
 from .watch_cache import Handler, Problems, WatchCache
-
-__all__ = [
-    "DURATION",
-    "FAILED",
-    "Entry",
-    "Handler",
-    "HollowKubelets",
-    "Problems",
-    "Stage",
-    "StageError",
-    "WatchCache",
-    "attachment_name",
-    "choose",
-    "claim_names",
-    "default_stages",
-    "job_end",
-    "load_stages",
-    "make_nodes",
-    "node_template",
-    "pod_ip",
-    "ready_condition",
-    "rules_of",
-]
