@@ -205,21 +205,22 @@ class HollowKubelets:
         return node in self._nodes and node not in self._heartbeats.failed
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        known = self._pods.get(item.key)
+        key = item.key
+        known = self._pods.get(key)
         if new is None:
             if known is not None:
-                self._drop(item.key, known)
+                self._drop(key, known)
             return
         pod: Pod = item.typed
         if known is None:
-            known = self._pods[item.key] = _Running(item, pod.spec.node_name)
+            known = self._pods[key] = _Running(item, pod.spec.node_name)
             is_new = pod.status.start_time is None and pod.status.phase in ("", "Pending")
             if not (is_new or pod.spec.host_network):
                 self._note_address(known)
-            self._on_node.setdefault(known.node, set()).add(item.key)
+            self._on_node.setdefault(known.node, set()).add(key)
         known.item = item
         if self._works(known.node):
-            self._plan(item.key, known)
+            self._plan(key, known)
 
     def _prerequisite_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         for key in self._prerequisites.released_by(item) if new is not None else ():

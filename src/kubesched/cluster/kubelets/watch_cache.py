@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
@@ -73,7 +74,7 @@ class WatchCache:
         self._objects: dict[str, Item] = {}
         self._handlers: list[Handler] = []
         #: By name: the function that gives an object's values, and the objects by value and key.
-        self._indexes: dict[str, tuple[Callable[[Item], Iterable[str]], dict[str, dict[str, Item]]]] = {}
+        self._indexes: dict[str, tuple[Callable[[Item], Iterable[str]], defaultdict[str, dict[str, Item]]]] = {}
         self._reported: dict[str, int] = {}  # the versions of objects that could not be read
         self._seen = 0  # the newest version that the watch has shown
         self.synced = asyncio.Event()
@@ -93,7 +94,7 @@ class WatchCache:
 
     def add_index(self, name: str, values: Callable[[Item], Iterable[str]]) -> None:
         """Keep an index; adding the same name again changes nothing. Only before the cache runs."""
-        self._indexes.setdefault(name, (values, {}))
+        self._indexes.setdefault(name, (values, defaultdict(dict)))
 
     def add_handler(self, handler: Handler) -> None:
         """Call the handler for every change from now on."""
@@ -124,7 +125,8 @@ class WatchCache:
         """Adapt the indexes to a change, then call the handlers."""
         key = item.key
         for values, index in self._indexes.values():
-            stale, fresh = self._values(values, old), self._values(values, new)
+            stale = self._values(values, old) if old is not None else ()
+            fresh = self._values(values, new) if new is not None else ()
             if stale != fresh:
                 for value in stale:
                     filed = index.get(value, {})
@@ -132,16 +134,14 @@ class WatchCache:
                     if not filed:
                         index.pop(value, None)
             for value in fresh:
-                index.setdefault(value, {})[key] = item
+                index[value][key] = item
         for handler in self._handlers:
             try:
                 handler(item, old, new)
             except _UNREADABLE as error:
                 self._unreadable(item, error)
 
-    def _values(self, values: Callable[[Item], Iterable[str]], item: Item | None) -> tuple[str, ...]:
-        if item is None:
-            return ()
+    def _values(self, values: Callable[[Item], Iterable[str]], item: Item) -> tuple[str, ...]:
         try:
             return tuple(values(item))
         except _UNREADABLE as error:
@@ -177,7 +177,8 @@ class WatchCache:
 
     def upsert(self, item: Item) -> None:
         """An object was added or modified."""
-        self._seen = max(self._seen, item.resource_version)
+        if item.resource_version > self._seen:
+            self._seen = item.resource_version
         self._store(item)
 
     def remove(self, items: Sequence[Item]) -> None:
