@@ -424,7 +424,7 @@ def test_evicting_a_pending_pod_asks_no_budget_and_two_budgets_are_an_error() ->
 
 def test_an_event_of_the_new_group_shows_up_in_the_old_one() -> None:
     store, old, new = a_store(), kind("events"), kind("events", "events.k8s.io")
-    watch = store.watch(new, send_initial_events=True)
+    watch = store.watch(new, resource_version="", send_initial_events=True)
     regarding = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"}
     event = {
         "apiVersion": "events.k8s.io/v1",

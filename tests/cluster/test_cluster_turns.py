@@ -21,8 +21,7 @@ from kubesched.client.reflector import Reflector
 from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.cluster.store.key_order import Moment
-from kubesched.cluster.store.reading import BATCH
-from kubesched.cluster.store.records import STEPS_PER_TURN
+from kubesched.cluster.store.records import BATCH, STEPS_PER_TURN
 from kubesched.cluster.store.table import INITIAL_BATCH
 from kubesched.files import read, save, saving
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
@@ -240,7 +239,9 @@ def test_the_initial_state_of_a_filtered_watch_takes_turns_and_shows_one_moment(
 
         turns = Turns(meddle)
         turns.start()
-        watch = await in_turns(store.watching(CONFIG_MAPS, label_selector="odd=1", send_initial_events=True))
+        watch = await in_turns(
+            store.watching(CONFIG_MAPS, resource_version="", label_selector="odd=1", send_initial_events=True)
+        )
         assert turns.stop() >= 3
         parts = []
         while watch.pending:

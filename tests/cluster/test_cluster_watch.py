@@ -71,7 +71,7 @@ def test_a_watch_of_one_namespace_sees_no_other() -> None:
 def test_a_watch_without_version_begins_with_what_is_there() -> None:
     store = a_store()
     store.create(PODS, "default", a_pod("a"))
-    watch = store.watch(PODS)
+    watch = store.watch(PODS, resource_version="")
     store.create(PODS, "default", a_pod("b"))
     assert seen(watch.drain()) == [("ADDED", "a"), ("ADDED", "b")]
 
@@ -79,7 +79,7 @@ def test_a_watch_without_version_begins_with_what_is_there() -> None:
 def test_a_streaming_list_ends_with_the_marker() -> None:
     store = a_store()
     store.create(PODS, "default", a_pod("a"))
-    first, marker = store.watch(PODS, send_initial_events=True).drain()
+    first, marker = store.watch(PODS, resource_version="", send_initial_events=True).drain()
     assert (first.type, marker.type) == ("ADDED", "BOOKMARK")
     metadata = msgspec.json.decode(marker.item.raw)["metadata"]
     assert metadata["annotations"] == {"k8s.io/initial-events-end": "true"}

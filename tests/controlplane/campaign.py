@@ -203,7 +203,7 @@ class Day:
             self.bound[uid] = node_name
             return stored
 
-        self.store.bind = bind  # type: ignore[method-assign]  # the test's onlooker
+        self.store.bind = bind  # the test's onlooker
 
     # -- what happens ------------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ def _fragment(random: Random, type_: Type, value: Any) -> dict[str, Any]:
     if inner is None or random.random() < 0.25:
         return {name: value}
     below = _fragment(random, inner, value)
-    return {name: [below] if field.is_list else {"a": below} if field.is_map else below}
+    return {name: [below] if field.shape == "list" else {"a": below} if field.shape == "map" else below}
 
 
 def _merged(base: Any, change: Any) -> Any:

@@ -58,7 +58,7 @@ def _compare(full_name: str, type_: Type, seen: set[tuple[str, str]], differing:
         differing.append(f"{full_name} {type_.name}: {sorted(lone)}")
     for name in members.keys() & fields.keys():
         field, member = fields[name], members[name]
-        if field.type not in ("any", "str") and (field.is_list, field.is_map) != (
+        if field.type not in ("any", "str") and (field.shape == "list", field.shape == "map") != (
             member.shape == "[",
             member.shape == "{",
         ):

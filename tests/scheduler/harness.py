@@ -143,7 +143,7 @@ class World:
             self.binds.append(entry)
             return stored
 
-        self.store.bind = bind  # type: ignore[method-assign]  # the test's onlooker
+        self.store.bind = bind  # the test's onlooker
 
     def _watch_decisions(self, scheduler: Any = None) -> None:
         scheduler = scheduler or self.scheduler

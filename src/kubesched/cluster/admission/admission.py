@@ -9,43 +9,27 @@ Caller: ``store.create`` and ``store.update``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
-from ...api.quantity import QuantityError, parse_quantity
-from ...api.wire import ApiError
-from ..schema import Stored, check_type, encode, fill_defaults
+from ...api.kinds import LIMIT_RANGES, NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
+from ...api.quantity import parse_quantity
+from ..schema import check_type, encode, fill_defaults
 from .checks import check_pod_spec
 from .custom import CustomSchema
+from .limits import Limits, ObjectTable
 from .validation import Causes, forbidden
 
-__all__ = ["SYSTEM_PRIORITIES", "Admission", "ObjectTable", "PreparedSpec", "default_pod_spec", "merge_label_keys"]
+__all__ = ["SYSTEM_PRIORITIES", "Admission", "PreparedSpec", "default_pod_spec", "merge_label_keys"]
 
 #: The classes that every cluster has.
 SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
 _MEMO_SIZE: Final = 4096
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-
-
-class ObjectTable(Protocol):
-    """What admission reads of the store: the objects of one kind. ``end`` is another number after every change."""
-
-    @property
-    def objects(self) -> Mapping[tuple[str, str], Stored]:
-        """Objects by (namespace, name)."""
-        ...
-
-    @property
-    def end(self) -> int: ...
-
-    def items(self, namespace: str = "") -> Sequence[Stored]:
-        """All objects in key order, or those of one namespace."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,33 +65,37 @@ class Admission:
         self._namespaces = table_of(NAMESPACES)
         self._runtime_classes = table_of(RUNTIME_CLASSES)
         self._storage_classes = table_of(STORAGE_CLASSES)
+        self._limit_ranges = table_of(LIMIT_RANGES)
+        self.limits = Limits(self._limit_ranges)
         self._default_tolerations = default_tolerations
         self._priority_admission = priority_admission
-        self._memo: dict[bytes, PreparedSpec] = {}
-        self._memo_of = (-1, -1)
-        self._priorities: dict[str, dict[str, Any]] = {}
+        #: By the specs in JSON, and by namespace where that has limit ranges.
+        self._memo: dict[tuple[str, bytes], PreparedSpec] = {}
+        self._memo_of = (-1, -1, -1)
         #: The schemas of custom resources by group resource, for those that are served.
         self.custom: dict[str, CustomSchema] = {}
-        self._priorities_of = -1
 
     # -- pods ------------------------------------------------------------------------------------------
 
-    def pod_spec(self, raw: bytes, name: str, *, restored: bool = False) -> PreparedSpec:
-        """The spec a new pod is stored with. ``restored`` trusts the priority an imported pod brings.
+    def pod_spec(self, namespace: str, raw: bytes, name: str, *, restored: bool = False) -> PreparedSpec:
+        """The spec a new pod is stored with. ``restored`` trusts the priority an imported pod brings, and its resources.
 
         Raises:
-            ApiError: 400 for wrong types, 403 by priority or runtime class, 422 for invalid fields.
+            ApiError: 400 for wrong types, 403 by limit range, priority or runtime class, 422 for invalid fields.
         """
-        state = (self._priority_classes.end, self._runtime_classes.end)
+        state = (self._priority_classes.end, self._runtime_classes.end, self._limit_ranges.end)
         if state != self._memo_of or len(self._memo) > _MEMO_SIZE:
             self._memo.clear()
             self._memo_of = state
-        known = None if restored else self._memo.get(raw)
+        key = (namespace if self.limits.rules(namespace) else "", raw)
+        known = None if restored else self._memo.get(key)
         if known is not None:
             return known
         spec = msgspec.json.decode(raw)
         check_type("PodSpec", raw, PODS, "spec")
         default_pod_spec(spec)
+        if not restored:
+            self.limits.apply(namespace, spec, name)
         self._runtime_class(spec, name, restored=restored)
         if spec.get("priority") is None or (self._priority_admission and not restored):
             self._priority(spec, name)
@@ -121,27 +109,21 @@ class Admission:
             msgspec.Raw(encode(spec)), msgspec.Raw(encode(_first_status(spec))), spec["terminationGracePeriodSeconds"]
         )
         if not restored:
-            self._memo[raw] = prepared
+            self._memo[key] = prepared
         return prepared
-
-    def priorities(self) -> Mapping[str, dict[str, Any]]:
-        """The PriorityClasses by name."""
-        if self._priorities_of != self._priority_classes.end:
-            self._priorities_of = self._priority_classes.end
-            self._priorities = {item.name: item.data() for item in self._priority_classes.items()}
-        return self._priorities
 
     def global_default(self) -> dict[str, Any] | None:
         """The class of pods that name none: of several, the one with the lowest value, as upstream."""
-        defaults = [item for item in self.priorities().values() if item.get("globalDefault")]
-        return min(defaults, key=lambda item: item.get("value", 0), default=None)
+        defaults = [one for item in self._priority_classes.objects.values() if (one := item.typed).get("globalDefault")]
+        return min(defaults, key=lambda one: (one.get("value", 0), one["metadata"]["name"]), default=None)
 
     def _priority(self, spec: dict[str, Any], name: str) -> None:
         class_name = spec.get("priorityClassName")
         if class_name:
-            found = self.priorities().get(class_name)
-            if found is None:
+            item = self._priority_classes.objects.get(("", class_name))
+            if item is None:
                 raise forbidden(PODS, name, f"no PriorityClass with name {class_name} was found")
+            found = item.typed
         else:
             spec.pop("priorityClassName", None)
             found = self.global_default()
@@ -193,8 +175,20 @@ class Admission:
 
     def default_tolerations(self, spec: dict[str, Any]) -> None:
         """Add the tolerations every pod gets, in place; also when a pod is replaced by its manifest."""
-        if self._default_tolerations:
-            _add_default_tolerations(spec)
+        tolerations = spec.get("tolerations") or []
+        missing = [
+            key
+            for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+            if not any(
+                one.get("key") in (key, "", None) and one.get("effect") in ("NoExecute", "", None)
+                for one in tolerations
+            )
+        ]
+        if missing and self._default_tolerations:
+            more = (
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in missing
+            )
+            spec["tolerations"] = [*tolerations, *more]
 
     # -- other kinds -----------------------------------------------------------------------------------
 
@@ -304,22 +298,6 @@ def _requests_from_limits(owner: dict[str, Any]) -> None:
         owner["resources"]["requests"] = requests
 
 
-def _add_default_tolerations(spec: dict[str, Any]) -> None:
-    tolerations = spec.get("tolerations") or []
-    missing = [
-        key
-        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-        if not any(
-            item.get("key") in (key, "", None) and item.get("effect") in ("NoExecute", "", None) for item in tolerations
-        )
-    ]
-    if missing:
-        spec["tolerations"] = [
-            *tolerations,
-            *({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in missing),
-        ]
-
-
 def _first_status(spec: dict[str, Any]) -> dict[str, Any]:
     status: dict[str, Any] = {"phase": "Pending", "qosClass": _qos_class(spec)}
     if spec.get("schedulingGates"):
@@ -337,16 +315,9 @@ def _qos_class(spec: dict[str, Any]) -> str:
         resources = owner.get("resources") or {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
-            request, limit = _nanos(requests.get(name)), _nanos(limits.get(name))
+            request, limit = parse_quantity(requests.get(name, "0")).nanos, parse_quantity(limits.get(name, "0")).nanos
             any_amount = any_amount or bool(request or limit)
             guaranteed = guaranteed and bool(limit) and request == limit
     if not any_amount:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _nanos(text: Any) -> int:
-    try:
-        return parse_quantity(text).nanos if text is not None else 0
-    except QuantityError as error:
-        raise ApiError.bad_request(str(error)) from None

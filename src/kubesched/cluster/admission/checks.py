@@ -17,7 +17,6 @@ from typing import Any, Final
 from ...api.equality import same_json
 from ...cel import Environment, Program
 from ..schema import Condition, FieldRules, encode, field_rules, holders, items_of, members, reaches, type_rules, types
-from .formats import format_problem
 from .pod_checks import POD_CHECKS, check_mounts
 from .type_checks import TYPE_CHECKS
 from .validation import Causes, dotted, repeated
@@ -124,8 +123,8 @@ def _check_value(value: Any, rules: FieldRules, path: str, causes: Causes, of: s
         causes.invalid(path, value, f"must be {between if most is not None else f'greater than or equal to {least}'}")
     elif rules.longest is not None and len(value.encode()) > rules.longest:
         causes.too_long(path, rules.longest)
-    elif rules.format and (problem := format_problem(rules.format, value)):
-        causes.invalid(path, value, problem)
+    elif rules.format:
+        causes.check_format(rules.format, path, value)
 
 
 # -- members that are related ------------------------------------------------------------------------------
@@ -188,11 +187,11 @@ class _Self(dict[str, Any]):
         if field is None:  # a member that no type has, where objects are compared
             return value
         if field.type not in types():
-            empty = [] if field.is_list else {} if field.is_map else _ZEROS.get(field.type)
+            empty = [] if field.shape == "list" else {} if field.shape == "map" else _ZEROS.get(field.type)
             return empty if value is None else value
-        if field.is_list:
+        if field.shape == "list":
             return [_Self(field.type, one) for one in value or ()]
-        if field.is_map:
+        if field.shape == "map":
             return {key: _Self(field.type, one) for key, one in (value or {}).items()}
         if type(value) is dict:
             value = self[name] = _Self(field.type, value)

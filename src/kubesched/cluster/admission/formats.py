@@ -1,4 +1,7 @@
-"""The named formats of ``rules.txt`` of the schema. Caller: :mod:`.checks`."""
+"""The named formats of names, keys and other values, which ``rules.txt`` of the schema uses too. Caller: :mod:`.validation`.
+
+Texts follow upstream (``apimachinery/pkg/util/validation``), so that people can search for them.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,48 @@ import ipaddress
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from ...api.cron import CronError, parse_cron, time_zone
 from ...api.quantity import QuantityError, parse_quantity
-from ...api.selectors import is_label_value, is_qualified_name
+from ...api.selectors import is_label_value, is_object_name, is_qualified_name
 from ...cel import CompilationError, MissingLibraryError
 from ...cel.device_expressions import compile_device_expression
-from .validation import (
-    LABEL_TEXT,
-    LABEL_VALUE_TEXT,
-    QUALIFIED_TEXT,
-    QUANTITY_TEXT,
-    SUBDOMAIN_TEXT,
-    WILDCARD_TEXT,
-    is_dns_label,
-    is_dns_subdomain,
+
+__all__ = ["IP_TEXT", "QUALIFIED_TEXT", "QUANTITY_TEXT", "format_problem"]
+
+_LABEL_PATTERN: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL: Final = re.compile(_LABEL_PATTERN)
+_SUBDOMAIN_PATTERN: Final = rf"{_LABEL_PATTERN}(\.{_LABEL_PATTERN})*"
+_CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+_LABEL_TEXT: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL_PATTERN}')"
 )
-
-__all__ = ["format_problem"]
-
+_CONFIG_KEY_TEXT: Final = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_SUBDOMAIN_TEXT: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    f"end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN_PATTERN}')"
+)
+_WILDCARD_TEXT: Final = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower "
+    "case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used "
+    rf"for validation is '\*\.{_SUBDOMAIN_PATTERN}')"
+)
+QUALIFIED_TEXT: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc'), with an optional DNS subdomain prefix and '/'"
+)
+_LABEL_VALUE_TEXT: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345'), at most 63 characters"
+)
+IP_TEXT: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+QUANTITY_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _PERCENT: Final = re.compile(r"[0-9]+%")
 _PERCENT_TEXT: Final = (
     "a valid percent string must be a numeric string followed by an ending '%' "
@@ -45,6 +69,18 @@ _VERSION: Final = re.compile(
     rf"(?:-(?:{_NUMBER}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:{_NUMBER}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*)?"
     r"(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?"
 )
+
+
+def _is_label(text: str) -> bool:
+    return len(text) <= 63 and _LABEL.fullmatch(text) is not None
+
+
+def _is_config_key(text: str) -> bool:
+    return len(text) <= 253 and _CONFIG_KEY.fullmatch(text) is not None and text not in (".", "..")
+
+
+def _is_path_segment(text: str) -> bool:
+    return text not in (".", "..") and "/" not in text and "%" not in text
 
 
 def _port_name(text: str) -> str:
@@ -70,12 +106,17 @@ def _share(value: int | str) -> str:
     return _amount(value)
 
 
-def _quantity(value: Any) -> str:
+def _unread(read: Callable[[Any], object], value: Any, *errors: type[Exception], text: str = "") -> str:
+    """What is said of a value that a reader refuses with one of some errors: ``text``, or else the reader's words."""
     try:
-        parse_quantity(value)
-    except QuantityError:
-        return QUANTITY_TEXT
+        read(value)
+    except errors as error:
+        return text or str(error)
     return ""
+
+
+def _quantity(value: Any) -> str:
+    return _unread(parse_quantity, value, QuantityError, text=QUANTITY_TEXT)
 
 
 def _storage(value: Any) -> str:
@@ -83,11 +124,8 @@ def _storage(value: Any) -> str:
 
 
 def _cidr(text: str) -> str:
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return _CIDR_TEXT
-    return "" if "/" in text else _CIDR_TEXT
+    read = partial(ipaddress.ip_network, strict=False)
+    return _unread(read, text, ValueError, text=_CIDR_TEXT) if "/" in text else _CIDR_TEXT
 
 
 def _host(text: str) -> str:
@@ -96,31 +134,20 @@ def _host(text: str) -> str:
         ipaddress.ip_address(text)
         return "must be a DNS name, not an IP address"
     if "*" in text:
-        return "" if text.startswith("*.") and is_dns_subdomain(text[2:]) and len(text) <= 253 else WILDCARD_TEXT
-    return "" if is_dns_subdomain(text) else SUBDOMAIN_TEXT
-
-
-def _cron(read: Callable[[str], object], text: str) -> str:
-    try:
-        read(text)
-    except CronError as error:
-        return str(error)
-    return ""
+        return "" if text.startswith("*.") and is_object_name(text[2:]) and len(text) <= 253 else _WILDCARD_TEXT
+    return "" if is_object_name(text) else _SUBDOMAIN_TEXT
 
 
 def _time_zone(text: str) -> str:
     if text.lower() == "local":
         return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-    return _cron(time_zone, text)
+    return _unread(time_zone, text, CronError)
 
 
 @lru_cache(maxsize=1024)
 def _device_expression(text: str) -> str:
-    try:
-        compile_device_expression(text, lists=True)
-    except (CompilationError, MissingLibraryError) as error:
-        return str(error)
-    return ""
+    read = partial(compile_device_expression, lists=True)
+    return _unread(read, text, CompilationError, MissingLibraryError)
 
 
 def _extended_resource(name: str) -> str:
@@ -132,11 +159,14 @@ def _extended_resource(name: str) -> str:
 
 #: Each says what is wrong with a value; nothing when it is right.
 _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
-    "label": lambda text: "" if is_dns_label(text) else LABEL_TEXT,
-    "subdomain": lambda text: "" if is_dns_subdomain(text) else SUBDOMAIN_TEXT,
-    "driver": lambda text: "" if is_dns_subdomain(text.lower()) else SUBDOMAIN_TEXT,
+    "label": lambda text: "" if _is_label(text) else _LABEL_TEXT,
+    "subdomain": lambda text: "" if is_object_name(text) else _SUBDOMAIN_TEXT,
+    "driver": lambda text: "" if is_object_name(text.lower()) else _SUBDOMAIN_TEXT,
+    "path-segment": lambda text: "" if _is_path_segment(text) else "may not be '.' or '..' nor contain '/' or '%'",
+    "config-key": lambda text: "" if _is_config_key(text) else _CONFIG_KEY_TEXT,
     "key": lambda text: "" if is_qualified_name(text) else QUALIFIED_TEXT,
-    "label-value": lambda text: "" if is_label_value(text) else LABEL_VALUE_TEXT,
+    "annotation-key": lambda text: "" if is_qualified_name(text.lower()) else QUALIFIED_TEXT,
+    "label-value": lambda text: "" if is_label_value(text) else _LABEL_VALUE_TEXT,
     "image": lambda text: "" if text == text.strip() else "must not have leading or trailing whitespace",
     "port-name": _port_name,
     "port": _port,
@@ -148,7 +178,7 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "storage": _storage,
     "cidr": _cidr,
     "host": _host,
-    "cron": lambda text: _cron(parse_cron, text),
+    "cron": lambda text: _unread(parse_cron, text, CronError),
     "time-zone": _time_zone,
     "version": lambda text: (
         "" if _VERSION.fullmatch(text) else "must be a string compatible with semver.org spec 2.0.0"

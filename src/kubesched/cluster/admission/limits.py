@@ -1,30 +1,41 @@
 """LimitRange: defaults for what containers ask for, and bounds on it, per namespace.
 
-Caller: ``store`` before admission of a new pod or claim. Rules and texts: upstream ``plugin/pkg/admission/limitranger``
+Callers: :mod:`.admission` for a new pod, ``store`` for a claim. Rules and texts: upstream ``plugin/pkg/admission/limitranger``
 (the two spaces before "No" are upstream's).
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
-
-import msgspec
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from ...api.kinds import CLAIMS, PODS
 from ...api.quantity import Quantity, QuantityError, binary_text, parse_quantity
 from ...api.wire import ApiError
-from ..schema import Document, check_type, encode, open_section
-from .admission import ObjectTable, default_pod_spec
-from .validation import QUANTITY_TEXT, forbidden
+from ..schema import Document, Stored, open_section
+from .formats import QUANTITY_TEXT
+from .validation import forbidden
 
-__all__ = ["Limits", "show_amount"]
-
-_MEMO_SIZE: Final = 4096
-
+__all__ = ["Limits", "ObjectTable", "show_amount"]
 
 Rule = dict[str, Any]
+
+
+class ObjectTable(Protocol):
+    """What admission reads of the store: the objects of one kind. ``end`` is another number after every change."""
+
+    @property
+    def objects(self) -> Mapping[tuple[str, str], Stored]:
+        """Objects by (namespace, name)."""
+        ...
+
+    @property
+    def end(self) -> int: ...
+
+    def items(self, namespace: str = "") -> Sequence[Stored]:
+        """All objects in key order, or those of one namespace."""
+        ...
 
 
 class Limits:
@@ -34,33 +45,24 @@ class Limits:
         self._table = table
         self._of = -1
         self._rules: dict[str, list[Rule]] = {}
-        self._memo: dict[tuple[str, bytes], bytes] = {}
 
-    def _of_namespace(self, namespace: str) -> list[Rule]:
+    def rules(self, namespace: str) -> list[Rule]:
+        """The rules of a namespace."""
         if self._of != self._table.end:
             self._of = self._table.end
-            self._memo.clear()
             self._rules = {}
             for item in self._table.items():
                 found = (item.section("spec") or {}).get("limits") or []
                 self._rules.setdefault(item.namespace, []).extend(rule for rule in found if isinstance(rule, dict))
         return self._rules.get(namespace, [])
 
-    def pod_spec(self, namespace: str, raw: bytes, name: str) -> bytes:
-        """The bytes of a new pod's spec with the namespace's defaults filled in.
+    def apply(self, namespace: str, spec: dict[str, Any], name: str) -> None:
+        """Fill in, in place, the namespace's defaults for a new pod, and check its bounds. The spec has its own defaults.
 
         Raises:
-            ApiError: 403 when a bound is not kept, 400 when the spec has fields of the wrong type.
+            ApiError: 403 when a bound is not kept, 400 for an amount that cannot be read.
         """
-        rules = self._of_namespace(namespace)
-        if not rules:
-            return raw
-        known = self._memo.get((namespace, raw))
-        if known is not None:
-            return known
-        check_type("PodSpec", raw, PODS, "spec")
-        spec = msgspec.json.decode(raw)
-        default_pod_spec(spec)
+        rules = self.rules(namespace)
         containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
         for rule in rules:
             if rule.get("type") == "Container":
@@ -76,10 +78,6 @@ class Limits:
                 problems += _problems(rule, _sum(spec, "requests"), _sum(spec, "limits"))
         if problems:
             raise forbidden(PODS, name, _joined(problems))
-        if len(self._memo) > _MEMO_SIZE:
-            self._memo.clear()
-        result = self._memo[namespace, raw] = encode(spec)
-        return result
 
     def check_claim(self, document: Document, name: str) -> None:
         """Bounds on a claim's storage.
@@ -87,7 +85,7 @@ class Limits:
         Raises:
             ApiError: 403.
         """
-        rules = self._of_namespace(document["metadata"].get("namespace") or "")
+        rules = self.rules(document["metadata"].get("namespace") or "")
         requests = ((open_section(document, "spec") or {}).get("resources") or {}).get("requests") or {}
         problems: list[str] = []
         for rule in rules:

@@ -13,28 +13,15 @@ from ...api.wire import ApiError
 from ..schema import Stored, drop_nulls, encode, root_type
 from .validation import Causes
 
-__all__ = [
-    "GENERATION_KINDS",
-    "SERVER_FIELDS",
-    "STATUS_KINDS",
-    "changed_metadata",
-    "check_preconditions",
-    "new_metadata",
-]
+__all__ = ["SERVER_FIELDS", "STATUS_KINDS", "changed_metadata", "check_preconditions", "new_metadata"]
 
+_TYPES: Final = {
+    kind.group_resource: type_ for kind in KINDS if (type_ := root_type(kind.group, kind.kind)) is not None
+}
 #: Kinds whose status is written through the status subresource only: all that have one.
-STATUS_KINDS: Final = frozenset(
-    kind.group_resource
-    for kind in KINDS
-    if (type_ := root_type(kind.group, kind.kind)) is not None and "status" in type_.fields
-)
+STATUS_KINDS: Final = frozenset(name for name, type_ in _TYPES.items() if "status" in type_.fields)
 #: Kinds whose ``metadata.generation`` counts changes of the spec.
-GENERATION_KINDS: Final = frozenset(
-    kind.group_resource
-    for kind in KINDS
-    if (type_ := root_type(kind.group, kind.kind)) is not None and type_.has_generation
-)
-
+_GENERATION_KINDS: Final = frozenset(name for name, type_ in _TYPES.items() if type_.has_generation)
 #: What a client's change leaves as it was.
 _KEPT: Final = (
     "generateName",
@@ -64,7 +51,7 @@ def new_metadata(
         metadata["namespace"] = namespace
     metadata["uid"] = uid
     metadata["resourceVersion"] = ""
-    if kind.custom or kind.group_resource in GENERATION_KINDS:
+    if kind.custom or kind.group_resource in _GENERATION_KINDS:
         metadata["generation"] = 1
     metadata["creationTimestamp"] = created
     for key, value in given.items():
@@ -111,21 +98,13 @@ def changed_metadata(
         raise ApiError.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    metadata: dict[str, Any] = {"name": old.name}
-    if old.namespace:
-        metadata["namespace"] = old.namespace
-    for key in _KEPT:
-        if key in old_metadata:
-            metadata[key] = old_metadata[key]
-    metadata.update((key, value) for key, value in given.items() if key not in SERVER_FIELDS and value)
+    kept: tuple[str, ...] = ()
     if subresource:
-        kept = (
-            ("ownerReferences", "finalizers") if kind in (PODS, NODES) else ("ownerReferences", "finalizers", "labels")
-        )
-        for key in kept:
-            metadata.pop(key, None)
-            if key in old_metadata:
-                metadata[key] = old_metadata[key]
+        kept = ("ownerReferences", "finalizers", *(() if kind in (PODS, NODES) else ("labels",)))
+    copied = ("name", "namespace", *_KEPT)
+    metadata: dict[str, Any] = {key: old_metadata[key] for key in copied if key in old_metadata}
+    metadata |= {key: value for key, value in given.items() if value and key not in SERVER_FIELDS and key not in kept}
+    metadata |= {key: old_metadata[key] for key in kept if key in old_metadata}
     if "deletionTimestamp" in old_metadata:
         known = old_metadata.get("finalizers") or []
         if not isinstance(metadata.get("finalizers") or [], list):

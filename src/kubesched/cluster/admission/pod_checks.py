@@ -13,20 +13,17 @@ from ...api.decode import from_builtins
 from ...api.quantity import Quantity, QuantityError, canonical_quantity, parse_quantity
 from ...api.requests import is_extended_resource, pod_request_amounts
 from ...api.selectors import (
+    NodeSelectorMatcher,
     SelectorError,
     compile_label_selector,
-    is_label_value,
     is_qualified_name,
     parse_int64,
     preferred_terms,
 )
 from ...api.types import LabelSelector, NodeAffinity, NodeSelector, Pod, PodSpec
 from .validation import (
-    LABEL_VALUE_TEXT,
-    QUALIFIED_TEXT,
     Causes,
     check_labels,
-    check_node_selector,
     check_quantities,
     check_single,
     check_source,
@@ -68,9 +65,8 @@ def _pod_spec(spec: Data, path: str, causes: Causes) -> None:
     gates: set[str] = set()
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
         name = gate.get("name") or ""
-        if not is_qualified_name(name):
-            causes.invalid(f"{path}.schedulingGates[{index}]", name, QUALIFIED_TEXT)
-        elif name in gates:
+        causes.check_format("key!", f"{path}.schedulingGates[{index}]", name)
+        if name in gates and is_qualified_name(name):
             causes.duplicate(f"{path}.schedulingGates[{index}]", name)
         gates.add(name)
     spreading = spec.get("topologySpreadConstraints")
@@ -171,8 +167,8 @@ def _check_limit(name: str, amount: Quantity, limit: Quantity | None, path: str,
 def _toleration(toleration: Data, path: str, causes: Causes) -> None:
     """Its value. Gt and Lt are let through whatever the gate says: the scheduler's gate decides."""
     operator, value = toleration.get("operator") or "Equal", toleration.get("value") or ""
-    if operator == "Equal" and not is_label_value(value):
-        causes.invalid(f"{path}.operator", value, LABEL_VALUE_TEXT)
+    if operator == "Equal":
+        causes.check_format("label-value", f"{path}.operator", value)
     elif operator in ("Lt", "Gt") and parse_int64(value) is None:
         causes.invalid(f"{path}.value", value, "must be an integer when `operator` is 'Lt' or 'Gt'")
 
@@ -193,7 +189,16 @@ def _node_affinity(affinity: Data, path: str, causes: Causes) -> None:
 
 
 def _node_selector(selector: Data, path: str, causes: Causes) -> None:
-    check_node_selector(from_builtins(selector, NodeSelector), path, causes)
+    """The terms of a node selector; that there are some is a rule of the schema."""
+    where, compiled = f"{path}.nodeSelectorTerms", from_builtins(selector, NodeSelector)
+    for index, term in enumerate(compiled.node_selector_terms):
+        for position, field in enumerate(term.match_fields):
+            if field.key != "metadata.name":
+                place = f"{where}[{index}].matchFields[{position}].key"
+                causes.invalid(place, field.key, "not a valid field selector key")
+    error = NodeSelectorMatcher.compile(compiled, where).error
+    if error:
+        causes.selector(error)
 
 
 _handler = partial(check_single, ("exec", "httpGet", "tcpSocket", "grpc", "sleep"), "handler")

@@ -7,13 +7,14 @@ Addresses come in order from the ranges of a default cluster; no two Services ho
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv4Network, ip_address
+from ipaddress import IPv4Network, ip_address
 from typing import Any, Final, Generic, TypeVar
 
 from ...api.kinds import SERVICES
 from ...api.wire import ApiError
 from ..schema import Stored
-from .validation import IP_TEXT, Causes
+from .formats import IP_TEXT
+from .validation import Causes
 
 __all__ = ["ServiceAddresses"]
 
@@ -56,10 +57,9 @@ class ServiceAddresses:
     """The cluster IPs and node ports of one store's Services."""
 
     def __init__(self) -> None:
-        first = int(_NETWORK.network_address) + 1 + _ASKED_FOR
         count = _NETWORK.num_addresses - 2 - _ASKED_FOR
-        self._ips: _Pool[str] = _Pool("serviceIP", count, lambda number: str(IPv4Address(first + number)))
-        self._ports: _Pool[int] = _Pool("nodePort", len(_NODE_PORTS), lambda number: _NODE_PORTS[number])
+        self._ips: _Pool[str] = _Pool("serviceIP", count, lambda number: str(_NETWORK[1 + _ASKED_FOR + number]))
+        self._ports: _Pool[int] = _Pool("nodePort", len(_NODE_PORTS), _NODE_PORTS.__getitem__)
 
     def changed(self, item: Stored | None, old: Stored | None) -> None:
         """Note what a Service holds now; called for every change of the store."""
@@ -76,8 +76,8 @@ class ServiceAddresses:
         if spec["type"] == "ExternalName":
             if not spec.get("externalName"):
                 causes.required("spec.externalName")
-            if not old or not _ips_of(old):
-                _no_address(spec, causes)
+            if (spec.get("clusterIP") or spec.get("clusterIPs")) and not (old and _ips_of(old)):
+                causes.forbidden("spec.clusterIPs", "may not be set when `type` is 'ExternalName'")
             for field in ("clusterIP", "clusterIPs"):
                 spec.pop(field, None)
         else:
@@ -161,8 +161,3 @@ def _ips_of(item: Stored) -> set[str]:
 
 def _ports_of(item: Stored) -> set[int]:
     return {port["nodePort"] for port in _spec_of(item).get("ports") or () if port.get("nodePort")}
-
-
-def _no_address(spec: Data, causes: Causes) -> None:
-    if spec.get("clusterIP") or spec.get("clusterIPs"):
-        causes.forbidden("spec.clusterIPs", "may not be set when `type` is 'ExternalName'")

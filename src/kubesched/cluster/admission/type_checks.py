@@ -14,19 +14,14 @@ from typing import Any, Final
 
 from ...api.kinds import Kind
 from ...api.requests import is_extended_resource
-from ...api.selectors import is_label_value, is_qualified_name
 from ..schema import undecodable
 from .custom import check_schemas
+from .formats import IP_TEXT
 from .validation import (
-    CONFIG_KEY_TEXT,
-    IP_TEXT,
-    LABEL_VALUE_TEXT,
-    QUALIFIED_TEXT,
     Causes,
     check_labels,
     check_quantities,
     check_source,
-    is_config_key,
     repeated,
 )
 
@@ -34,8 +29,6 @@ __all__ = ["TYPE_CHECKS"]
 
 Data = dict[str, Any]
 
-#: Labels that a generated selector of a Job has one of.
-_OWN_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 #: Amounts of a limit range, the smallest first, and how messages call them.
 _IN_ORDER: Final = {"min": "min", "defaultRequest": "default request", "default": "default", "max": "max"}
 _LIMITS: Final = (*_IN_ORDER, "maxLimitRequestRatio")
@@ -66,7 +59,7 @@ _NODE_FIELDS: Final = ("nodeName", "nodeSelector", "allNodes")
 _VALUES: Final = ("bool", "int", "string", "version", "bools", "ints", "strings", "versions")
 
 
-# -- nodes and jobs -------------------------------------------------------------------------------------------------
+# -- nodes ----------------------------------------------------------------------------------------------------------
 
 
 def _node_spec(spec: Data, path: str, causes: Causes) -> None:
@@ -83,18 +76,7 @@ def _node_status(status: Data, path: str, causes: Causes) -> None:
 
 
 def _taint(taint: Data, path: str, causes: Causes) -> None:
-    key = taint.get("key") or ""
-    if not is_qualified_name(key):
-        causes.invalid(f"{path}.key", key, QUALIFIED_TEXT)
-
-
-def _job(data: Data, path: str, causes: Causes) -> None:
-    spec = data["spec"]
-    selector = spec.get("selector")
-    if selector is None:
-        causes.required("spec.selector")
-    elif not spec.get("manualSelector") and not any(key in (selector.get("matchLabels") or ()) for key in _OWN_LABELS):
-        causes.invalid("spec.selector", selector, "`selector` not auto-generated")
+    causes.check_format("key!", f"{path}.key", taint.get("key") or "")
 
 
 # -- configuration and services ----------------------------------------------------------------------------
@@ -118,8 +100,7 @@ def _check_base64(kind: Kind, values: Mapping[str, Any]) -> None:
 
 def _check_keys(data: Data, field: str, causes: Causes) -> None:
     for key in data.get(field) or ():
-        if not is_config_key(key):
-            causes.invalid(f"{field}[{key}]", key, CONFIG_KEY_TEXT)
+        causes.check_format("config-key!", f"{field}[{key}]", key)
 
 
 def _secret(data: Data, path: str, causes: Causes) -> None:
@@ -237,9 +218,8 @@ def _device_claim(devices: Data, path: str, causes: Causes) -> None:
 
 
 def _device_toleration(toleration: Data, path: str, causes: Causes) -> None:
-    value = toleration.get("value") or ""
-    if toleration.get("operator") == "Equal" and not is_label_value(value):
-        causes.invalid(f"{path}.value", value, LABEL_VALUE_TEXT)
+    if toleration.get("operator") == "Equal":
+        causes.check_format("label-value", f"{path}.value", toleration.get("value") or "")
 
 
 def _slice(spec: Data, path: str, causes: Causes) -> None:
@@ -298,7 +278,6 @@ TYPE_CHECKS: Final[Mapping[str, Callable[[Data, str, Causes], None]]] = {
     "Taint": _taint,
     "DeviceTaint": _taint,
     "V1beta2DeviceTaint": _taint,
-    "Job": _job,
     "Secret": _secret,
     "ConfigMap": _config_map,
     "ServiceSpec": _service,

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ...api.equality import same_json
-from ...api.kinds import NODES, PODS, Kind
+from ...api.kinds import NODES, PODS
 from ...api.quantity import parse_quantity
 from ...api.wire import ApiError
 from ..schema import Document, Stored, drop_nulls, open_section, root_type
@@ -72,7 +72,11 @@ def checked_spec_change(
     if old.kind == NODES or old.kind.custom or any(section != "status" for section in changed):
         fill_kind_defaults(old.kind, after, admission)
         check_kind(old.kind, after, causes, admission, data)
-    _check_kind_change(old.kind, data, after, causes)
+    type_ = None if old.kind.custom else root_type(old.kind.group, old.kind.kind)
+    if type_ is not None:
+        check_changes(type_.name, data, after, causes)
+    if check := _CHANGES.get(old.kind.group_resource):
+        check(data, after, causes)
 
 
 def _without(data: Data | None, names: Iterable[str]) -> Data:
@@ -189,16 +193,6 @@ def _check_gated(left: Data, right: Data, causes: Causes) -> None:
 
 
 # -- other kinds -------------------------------------------------------------------------------------------
-
-
-def _check_kind_change(kind: Kind, old: Data, new: Data, causes: Causes) -> None:
-    """Members that may not change, and what else depends on the state before."""
-    type_ = None if kind.custom else root_type(kind.group, kind.kind)
-    if type_ is not None:
-        check_changes(type_.name, old, new, causes)
-    check = _CHANGES.get(kind.group_resource)
-    if check is not None:
-        check(old, new, causes)
 
 
 def _job(old: Data, new: Data, causes: Causes) -> None:

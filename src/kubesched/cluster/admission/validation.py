@@ -6,7 +6,6 @@ Texts follow upstream (``apimachinery/pkg/util/validation``), so that people can
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -15,64 +14,26 @@ import msgspec
 
 from ...api.kinds import LEASE_CANDIDATES, PODS, Kind
 from ...api.quantity import Quantity, QuantityError, parse_quantity
-from ...api.selectors import NodeSelectorMatcher, is_label_value, is_qualified_name
-from ...api.types import NodeSelector
+from ...api.selectors import is_label_value, is_qualified_name
 from ...api.wire import ApiError
 from ..schema import check_metadata_form, types, undecodable
+from .formats import QUALIFIED_TEXT, QUANTITY_TEXT, format_problem
 
 __all__ = [
-    "QUANTITY_TEXT",
     "Causes",
     "check_labels",
     "check_metadata",
-    "check_node_selector",
     "check_quantities",
     "check_single",
     "check_source",
     "dotted",
     "forbidden",
-    "is_config_key",
-    "is_dns_label",
-    "is_dns_subdomain",
     "repeated",
     "volume_sources",
 ]
 
-_LABEL_PATTERN: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN_PATTERN: Final = rf"{_LABEL_PATTERN}(\.{_LABEL_PATTERN})*"
-_DNS_LABEL: Final = re.compile(_LABEL_PATTERN)
-_DNS_SUBDOMAIN: Final = re.compile(_SUBDOMAIN_PATTERN)
-_CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _PATH_SEGMENT_GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
 _DNS_LABEL_KINDS: Final = frozenset({"namespaces", "services"})
-
-LABEL_TEXT: Final = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL_PATTERN}')"
-)
-CONFIG_KEY_TEXT: Final = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
-    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
-SUBDOMAIN_TEXT: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    f"end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN_PATTERN}')"
-)
-WILDCARD_TEXT: Final = (
-    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower "
-    "case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used "
-    rf"for validation is '\*\.{_SUBDOMAIN_PATTERN}')"
-)
-QUALIFIED_TEXT: Final = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc'), with an optional DNS subdomain prefix and '/'"
-)
-LABEL_VALUE_TEXT: Final = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345'), at most 63 characters"
-)
-IP_TEXT: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-QUANTITY_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 def forbidden(kind: Kind, name: str, why: str) -> ApiError:
@@ -91,6 +52,11 @@ class Causes(list[tuple[str, str, str]]):
 
     def invalid(self, path: str, value: object, why: str) -> None:
         self.append((path, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {why}"))
+
+    def check_format(self, name: str, path: str, value: Any) -> None:
+        """A value that does not have the format of this name is invalid; see :func:`.formats.format_problem`."""
+        if problem := format_problem(name, value):
+            self.invalid(path, value, problem)
 
     def required(self, path: str, why: str = "") -> None:
         self.append((path, "FieldValueRequired", f"Required value: {why}" if why else "Required value"))
@@ -151,37 +117,14 @@ def dotted(path: str, places: Iterable[str | int]) -> str:
     return path
 
 
-def is_dns_label(text: str) -> bool:
-    """At most 63 lower-case letters, digits and dashes."""
-    return len(text) <= 63 and _DNS_LABEL.fullmatch(text) is not None
-
-
-def is_dns_subdomain(text: str) -> bool:
-    """Dot-separated DNS labels, at most 253 characters."""
-    return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
-
-
-def is_config_key(text: str) -> bool:
-    """A key of a ConfigMap or Secret: at most 253 letters, digits, dashes, underscores and dots."""
-    return len(text) <= 253 and _CONFIG_KEY.fullmatch(text) is not None and text not in (".", "..")
-
-
-def _is_path_segment(text: str) -> bool:
-    return text not in (".", "..") and "/" not in text and "%" not in text
-
-
-def check_name(kind: Kind, path: str, name: str, causes: Causes) -> None:
-    """Whether a name is one this kind may bear."""
-    is_right, text = is_dns_subdomain, SUBDOMAIN_TEXT
+def _name_format(kind: Kind) -> str:
+    """The format of the names that objects of a kind may have."""
     if kind.group in _PATH_SEGMENT_GROUPS:
-        is_right, text = _is_path_segment, "may not be '.' or '..' nor contain '/' or '%'"
-    elif kind.group_resource in _DNS_LABEL_KINDS:
-        is_right, text = is_dns_label, LABEL_TEXT
-    elif kind == LEASE_CANDIDATES:
-        # Named after identities, which contain underscores: the rule is that of a ConfigMap's keys.
-        is_right, text = is_config_key, CONFIG_KEY_TEXT
-    if not is_right(name):
-        causes.invalid(path, name, text)
+        return "path-segment!"
+    if kind.group_resource in _DNS_LABEL_KINDS:
+        return "label!"
+    # Lease candidates are named after identities, which contain underscores: the rule is that of a ConfigMap's keys.
+    return "config-key!" if kind == LEASE_CANDIDATES else "subdomain!"
 
 
 @lru_cache(maxsize=65536)
@@ -194,25 +137,10 @@ def check_labels(labels: Mapping[str, Any], path: str, causes: Causes) -> None:
     for key, value in labels.items():
         if isinstance(value, str) and _is_label(key, value):
             continue
-        if not is_qualified_name(key):
-            causes.invalid(path, key, QUALIFIED_TEXT)
+        causes.check_format("key!", path, key)
         if not isinstance(value, str):
             raise ApiError.bad_request(f"{path}.{key}: a label value is a string, write it in quotes; got {value!r}")
-        if not is_label_value(value):
-            causes.invalid(path, value, LABEL_VALUE_TEXT)
-
-
-def check_node_selector(selector: NodeSelector, path: str, causes: Causes) -> None:
-    """The terms of a node selector; that there are some is a rule of the schema."""
-    where = f"{path}.nodeSelectorTerms"
-    for index, term in enumerate(selector.node_selector_terms):
-        for position, field in enumerate(term.match_fields):
-            if field.key != "metadata.name":
-                place = f"{where}[{index}].matchFields[{position}].key"
-                causes.invalid(place, field.key, "not a valid field selector key")
-    error = NodeSelectorMatcher.compile(selector, where).error
-    if error:
-        causes.selector(error)
+        causes.check_format("label-value", path, value)
 
 
 def check_metadata(kind: Kind, metadata: Mapping[str, Any], causes: Causes) -> None:
@@ -221,25 +149,19 @@ def check_metadata(kind: Kind, metadata: Mapping[str, Any], causes: Causes) -> N
     Raises:
         ApiError: 400, when a field has the wrong type.
     """
-    check_name(kind, "metadata.name", metadata["name"], causes)
-    labels = metadata.get("labels")
-    if labels:
+    causes.check_format(_name_format(kind), "metadata.name", metadata["name"])
+    if labels := metadata.get("labels"):
         check_labels(_typed(labels, dict, "metadata.labels"), "metadata.labels", causes)
-    annotations = metadata.get("annotations")
-    if annotations:
+    if annotations := metadata.get("annotations"):
         for key, value in _typed(annotations, dict, "metadata.annotations").items():
-            if not is_qualified_name(key.lower()):
-                causes.invalid("metadata.annotations", key, QUALIFIED_TEXT)
+            causes.check_format("annotation-key!", "metadata.annotations", key)
             _typed(value, str, f"metadata.annotations.{key}")
-    owners = metadata.get("ownerReferences")
-    if owners:
+    if owners := metadata.get("ownerReferences"):
         _check_owners(_typed(owners, list, "metadata.ownerReferences"), causes)
-    finalizers = metadata.get("finalizers")
-    if finalizers:
+    if finalizers := metadata.get("finalizers"):
         for index, finalizer in enumerate(_typed(finalizers, list, "metadata.finalizers")):
             path = f"metadata.finalizers[{index}]"
-            if not is_qualified_name(_typed(finalizer, str, path)):
-                causes.invalid(path, finalizer, QUALIFIED_TEXT)
+            causes.check_format("key!", path, _typed(finalizer, str, path))
     check_metadata_form(kind, metadata)
 
 
@@ -305,7 +227,7 @@ def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Cause
             amount = parse_quantity(text)
         except QuantityError:
             raise undecodable(causes.kind, f"{where}: {QUANTITY_TEXT}; got {_shown(text)}") from None
-        if not is_qualified_name(name):
+        if not is_qualified_name(name):  # not check_format, which takes longer: amounts are many
             causes.invalid(path, name, QUALIFIED_TEXT)
         if amount.nanos < 0:
             causes.invalid(where, str(text), "must be greater than or equal to 0")

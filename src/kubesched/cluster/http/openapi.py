@@ -99,11 +99,11 @@ def _property(type_: Type, name: str, field: Field, ref: str, description: str) 
     rules = field_rules(type_.name).get(name, FieldRules()) if ref == _V3 else FieldRules()
     limits = {"enum": [one for one in rules.enum if one], "minimum": rules.minimum, "maximum": rules.maximum}
     value |= {word: limit for word, limit in limits.items() if limit not in (None, [])}
-    if field.is_list:
+    if field.shape == "list":
         value = {"type": "array", "items": value}
         if rules.most is not None:
             value["maxItems"] = rules.most
-    elif field.is_map:
+    elif field.shape == "map":
         value = {"type": "object", "additionalProperties": value}
     elif "$ref" in value and ref == _V3:
         value = {"allOf": [value]}

@@ -52,9 +52,9 @@ def _annotation(field: Field, owner: str) -> Any:
         one: Any = dict[str, Any]  # a type inside itself (JSONSchemaProps) is checked one level deep
     else:
         one = _SCALARS[field.type] if field.type in _SCALARS else _struct(field.type)
-    if field.is_list:
+    if field.shape == "list":
         return list.__class_getitem__(one)
-    return dict.__class_getitem__((str, one)) if field.is_map else one
+    return dict.__class_getitem__((str, one)) if field.shape == "map" else one
 
 
 @cache

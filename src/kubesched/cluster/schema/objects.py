@@ -7,7 +7,7 @@ decodes a spec. Caller: ``store`` and its helpers; the bytes end in ``table``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -46,7 +46,8 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _PAIRS: Final = [first + second for second in _LETTERS for first in _LETTERS]
 
 encode = msgspec.json.Encoder().encode
-_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+#: Splits the bytes of an object at the top level, all sections closed.
+decode_document: Final[Callable[[bytes], Document]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Stored(Item):
@@ -90,7 +91,7 @@ class Stored(Item):
 
     def document(self) -> Document:
         """The object split at its top level, with ``metadata`` opened: the caller's to change."""
-        document: Document = dict(_split(self.raw))
+        document = decode_document(self.raw)
         document["metadata"] = msgspec.json.decode(document["metadata"])
         return document
 
@@ -102,13 +103,8 @@ class Stored(Item):
 
     def section(self, name: str) -> Any:
         """One top-level member as plain data; None when absent."""
-        section = _split(self.raw).get(name)
+        section = decode_document(self.raw).get(name)
         return None if section is None else msgspec.json.decode(section)
-
-
-def decode_document(raw: bytes) -> Document:
-    """Split the bytes of an object at the top level, all sections closed."""
-    return dict(_split(raw))
 
 
 def open_section(document: Document, name: str) -> Any:

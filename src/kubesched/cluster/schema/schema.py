@@ -23,20 +23,12 @@ _META: Final = frozenset(
 class Field:
     """A field: its type's name, whether it is a list or a map of that type, and whether it must be there.
 
-    ``type`` is one of str, int, int32, num, bool, any, time, intstr, quantity, or the name of a :class:`Type`.
+    ``shape`` is "list", "map" or empty. ``type`` is one of str, int, int32, num, bool, any, time, intstr, quantity, or the name of a :class:`Type`.
     """
 
     type: str
     shape: str = ""
     required: bool = False
-
-    @property
-    def is_list(self) -> bool:
-        return self.shape == "list"
-
-    @property
-    def is_map(self) -> bool:
-        return self.shape == "map"
 
 
 @dataclass(slots=True)
@@ -130,12 +122,12 @@ def unknown_paths(type_: Type | None, data: Mapping[str, Any], *, patch: bool = 
                 found.append(key)
         elif value and isinstance(value, dict | list):
             inner = types().get(field.type)
-            if inner is None or isinstance(value, list) is not field.is_list:
+            if inner is None or isinstance(value, list) is not (field.shape == "list"):
                 continue
             if isinstance(value, list):
                 parts = [(f"[{index}]", item) for index, item in enumerate(value)]
             else:
-                parts = [(f".{name}", item) for name, item in value.items()] if field.is_map else [("", value)]
+                parts = [(f".{name}", item) for name, item in value.items()] if field.shape == "map" else [("", value)]
             for place, item in parts:
                 if isinstance(item, dict):
                     found += [f"{key}{place}.{path}" for path in unknown_paths(inner, item, patch=patch)]

@@ -8,10 +8,11 @@ Callers: ``store.patch`` (default patch type), the HTTP face, and server-side ap
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cache, lru_cache
 from typing import Any, Final
 
-from ...api.equality import json_key, same_json
+from ...api.equality import json_key
 from ...api.wire import ApiError
 from .schema import Type, table_lines, types
 
@@ -73,7 +74,7 @@ def patch_markers(type_: Type, name: str) -> dict[str, str]:
     paths = [(owner, name) for owner in _owners().get(type_.name, ())]
     if any(path in _RETAINED for path in paths):
         return {_STRATEGY: "retainKeys"}
-    if not type_.fields[name].is_list:
+    if type_.fields[name].shape != "list":
         return {}
     key = next((key for path in paths if (key := merge_key(path)) is not None), None)
     if key is None:
@@ -178,36 +179,31 @@ def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any
             if item.get("$patch") == "replace":
                 continue  # emptied the list, above
             raise ApiError.bad_request(f"{_at(path)}map: {item} does not contain declared merge key: {key}")
-        value = item[key]
-        if isinstance(value, str):
-            index = places.get(value, -1)
-        else:
-            index = next((i for i, old in enumerate(current) if _has(old, key, value)), -1)
+        value = json_key(item[key])
+        index = places.get(value, -1)
         if "$patch" in item and item["$patch"] == "delete":
             if index >= 0:
-                current = [old for old in current if not _has(old, key, value)]
+                current = [old for old in current if _key_of(old, key) != value]
                 places = _places(current, key)
         elif index >= 0:
             current[index] = _merge_object(current[index], item, path)
         else:
-            if isinstance(value, str):
-                places[value] = len(current)
+            places[value] = len(current)
             current.append(_merge_object({}, item, path))
     return current
 
 
-def _has(item: Any, key: str, value: Any) -> bool:
-    """Whether a list item has this merge key."""
-    return isinstance(item, dict) and same_json(item.get(key), value)
+def _key_of(item: Any, key: str) -> Hashable:
+    """What distinguishes an item of a merging list: its member ``key``, or all of an item that is no object."""
+    return json_key(item.get(key) if key and isinstance(item, dict) else item)
 
 
-def _places(items: list[Any], key: str) -> dict[str, int]:
-    """Where the first item with each merge key is, for keys that are text (nearly all are)."""
-    places: dict[str, int] = {}
+def _places(items: list[Any], key: str) -> dict[Hashable, int]:
+    """Where the first item with each merge key is."""
+    places: dict[Hashable, int] = {}
     for index, item in enumerate(items):
-        value = item.get(key) if isinstance(item, dict) else None
-        if isinstance(value, str):
-            places.setdefault(value, index)
+        if isinstance(item, dict):
+            places.setdefault(json_key(item.get(key)), index)
     return places
 
 
@@ -215,22 +211,10 @@ def _ordered(items: list[Any], order: list[Any], key: str | None) -> list[Any]:
     """Sort what the order names into that order; what it does not name keeps its place after its old neighbour."""
     if key is None:
         return items
-    wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
-    rank = {json_key(value): position for position, value in enumerate(wanted)}
-
-    def rank_of(item: Any) -> int | None:
-        return rank.get(json_key(item.get(key) if key and isinstance(item, dict) else item))
-
-    named = sorted((item for item in items if rank_of(item) is not None), key=lambda item: rank_of(item) or 0)
-    result: list[Any] = []
-    position = 0
-    for item in items:
-        if rank_of(item) is None:
-            result.append(item)
-        else:
-            result.append(named[position])
-            position += 1
-    return result
+    rank = {_key_of(entry, key): position for position, entry in enumerate(order)}
+    named = [item for item in items if _key_of(item, key) in rank]
+    in_order = iter(sorted(named, key=lambda item: rank[_key_of(item, key)]))
+    return [next(in_order) if _key_of(item, key) in rank else item for item in items]
 
 
 def _clean(value: Any) -> Any:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from operator import attrgetter
 from sys import intern
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 import msgspec
 
@@ -17,10 +17,10 @@ from ...api.decode import DecodeError
 from ...api.kinds import NODES, PODS, Kind
 from ...api.selectors import Selector, SelectorError, parse_selector_text
 from ...api.types import Pod
-from ...api.wire import ApiError
+from ...api.wire import ApiError, ListOptions, WatchOptions
 from ..schema import Stored
 
-__all__ = ["Filter", "Selectors", "fields_of"]
+__all__ = ["Filter", "fields_of"]
 
 #: The terms of a selector, which commas part; the parts of one; and the letters of a value: an escaped one, or any other.
 _TERMS: Final = re.compile(r"(?:\\.|[^,\\]|\\$)+", re.DOTALL)
@@ -114,13 +114,6 @@ _OF_TYPED_POD: Final[dict[str, Callable[[Pod], str]]] = {
 }
 
 
-class Selectors(TypedDict, total=False):
-    """Selectors in their string form."""
-
-    label_selector: str
-    field_selector: str
-
-
 class Filter:
     """The namespace, labels and fields that a list or watch selects by, all of which an object must satisfy.
 
@@ -132,16 +125,16 @@ class Filter:
 
     __slots__ = ("_fields", "_labels", "_typed", "is_trivial", "kind", "namespace", "selects")
 
-    def __init__(self, kind: Kind, namespace: str, selectors: Selectors) -> None:
+    def __init__(self, kind: Kind, namespace: str, options: ListOptions | WatchOptions) -> None:
         self.kind = kind
         self.namespace = namespace if kind.namespaced else ""
         self._labels: Selector | None = None
-        if text := selectors.get("label_selector"):
+        if text := options.get("label_selector"):
             try:
                 self._labels = parse_selector_text(text)
             except SelectorError as error:
                 raise ApiError.bad_request(f"unable to parse label selector: {error}") from None
-        self._fields = fields = _field_terms(kind, selectors.get("field_selector", ""))
+        self._fields = fields = _field_terms(kind, options.get("field_selector", ""))
         typed = kind is PODS and all(name in _OF_TYPED_POD for name, _, _ in fields)
         #: The fields, when all can be read from the typed view.
         self._typed = [(_OF_TYPED_POD[name], equal, value) for name, equal, value in fields] if typed else []

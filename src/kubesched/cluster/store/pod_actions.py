@@ -129,7 +129,9 @@ class PodActions:
         if after == texts[1]:
             return old
         records = self._records
-        return records.adopt(self._pods, old.next_version(records.resource_version + 1, after), old)
+        item = records.adopt(self._pods, old.next_version(records.resource_version + 1, after), old)
+        records.settle_later()  # a pod that has ended may be given back to a quota
+        return item
 
     def _patched_alike(self, status: bytes, wanted: dict[str, Any]) -> bytes:
         """As :func:`_patched`, remembered for pods that have nothing in their status that only they have."""
@@ -178,6 +180,7 @@ class PodActions:
         if not _needs_no_consent(data) and (budget := self._budget_of(pod)) is not None:
             self._charge(budget, data, dry_run=options.get("dry_run", False))
         self._deletion.delete(pod, **options)
+        self._records.settle_later()
 
     def _budget_of(self, pod: Stored) -> Stored | None:
         found = []

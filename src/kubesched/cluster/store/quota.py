@@ -193,14 +193,10 @@ class Quotas:
 
     def _count(self, item: Stored | None, old: Stored | None) -> None:
         """Note a stored or removed object."""
-        subject = item or old
-        quotas = self._by_namespace.get(subject.namespace) if subject is not None else None
-        if not quotas:
-            return
         for one, sign in ((old, -1), (item, 1)):
-            if one is not None:
+            if one is not None and one.namespace in self._by_namespace:
                 amounts, pod = _measure(one)
-                for quota in quotas.values():
+                for quota in self._by_namespace[one.namespace].values():
                     if one.uid != quota.uid and quota.covers(pod) and quota.add(amounts, sign):
                         self._mark(quota)
 

@@ -2,7 +2,7 @@
 
 Synchronous and single-threaded: a verb runs to its end, so there is nothing to lock. Objects are kept as JSON
 bytes; see :mod:`.objects`. ``inprocess`` wraps the verbs into a transport; an HTTP face would do the same.
-Reading is in :mod:`.reading`; deletion continues in :mod:`.deletion`, binding and eviction in :mod:`.pod_actions`.
+Reading is in :mod:`.records`; deletion continues in :mod:`.deletion`, binding and eviction in :mod:`.pod_actions`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from ..admission import (
     STATUS_KINDS,
     Admission,
     Causes,
-    Limits,
     ServiceAddresses,
     changed_metadata,
     check_kind,
@@ -122,7 +121,6 @@ class Store(Records):
         )
         #: How many events are kept, besides for an hour only; the oldest go first.
         self.most_events = math.inf
-        self._limits = Limits(self.table(LIMIT_RANGES))
         self._events = self._tables[CORE_EVENTS]
         self._pods = self._tables[PODS]
         self._follow_changes()
@@ -138,6 +136,8 @@ class Store(Records):
         self._deletion = Deletion(self)
         self._event_expiry = EventExpiry(self._events.objects)
         self._pod_actions = PodActions(self, self._deletion)
+        #: The binding and eviction subresources; see :class:`.pod_actions.PodActions`.
+        self.bind, self.evict = self._pod_actions.bind, self._pod_actions.evict
         self._services = ServiceAddresses()
         self._replicas: Replicas[tuple[str, bytes]] = Replicas(self.now)
         self.forget_followers()
@@ -233,9 +233,7 @@ class Store(Records):
         if kind is PODS:
             causes.raise_if_any(kind, name)
             spec = encode_clean(obj.get("spec") or {})
-            if not restore:
-                spec = self._limits.pod_spec(namespace, spec, name)
-            prepared = self.admission.pod_spec(spec, name, restored=restore)
+            prepared = self.admission.pod_spec(namespace, spec, name, restored=restore)
             labels = metadata.get("labels") or {}
             document["spec"] = prepared.spec if restore else merge_label_keys(prepared.spec, labels)
             document["status"] = prepared.status
@@ -260,7 +258,7 @@ class Store(Records):
                 self._services.assign(document, None, causes)
             causes.raise_if_any(kind, name)
             if kind is CLAIMS and not restore:
-                self._limits.check_claim(document, name)
+                self.admission.limits.check_claim(document, name)
         if not restore:
             self._quotas.admit(kind, document)
         item = self.commit(kind, document, dry_run=dry_run)
@@ -327,7 +325,6 @@ class Store(Records):
         if kind is PODS and subresource == "status" and patch_type == STRATEGIC_PATCH and not dry_run:
             item = self._pod_actions.patch_status(old, patch)
             if item is not None:
-                self.settle_later()  # a pod that has ended may be given back to a quota
                 return item
         before = old.document()
         if patch_type == JSON_PATCH:
@@ -435,24 +432,6 @@ class Store(Records):
         item = self._deletion.delete(old, **options)
         self.settle_later()
         return item
-
-    def bind(
-        self,
-        namespace: str,
-        name: str,
-        uid: str,
-        node_name: str,
-        *,
-        annotations: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-    ) -> Stored:
-        """The binding subresource: put a pod on a node, once. See :meth:`.pod_actions.PodActions.bind`."""
-        return self._pod_actions.bind(namespace, name, uid, node_name, annotations=annotations, dry_run=dry_run)
-
-    def evict(self, namespace: str, name: str, **options: Unpack[Deleting]) -> None:
-        """The eviction subresource: delete a pod if its disruption budget allows it, else 429."""
-        self._pod_actions.evict(namespace, name, **options)
-        self.settle_later()
 
     # -- restoring ---------------------------------------------------------------------------------------
 
