@@ -14,10 +14,9 @@ from kubesched.api.turns import in_batches
 from kubesched.api.wire import Item
 from kubesched.client.informer import Informer
 from kubesched.client.reflector import YIELD_INTERVAL
-from kubesched.cluster.kubelets.watched import Sink
+from kubesched.cluster.kubelets import Problems, WatchCache
 from kubesched.cluster.schema import Stored, encode
 from kubesched.cluster.store import InProcessClient, Store
-from kubesched.controllers.watch_cache import WatchCache
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 COUNT = 3 * YIELD_INTERVAL
@@ -50,26 +49,11 @@ def an_informer(client: InProcessClient) -> tuple[Any, Callable[[], int]]:
 
 
 def a_watch_cache(client: InProcessClient) -> tuple[Any, Callable[[], int]]:
-    cache = WatchCache(client, PODS, rng=Random(1), problem=lambda text: None)
+    cache = WatchCache(client, PODS, Problems("test", "test", ""), Random(1))
     return cache, lambda: len(cache)
 
 
-def kubelets(client: InProcessClient) -> tuple[Any, Callable[[], int]]:
-    known: dict[str, Item] = {}
-
-    def changed(item: Item) -> None:
-        known[item.key] = item
-
-    def gone(key: str, item: Item | None) -> None:
-        del known[key]
-
-    def note(text: str) -> None:
-        raise AssertionError(text)
-
-    return Sink(client, PODS, known, changed, gone, note, rng=Random(1)), lambda: len(known)
-
-
-@pytest.mark.parametrize("make", [an_informer, a_watch_cache, kubelets])
+@pytest.mark.parametrize("make", [an_informer, a_watch_cache])
 def test_a_list_is_adopted_in_turns(make: Callable[[InProcessClient], tuple[Any, Callable[[], int]]]) -> None:
     async def main() -> None:
         store = Store(VirtualClock(asyncio.get_running_loop()), random=Random(1))

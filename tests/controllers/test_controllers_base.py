@@ -12,11 +12,10 @@ from controllers_world import DEPLOYMENTS, REPLICA_SETS, workload
 from builders import create_nodes
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import Item
-from kubesched.cluster.kubelets import HollowKubelets
+from kubesched.cluster.kubelets import HollowKubelets, Problems, WatchCache
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.cluster.store.faults import connection_lost, server_error
 from kubesched.controllers import ALL, ControllerManager
-from kubesched.controllers.watch_cache import WatchCache
 from kubesched.controllers.work_queue import STUCK_AFTER, WorkQueue
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
@@ -98,7 +97,8 @@ def test_own_writes_show_at_once_and_never_come_back_from_the_dead() -> None:
     async def main() -> None:
         store = Store(VirtualClock(asyncio.get_running_loop()), random=Random(1))
         client = InProcessClient(store)
-        cache = WatchCache(client, PODS, pytest.fail, Random(1))
+        problems = Problems("test", "test", "")
+        cache = WatchCache(client, PODS, problems, Random(1))
         seen: list[tuple[str, str]] = []
 
         def handler(item: Item, old: Item | None, new: Item | None) -> None:
@@ -124,6 +124,7 @@ def test_own_writes_show_at_once_and_never_come_back_from_the_dead() -> None:
         cache.note(second)  # an answer that took longer than the pod lived
         assert (len(cache), cache.indexed("app", "y")) == (0, [])
         assert seen[2:] == [("delete", "p")]
+        assert problems == []
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -134,8 +135,8 @@ def test_a_deletion_missed_while_disconnected_is_found_by_the_next_list() -> Non
     async def main() -> None:
         store = Store(VirtualClock(asyncio.get_running_loop()), random=Random(1))
         faults = Faults(Random(1))
-        problems: list[str] = []
-        cache = WatchCache(InProcessClient(store, faults=faults), PODS, problems.append, Random(1))
+        problems = Problems("test", "test", "")
+        cache = WatchCache(InProcessClient(store, faults=faults), PODS, problems, Random(1))
         task = asyncio.create_task(cache.run())
         for name in ("a", "b"):
             store.create(PODS, "default", a_pod(name))

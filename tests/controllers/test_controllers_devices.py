@@ -17,7 +17,7 @@ from kubesched.api.kinds import (
 )
 from kubesched.api.resource import CLAIM_FINALIZER
 from kubesched.controllers import ControllerManager, ControllerSettings
-from kubesched.controllers.device_taints import DeviceTaintEviction
+from kubesched.controllers.taint_eviction import DeviceTaintEviction
 
 CLAIM_SPEC: Data = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
 DRIVER = "gpu.example.com"

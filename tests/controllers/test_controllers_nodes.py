@@ -208,10 +208,7 @@ FOR_30 = Toleration(operator="Exists", toleration_seconds=30)
     ],
 )
 def test_how_long_a_pod_may_stay(case: str, tolerations: tuple[Toleration, ...], want: float | None) -> None:
-    from kubesched.api.types import Pod, PodSpec
-
-    pod = Pod(spec=PodSpec(tolerations=tolerations))
-    assert toleration_seconds(pod, [Taint(key="x", effect="NoExecute")]) == want, case
+    assert toleration_seconds(tolerations, [Taint(key="x", effect="NoExecute")]) == want, case
 
 
 def test_a_taint_removed_in_time_evicts_no_pod() -> None:

@@ -37,14 +37,14 @@ class Attachments(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = self.watch(CLAIMS, self._claim_changed)
-        self._volumes = self.watch(VOLUMES, self.enqueue)
+        self._claims = context.watch(CLAIMS, self._claim_changed)
+        self._volumes = context.watch(VOLUMES, self.enqueue)
         self._drivers = context.cache(CSI_DRIVERS)
         self._nodes = context.cache(NODES)
         self._attempts = Attempts(context, "VolumeAttachment", self.queue)
-        self._attachments = self.watch(VOLUME_ATTACHMENTS, self._attachment_changed)
+        self._attachments = context.watch(VOLUME_ATTACHMENTS, self._attachment_changed)
         self._attachments.add_index(_BY_VOLUME, _volume_of)
-        self.watch(PODS, self._pod_changed)
+        context.watch(PODS, self._pod_changed)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if item.typed.spec.volumes and differ(old, new, lambda pod: (pod.typed.spec.node_name, is_finished(pod.typed))):

@@ -14,13 +14,16 @@ from typing import Any, ClassVar, Final
 from kubesched.api.kinds import PODS, Kind
 from kubesched.api.wire import ApiError, Item
 from kubesched.client.event_writer import NORMAL, WARNING
+from kubesched.cluster.kubelets import WatchCache
 
 from .context import Context, differ, owner_key, spec_of
 from .pods import is_ready, ready_since
-from .watch_cache import Handler, WatchCache
 from .work_queue import WorkQueue
 
 __all__ = ["Controller", "ObjectController", "WorkloadController"]
+
+#: Brings an object a step further.
+Step = Callable[[Item], Awaitable[object]]
 
 _log = logging.getLogger("kubesched.controllers")
 
@@ -41,12 +44,11 @@ class Controller:
         #: How often a key was reconciled.
         self.reconciles = 0
         self._defects: dict[str, str] = {}
+        self._steps: dict[str, tuple[WatchCache, Step]] = {}
 
-    def watch(self, kind: Kind, handler: Handler) -> WatchCache:
-        """Call a handler for every change of a kind; handlers only add keys. Returns the cache of the kind."""
-        cache = self.context.cache(kind)
-        cache.add_handler(handler)
-        return cache
+    def each(self, cache: WatchCache, step: Step, prefix: str = "") -> None:
+        """Reconcile the objects of a cache by a step; their keys get a prefix, which is not the beginning of another."""
+        self._steps[prefix] = cache, step
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         """The handler of the kind that is reconciled."""
@@ -58,8 +60,14 @@ class Controller:
         await self.context.events.record(about, component, type_, reason, message)
 
     async def reconcile(self, key: str) -> None:
-        """Bring one object a step further. Raises what the transport raises: the key is then tried again."""
-        raise AssertionError("every controller says what it does")
+        """Bring one object a step further, if it exists. Raises what the transport raises: the key is then tried again."""
+        prefix = next(filter(key.startswith, self._steps))
+        cache, step = self._steps[prefix]
+        item = cache.get(key.removeprefix(prefix))
+        if item is None:
+            self.queue.forget_timers(key)  # such as that of its deadline
+        else:
+            await step(item)
 
     async def run(self) -> None:
         """Work until cancelled. A defect of ours is logged and the key tried again, as a refused request would be."""
@@ -84,11 +92,11 @@ class Controller:
         text = f"{self.name} {key}: "
         if isinstance(error, ApiError | OSError):
             if getattr(error, "code", 0) != 409:  # a conflict is normal: another client wrote first
-                self.context.note_problem(f"{text}{error}")
+                self.context.problems.note(f"{text}{error}")
         elif self._defects.get(key) != repr(error):  # the same failure at every retry is reported once
             self._defects[key] = repr(error)
             _log.exception("controller %s: %s", self.name, key)
-            self.context.note_problem(f"{text}defect: {error!r}")
+            self.context.problems.note(f"{text}defect: {error!r}")
 
 
 class ObjectController(Controller):
@@ -102,23 +110,16 @@ class ObjectController(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.cache = context.cache(self.kind)
-        self.watch(self.kind, self.enqueue)
+        self.cache = context.watch(self.kind, self.enqueue)
+        self.each(self.cache, self.reconcile_object)
 
     def enqueue_owner(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A handler of what objects of the kind control."""
         if key := owner_key(item, self.kind):
             self.queue.add(key)
 
-    async def reconcile(self, key: str) -> None:
-        item = self.cache.get(key)
-        if item is None:
-            self.queue.forget_timers(key)  # such as that of its deadline
-        else:
-            await self.reconcile_object(item)
-
     async def reconcile_object(self, item: Item) -> None:
-        """:meth:`reconcile` for an object that exists."""
+        """The step of the kind."""
         raise AssertionError("every controller says what it does")
 
     def current(self, item: Item) -> Item | None:
@@ -142,15 +143,16 @@ class ObjectController(Controller):
         await self.record(owner, NORMAL, "SuccessfulCreate", self.created.format(name=made.name, owner=owner.name))
         return made
 
-    async def delete_owned(self, owner: Item, item: Item) -> None:
-        """Delete something that was made for an object, unless it is going already, and record an event.
+    async def delete_owned(self, owner: Item, *items: Item) -> None:
+        """Delete what was made for an object, unless it is going already, and record an event for each.
 
         Raises what the transport raises.
         """
-        if not self.context.is_going(item):
-            await self.context.delete(item)
-            text = self.deleted.format(name=item.name, owner=owner.name)
-            await self.record(owner, NORMAL, "SuccessfulDelete", text)
+        for item in items:
+            if not self.context.is_going(item):
+                await self.context.delete(item)
+                text = self.deleted.format(name=item.name, owner=owner.name)
+                await self.record(owner, NORMAL, "SuccessfulDelete", text)
 
     async def act_and_report(
         self, item: Item, action: Awaitable[object], report: Callable[[Item, ApiError | None], Awaitable[object]]
@@ -173,7 +175,7 @@ class WorkloadController(ObjectController):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         context.owned_cache(self.kind)  # their own owners matter, too
-        self.watch(PODS, self._pod_changed)
+        context.watch(PODS, self._pod_changed)
 
     def is_available(self, owner: Item, pod: Item) -> bool:
         """Whether a pod has been ready for ``minReadySeconds``; when it will have been, its owner is reconciled again."""

@@ -35,9 +35,9 @@ class Budgets(ObjectController):
         self.cache.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
         #: By key; those that cannot be read are left out, and select nothing.
         self._selectors: dict[str, Selector] = {}
-        self.watch(PODS, self._pod_changed)
+        context.watch(PODS, self._pod_changed)
         for kind in _SCALABLE.values():
-            self.watch(kind, self._scale_changed)
+            context.watch(kind, self._scale_changed)
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         super().enqueue(item, old, new)
@@ -47,7 +47,7 @@ class Budgets(ObjectController):
             try:
                 self._selectors[item.key] = compile_label_selector(from_builtins(selector, LabelSelector))
             except (DecodeError, SelectorError) as error:
-                self.context.note_problem(f"{self.name} {item.key}: {error}")
+                self.context.problems.note(f"{self.name} {item.key}: {error}")
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """At once when health is lost, a little later when it is gained: the safe direction is the slow one."""

@@ -6,7 +6,6 @@ Caller: :mod:`.manager` makes one; every controller works through it.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,16 +28,12 @@ from kubesched.api.wire import (
     tolerate,
 )
 from kubesched.client.event_writer import Counts, EventWriter
-from kubesched.cluster.kubelets import Stage
+from kubesched.cluster.kubelets import Handler, Problems, Stage, WatchCache
 
-from .watch_cache import WatchCache
-
-__all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "controller_of"]
-__all__ += ["data_of", "differ", "owner_key", "owners_of", "spec_of", "status_of", "version_of"]
+__all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "annotations_of"]
+__all__ += ["controller_of", "data_of", "differ", "owner_key", "owners_of", "spec_of", "status_of", "version_of"]
 
 Data = dict[str, Any]
-
-_log = logging.getLogger("kubesched.controllers")
 
 #: Index of objects by the UID of their controller, of pods by node, by namespace, and by the claims they use.
 BY_OWNER, BY_NODE, BY_NAMESPACE, BY_CLAIM = "owner", "node", "namespace", "claim"
@@ -95,6 +90,11 @@ def owners_of(item: Item) -> tuple[OwnerReference, ...]:
     return references
 
 
+def annotations_of(item: Item | None) -> dict[str, str]:
+    """The annotations of an object of a kind that has a type, none of none."""
+    return dict(item.typed.metadata.annotations) if item is not None else {}
+
+
 def version_of(item: Item) -> dict[str, str]:
     """What makes a patch fail with a conflict when the object has changed since."""
     return {"uid": item.uid, "resourceVersion": str(item.resource_version)}
@@ -141,9 +141,8 @@ class Context:
     def __init__(self, client: Transport, clock: Clock, rng: Random, settings: ControllerSettings) -> None:
         self.client, self.clock, self.rng, self.settings = client, clock, rng, settings
         self.caches: dict[Kind, WatchCache] = {}
-        #: Problems met and survived, newest last; bounded.
-        self.problems: list[str] = []
-        self.events = EventWriter(client, clock, Counts(), rng=rng, report=self.note_problem)
+        self.problems = Problems("kubesched.controllers", "controllers", "is skipped: {!r}")
+        self.events = EventWriter(client, clock, Counts(), rng=rng, report=self.problems.note)
         self._doomed: set[str] = set()
         self._writes = 0
         self.pods = self.cache(PODS)
@@ -156,24 +155,20 @@ class Context:
     def cache(self, kind: Kind) -> WatchCache:
         """The cache of a kind; asked for before the manager runs, it is kept from then on."""
         if kind not in self.caches:
-            self.caches[kind] = WatchCache(self.client, kind, self.note_problem, self.rng)
+            self.caches[kind] = WatchCache(self.client, kind, self.problems, self.rng)
         return self.caches[kind]
+
+    def watch(self, kind: Kind, handler: Handler) -> WatchCache:
+        """Call a handler for every change of a kind; handlers only add keys. Returns the cache of the kind."""
+        cache = self.cache(kind)
+        cache.add_handler(handler)
+        return cache
 
     def owned_cache(self, kind: Kind) -> WatchCache:
         """The cache of a kind with an index by controlling owner."""
         cache = self.cache(kind)
         cache.add_index(BY_OWNER, _owner_uid)
         return cache
-
-    def warn(self, text: str) -> None:
-        """Log and note a problem that a person can fix."""
-        _log.warning("controllers: %s", text)
-        self.note_problem(text)
-
-    def note_problem(self, text: str) -> None:
-        self.problems.append(text)
-        if len(self.problems) > 1000:
-            del self.problems[:500]
 
     def now(self) -> float:
         return self.clock.now()

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator
 from datetime import tzinfo
 from itertools import islice
-from operator import itemgetter
 from typing import Final
 
 from kubesched.api.cron import Cron, CronError, parse_cron, time_zone
@@ -22,7 +21,7 @@ from kubesched.client.event_writer import NORMAL, WARNING
 from .base import ObjectController
 from .context import BY_OWNER, Context, Data, data_of, spec_of, status_of
 from .jobs import finished_as
-from .pods import owner_reference
+from .pods import owned_body
 
 __all__ = ["CronJobs"]
 
@@ -68,7 +67,7 @@ class CronJobs(ObjectController):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._jobs = context.owned_cache(JOBS)
-        self.watch(JOBS, self.enqueue_owner)
+        context.watch(JOBS, self.enqueue_owner)
 
     async def reconcile_object(self, item: Item) -> None:
         self.queue.forget_timers(item.key)
@@ -130,22 +129,14 @@ class CronJobs(ObjectController):
             await self.record(item, NORMAL, "JobAlreadyActive", text)
             return
         if spec.get("concurrencyPolicy") == "Replace":
-            for job in jobs:
-                if job.uid in active:
-                    await self.delete_owned(item, job)
+            await self.delete_owned(item, *(job for job in jobs if job.uid in active))
             status["active"] = None
         await self._create(item, spec, status, due)
 
     async def _create(self, item: Item, spec: Data, status: Data, due: float) -> None:
-        template: Data = spec.get("jobTemplate") or {}
-        given: Data = template.get("metadata") or {}
-        name = f"{item.name}-{int(due) // 60}"
-        annotations = {**(given.get("annotations") or {}), _SCHEDULED: timestamp(due)}
-        metadata: Data = {"name": name, "annotations": annotations, "ownerReferences": [owner_reference(item)]}
-        if given.get("labels"):
-            metadata["labels"] = given["labels"]
+        template, name = spec.get("jobTemplate") or {}, f"{item.name}-{int(due) // 60}"
         type_ = {"apiVersion": "batch/v1", "kind": "Job"}
-        body = {**type_, "metadata": metadata, "spec": template.get("spec") or {}}
+        body = {**type_, **owned_body(item, template, name=name, annotations={_SCHEDULED: timestamp(due)})}
         # It may have been made already, and only the status was not written.
         known = self._jobs.get(f"{item.namespace}/{name}")
         job = known or await self.create_owned(item, JOBS, body, tolerated=409)
@@ -156,14 +147,12 @@ class CronJobs(ObjectController):
 
     async def _clean(self, item: Item, jobs: list[Item]) -> None:
         """Remove the oldest finished jobs beyond the limits."""
-        ended = []
-        for job in jobs:
-            begun = status_of(job).get("startTime") or data_of(job)["metadata"].get("creationTimestamp") or ""
-            if not self.context.is_going(job):
-                ended.append((begun, job.name, job, finished_as(data_of(job))))
-        ended.sort(key=itemgetter(0, 1))
+
+        def begun(job: Item) -> tuple[str, str]:
+            return status_of(job).get("startTime") or data_of(job)["metadata"].get("creationTimestamp") or "", job.name
+
+        staying = sorted((job for job in jobs if not self.context.is_going(job)), key=begun)
         for limit, how in (("successfulJobsHistoryLimit", "Complete"), ("failedJobsHistoryLimit", "Failed")):
-            found = [job for _, _, job, end in ended if end == how]
+            found = [job for job in staying if finished_as(data_of(job)) == how]
             if (keep := spec_of(item).get(limit)) is not None:
-                for job in found[: max(0, len(found) - int(keep))]:
-                    await self.delete_owned(item, job)
+                await self.delete_owned(item, *found[: max(0, len(found) - int(keep))])

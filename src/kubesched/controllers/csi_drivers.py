@@ -25,10 +25,10 @@ from kubesched.api.storage import MIGRATED_PLUGINS, PersistentVolumeSpec, Storag
 from kubesched.api.wire import Item
 from kubesched.cluster.admission import show_amount
 
-from .base import Controller
-from .context import Context, Data, differ
+from .base import ObjectController
+from .context import Context, Data, annotations_of, differ
 
-__all__ = ["CsiNodes", "Pools", "Segment", "annotations_of", "exact_bytes"]
+__all__ = ["CsiNodes", "Pools", "Segment", "exact_bytes"]
 
 TOPOLOGY: Final = "kubesched.io/topology"
 CAPACITY: Final = "kubesched.io/capacity"
@@ -44,11 +44,6 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 Segment = tuple[str, str]
 #: A driver, the class that has this pool alone or an empty text, and a segment's value.
 _Pool = tuple[str, str, str]
-
-
-def annotations_of(item: Item | None) -> dict[str, str]:
-    """The annotations of an object, none of none."""
-    return dict(item.typed.metadata.annotations) if item is not None else {}
 
 
 def _topology_key(driver: Item | None) -> str:
@@ -71,19 +66,15 @@ class Pools:
     def __init__(self, context: Context, changed: Callable[[set[str], str | None], None]) -> None:
         self._context = context
         self._changed = changed
-        self._drivers = context.cache(CSI_DRIVERS)
-        self._classes = context.cache(STORAGE_CLASSES)
-        self._nodes = context.cache(NODES)
-        self._volumes = context.cache(VOLUMES)
         #: Of the drivers and classes that have a limit: bytes by segment; the entry for ``""`` is that of all others.
         self._amounts: dict[tuple[Kind, str], Mapping[str, int]] = {}
         self._used: Counter[_Pool] = Counter()
         #: The values of topology labels that were asked for.
         self._segments: dict[str, tuple[str, ...]] = {}
-        self._drivers.add_handler(self._description_changed)
-        self._classes.add_handler(self._description_changed)
-        self._nodes.add_handler(self._node_changed)
-        self._volumes.add_handler(self._volume_changed)
+        self._drivers = context.watch(CSI_DRIVERS, self._description_changed)
+        self._classes = context.watch(STORAGE_CLASSES, self._description_changed)
+        self._nodes = context.watch(NODES, self._node_changed)
+        self._volumes = context.watch(VOLUMES, self._volume_changed)
 
     def key_of(self, storage_class: Item) -> str:
         """The topology label of a class's driver."""
@@ -118,15 +109,12 @@ class Pools:
 
     def _description_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A driver or a class may have other pools: what is used of them is counted again."""
-        amounts = self._read(new) if new is not None else None
-        if amounts is not None:
+        self._amounts.pop((item.kind, item.name), None)
+        if new is not None and (amounts := self._read(new)) is not None:
             self._amounts[item.kind, item.name] = amounts
-        else:
-            self._amounts.pop((item.kind, item.name), None)
         self._used.clear()
         for volume in self._volumes.values():
-            for pool, size in self._use(volume).items():
-                self._used[pool] += size
+            self._used.update(self._use(volume))
         if item.kind == CSI_DRIVERS:
             self._changed(self._classes_of(item.name), None)
         else:
@@ -179,8 +167,8 @@ class Pools:
         return amounts
 
 
-class CsiNodes(Controller):
-    """Keeps the CSINode of every hollow node; keys are nodes.
+class CsiNodes(ObjectController):
+    """Keeps the CSINode of every hollow node.
 
     A real kubelet writes its CSINode itself. One that anyone else has made stays as it is: ours carry an annotation. Clusters
     without a CSIDriver have none. Next: the scheduler counts by them.
@@ -188,28 +176,28 @@ class CsiNodes(Controller):
 
     name = "csi-node"
     component = "kubelet"
+    kind = NODES
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = self.watch(NODES, self._node_changed)
-        self._drivers = self.watch(CSI_DRIVERS, self._driver_changed)
-        self._csi_nodes = self.watch(CSI_NODES, self._csi_node_changed)
+        self._drivers = context.watch(CSI_DRIVERS, self._driver_changed)
+        self._csi_nodes = context.watch(CSI_NODES, self._csi_node_changed)
 
-    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and differ(old, new, _limit) and len(self._drivers):
             self.queue.add(new.name)
 
     def _driver_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        for node in self._nodes.values():
+        for node in self.cache.values():
             self.queue.add(node.name)
 
     def _csi_node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None and len(self._drivers):
             self.queue.add(item.name)
 
-    async def reconcile(self, key: str) -> None:
-        node, item = self._nodes.get(key), self._csi_nodes.get(key)
-        if node is None or (item is not None and annotations_of(item).get(_HOLLOW) != "true"):
+    async def reconcile_object(self, node: Item) -> None:
+        item = self._csi_nodes.get(node.name)
+        if item is not None and annotations_of(item).get(_HOLLOW) != "true":
             return
         spec = {"drivers": list(self._wanted(node))}
         if item is None:
@@ -245,7 +233,7 @@ class CsiNodes(Controller):
 
 
 def _complain(context: Context, item: Item, annotation: str, text: str) -> None:
-    context.warn(f"{item.kind.kind} {item.name}: annotation {annotation}: {text}")
+    context.problems.warn(f"{item.kind.kind} {item.name}: annotation {annotation}: {text}")
 
 
 def _allowed(storage_class: StorageClass, key: str, value: str) -> bool:

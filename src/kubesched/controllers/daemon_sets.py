@@ -89,7 +89,7 @@ class DaemonSets(WorkloadController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = self.watch(NODES, self._node_changed)
+        self._nodes = context.watch(NODES, self._node_changed)
         self._revisions = Revisions(context)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
@@ -140,14 +140,11 @@ class DaemonSets(WorkloadController):
                 wanted, unavailable = wanted + 1, unavailable + (not is_up)
             elif not fit.allows(node, _no_execute):  # nothing else drives out pods that run
                 surplus = staying
-            for pod in surplus:
-                await self.delete_owned(item, pod)
-        for pod in [pod for name, pods in there.items() if name not in nodes for pod in pods]:
-            await self.delete_owned(item, pod)
+            await self.delete_owned(item, *surplus)
+        await self.delete_owned(item, *(pod for name, pods in there.items() if name not in nodes for pod in pods))
         if strategy.get("type", "RollingUpdate") == "RollingUpdate":
             most = resolve_count((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), wanted, up=True)
-            for pod in [*old_down, *old_up[: max(0, max(1, most) - unavailable)]]:
-                await self.delete_owned(item, pod)
+            await self.delete_owned(item, *old_down, *old_up[: max(0, max(1, most) - unavailable)])
 
     async def _record_finished(self, item: Item, pod: Item, node: str) -> None:
         word = pod.typed.status.phase

@@ -155,8 +155,8 @@ class Deployments(ObjectController):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._sets = context.owned_cache(REPLICA_SETS)
-        self.watch(REPLICA_SETS, self.enqueue_owner)
-        self.watch(PODS, self._pod_changed)
+        context.watch(REPLICA_SETS, self.enqueue_owner)
+        context.watch(PODS, self._pod_changed)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Only Recreate waits for pods to be gone; everything else shows in the sets' status."""
@@ -316,7 +316,7 @@ class Deployments(ObjectController):
             try:
                 await self.context.delete(member.item)
             except ApiError as error:
-                self.context.note_problem(f"{self.name}: {member.item.key}: {error}")
+                self.context.problems.note(f"{self.name}: {member.item.key}: {error}")
 
 
 def _has_moved(before: Data, status: Data) -> bool:

@@ -17,12 +17,11 @@ from typing import Any, Final
 from kubesched.api.equality import same_json
 from kubesched.api.kinds import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kubesched.api.resource import DeviceRequestAllocationResult, ResourceClaim, ResourceSliceSpec
-from kubesched.api.types import ObjectMeta
 from kubesched.api.wire import ApiError, Item
 from kubesched.client.event_writer import WARNING
 
 from .base import Controller
-from .context import BY_OWNER, Context, Data
+from .context import BY_OWNER, Context, Data, annotations_of
 from .device_pools import DEVICES, DevicePool, DevicesError, parse_devices
 from .pods import owner_reference
 
@@ -30,6 +29,8 @@ __all__ = ["DeviceDriver"]
 
 _NODE, _CLAIM = "node:", "claim:"
 _TRUE: Final = "True"
+#: The nodes of a template share one description.
+_parsed: Final = lru_cache(maxsize=64)(parse_devices)
 
 
 class DeviceDriver(Controller):
@@ -40,19 +41,21 @@ class DeviceDriver(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = self.watch(NODES, self._node_changed)
+        self._nodes = context.watch(NODES, self._node_changed)
         self._slices = context.owned_cache(RESOURCE_SLICES)
-        self.watch(RESOURCE_SLICES, self._slice_changed)
-        self._claims = self.watch(RESOURCE_CLAIMS, self._claim_changed)
+        context.watch(RESOURCE_SLICES, self._slice_changed)
+        self._claims = context.watch(RESOURCE_CLAIMS, self._claim_changed)
         #: By node: the text that was read last, and what the last one that could be read describes.
         self._read: dict[str, tuple[str, list[DevicePool] | None]] = {}
         #: When the conditions of a claim's devices will be set, by claim UID.
         self._due: dict[str, float] = {}
+        self.each(self._nodes, self._publish, _NODE)
+        self.each(self._claims, self._bind, _CLAIM)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
             self._read.pop(item.name, None)
-        elif _text(new) != (_text(old) if old is not None else ""):
+        elif annotations_of(new).get(DEVICES, "") != annotations_of(old).get(DEVICES, ""):
             self.queue.add(f"{_NODE}{new.name}")
 
     def _slice_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
@@ -66,29 +69,22 @@ class DeviceDriver(Controller):
         else:
             self._due.pop(item.uid, None)
 
-    async def reconcile(self, key: str) -> None:
-        if key.startswith(_NODE):
-            await self._publish(key.removeprefix(_NODE))
-        else:
-            await self._bind(key.removeprefix(_CLAIM))
-
     async def _pools(self, node: Item) -> list[DevicePool] | None:
         """What a node's annotation describes; one that cannot be read is reported once and describes nothing new."""
-        text = _text(node)
+        text = annotations_of(node).get(DEVICES, "")
         last, pools = self._read.get(node.name, (None, None))
         if last != text:
             try:
                 pools = _parsed(text) if text else []
             except DevicesError as error:
-                self.context.note_problem(f"{self.name} node {node.name}: {error}")
+                self.context.problems.note(f"{self.name} node {node.name}: {error}")
                 await self.record(node, WARNING, "InvalidAnnotation", str(error))
             self._read[node.name] = (text, pools)
         return pools
 
-    async def _publish(self, name: str) -> None:
-        node = self._nodes.get(name)
-        pools = await self._pools(node) if node is not None else None
-        if node is None or pools is None:
+    async def _publish(self, node: Item) -> None:
+        pools = await self._pools(node)
+        if pools is None:
             return  # nothing that could be read has ever been there: what is published stays
         published: dict[str, dict[str, Item]] = {}
         for item in self._slices.indexed(BY_OWNER, node.uid):
@@ -121,18 +117,15 @@ class DeviceDriver(Controller):
         for item in published.values():
             await self.context.delete(item)
 
-    async def _bind(self, key: str) -> None:
+    async def _bind(self, item: Item) -> None:
         """Set the binding conditions of a claim's devices once the driver has had its time."""
-        item = self._claims.get(key)
-        if item is None:
-            return
         waiting = [(result, pool) for result in _waiting_results(item.typed) if (pool := self._pool_of(result))]
         if not waiting:
             return
         now = self.context.now()
         due = self._due.setdefault(item.uid, now + max(pool.binding_seconds for _, pool in waiting))
         if due > now:
-            self.queue.add_after(f"{_CLAIM}{key}", due - now)
+            self.queue.add_after(f"{_CLAIM}{item.key}", due - now)
             return
         data = item.data()
         devices: list[Data] = data["status"].get("devices") or []
@@ -152,17 +145,6 @@ class DeviceDriver(Controller):
         """The description of an allocated device's pool, when it is one of ours."""
         _, pools = self._read.get(result.pool, ("", None))
         return next((pool for pool in pools or () if pool.driver == result.driver), None)
-
-
-@lru_cache(maxsize=64)
-def _parsed(text: str) -> list[DevicePool]:
-    """The nodes of a template share one description."""
-    return parse_devices(text)
-
-
-def _text(node: Item) -> str:
-    metadata: ObjectMeta = node.typed.metadata
-    return metadata.annotations.get(DEVICES, "")
 
 
 def _dated(spec: Data, published: Item) -> Data:

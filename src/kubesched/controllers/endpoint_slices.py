@@ -43,8 +43,8 @@ class EndpointSlices(ObjectController):
         self.cache.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
         #: Of Services that have one, by key.
         self._selectors: dict[str, dict[str, str]] = {}
-        self.watch(ENDPOINT_SLICES, self._slice_changed)
-        self.watch(PODS, self._pod_changed)
+        context.watch(ENDPOINT_SLICES, self._slice_changed)
+        context.watch(PODS, self._pod_changed)
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         super().enqueue(item, old, new)

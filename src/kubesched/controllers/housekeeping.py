@@ -47,7 +47,7 @@ class ServiceAccounts(ObjectController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._accounts = self.watch(SERVICE_ACCOUNTS, self._account_changed)
+        self._accounts = context.watch(SERVICE_ACCOUNTS, self._account_changed)
 
     def _account_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None and item.name == _DEFAULT:
@@ -66,10 +66,10 @@ class PodGarbage(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = self.watch(NODES, self._node_changed)
+        self._nodes = context.watch(NODES, self._node_changed)
         self._missing: dict[str, float] = {}
         self._finished: dict[str, None] = {}
-        self.watch(PODS, self._pod_changed)
+        context.watch(PODS, self._pod_changed)
 
     def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:
@@ -132,7 +132,8 @@ class GarbageCollector(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._caches = {kind.group_resource: self.watch(kind, self._changed) for kind in _COLLECTED}
+        for kind in _COLLECTED:
+            self.each(context.watch(kind, self._changed), self._collect, f"{kind.group_resource}|")
 
     def _changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A new object whose owners no cache of ours shows, which is rare, has to be looked into."""
@@ -149,11 +150,7 @@ class GarbageCollector(Controller):
         owner = cache.get(f"{namespace}/{reference.name}" if kind.namespaced else reference.name)
         return owner is not None and owner.uid == reference.uid
 
-    async def reconcile(self, key: str) -> None:
-        plural, _, name = key.partition("|")
-        item = self._caches[plural].get(name)
-        if item is None:
-            return
+    async def _collect(self, item: Item) -> None:
         owners = owners_of(item)
         for owner in owners:
             kind = kind_of(owner.api_version, owner.kind)

@@ -226,8 +226,7 @@ class Jobs(WorkloadController):
 
     async def _end(self, item: Item, count: Count, type_: str, reason: str, message: str) -> None:
         """Stop the pods of a job that is over, and write the condition."""
-        for pod in count.active:
-            await self.delete_owned(item, pod)
+        await self.delete_owned(item, *count.active)
         failed = type_ == "Failed"
         status = {**status_of(item), "active": None, "ready": None}
         conditions = status.get("conditions")
@@ -344,7 +343,7 @@ class JobOrphans(ObjectController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._jobs = self.watch(JOBS, self._job_changed)
+        self._jobs = context.watch(JOBS, self._job_changed)
 
     def _job_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is None:

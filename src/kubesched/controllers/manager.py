@@ -27,7 +27,6 @@ from .csi_drivers import CsiNodes
 from .daemon_sets import DaemonSets
 from .deployments import Deployments
 from .device_driver import DeviceDriver
-from .device_taints import DeviceTaintEviction
 from .endpoint_slices import EndpointSlices
 from .housekeeping import GarbageCollector, PodGarbage, ServiceAccounts
 from .jobs import JobOrphans, Jobs
@@ -36,7 +35,7 @@ from .provisioner import Provisioner
 from .replica_sets import ReplicaSets, ReplicationControllers
 from .resource_claims import ResourceClaims
 from .stateful_sets import StatefulSets
-from .taint_eviction import TaintEviction
+from .taint_eviction import DeviceTaintEviction, TaintEviction
 from .volumes import EphemeralVolumes, Volumes
 
 __all__ = ["ALL", "BATCH", "DEVICES", "STORAGE", "ControllerManager"]

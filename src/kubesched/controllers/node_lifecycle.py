@@ -56,8 +56,8 @@ class NodeLifecycle(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._nodes = self.watch(NODES, self._node_changed)
-        self._leases = self.watch(LEASES, self._lease_changed)
+        self._nodes = context.watch(NODES, self._node_changed)
+        self._leases = context.watch(LEASES, self._lease_changed)
         self._watched: set[str] = set()
         self._since: float | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +15,8 @@ from kubesched.api.wire import Item
 from kubesched.cluster.kubelets import ready_condition
 from kubesched.cluster.schema import letters_of
 
-__all__ = ["is_finished", "is_ready", "owner_reference", "pod_body", "ready_since", "resolve_count", "template_hash"]
+__all__ = ["is_finished", "is_ready", "owned_body", "owner_reference", "pod_body", "ready_since", "resolve_count"]
+__all__ += ["template_hash"]
 
 _FINISHED: Final = ("Succeeded", "Failed")
 
@@ -51,7 +52,7 @@ def owner_reference(owner: Item) -> dict[str, Any]:
     return {**kind, "name": owner.name, "uid": owner.uid, "controller": True, "blockOwnerDeletion": True}
 
 
-def pod_body(
+def owned_body(
     owner: Item,
     template: Mapping[str, Any],
     *,
@@ -59,20 +60,24 @@ def pod_body(
     generate: str = "",
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
-    finalizers: list[str] | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A pod of a template, controlled by ``owner``; ``spec`` replaces the template's."""
+    """What a template describes, controlled by ``owner``; ``spec`` replaces the template's."""
     given = template.get("metadata") or {}
     metadata: dict[str, Any] = {"ownerReferences": [owner_reference(owner)]}
     metadata |= {"name": name} if name else {"generateName": generate or f"{owner.name}-"}
     for field, more in (("labels", labels), ("annotations", annotations)):
         if merged := {**(given.get(field) or {}), **(more or {})}:
             metadata[field] = merged
-    if all_finalizers := [*(given.get("finalizers") or ()), *(finalizers or ())]:
-        metadata["finalizers"] = all_finalizers
-    spec = spec if spec is not None else template.get("spec") or {}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return {"metadata": metadata, "spec": spec if spec is not None else template.get("spec") or {}}
+
+
+def pod_body(owner: Item, template: Mapping[str, Any], finalizers: Iterable[str] = (), **fields: Any) -> dict[str, Any]:
+    """A pod of a template; ``fields`` as for :func:`owned_body`."""
+    body = {"apiVersion": "v1", "kind": "Pod", **owned_body(owner, template, **fields)}
+    if all_finalizers := [*((template.get("metadata") or {}).get("finalizers") or ()), *finalizers]:
+        body["metadata"]["finalizers"] = all_finalizers
+    return body
 
 
 def resolve_count(value: Any, total: int, *, up: bool) -> int:

@@ -28,9 +28,9 @@ from kubesched.client.event_writer import NORMAL, WARNING
 
 from .attempts import Attempts
 from .base import Controller
-from .context import Context, Data
-from .csi_drivers import Pools, Segment, annotations_of, exact_bytes
-from .volumes import PROVISIONER, PV_PROTECTION, claim_reference
+from .context import Context, Data, annotations_of
+from .csi_drivers import Pools, Segment, exact_bytes
+from .volumes import PROVISIONER, PV_PROTECTION, claim_reference, reserved_for
 
 __all__ = ["Provisioner"]
 
@@ -51,15 +51,14 @@ class Provisioner(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = context.cache(CLAIMS)
         self._classes = context.cache(STORAGE_CLASSES)
         self._nodes = context.cache(NODES)
         self._attempts = Attempts(context, "PersistentVolumeClaim", self.queue)
         self._pools = Pools(context, self._pools_changed)
         self._capacities = context.cache(CSI_STORAGE_CAPACITIES)
         self._capacities.add_index("class", lambda item: (item.typed.storage_class_name,))
-        self.watch(CLAIMS, self._claim_changed)
-        self.watch(VOLUMES, self._volume_changed)
+        self.each(context.watch(CLAIMS, self._claim_changed), self._claim, _CLAIM)
+        context.watch(VOLUMES, self._volume_changed)
 
     def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None:
@@ -69,9 +68,8 @@ class Provisioner(Controller):
 
     def _volume_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """A volume that goes before its claim was bound is made again."""
-        reference = item.typed.spec.claim_ref
-        if new is None and reference is not None:
-            self.queue.add(f"{_CLAIM}{reference.namespace}/{reference.name}")
+        for key in reserved_for(item) if new is None else ():
+            self.queue.add(_CLAIM + key)
 
     def _pools_changed(self, classes: set[str], segment: str | None) -> None:
         for name in sorted(classes):
@@ -81,10 +79,8 @@ class Provisioner(Controller):
         if key.startswith(_CAPACITY):
             name, one, segment = key.removeprefix(_CAPACITY).partition("/")
             await self._write_capacities(name, segment if one else None)
-            return
-        item = self._claims.get(key.removeprefix(_CLAIM))
-        if item is not None:
-            await self._claim(item)
+        else:
+            await super().reconcile(key)
 
     async def _claim(self, item: Item) -> None:
         claim: PersistentVolumeClaim = item.typed

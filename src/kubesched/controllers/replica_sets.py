@@ -64,8 +64,8 @@ class ReplicaSets(WorkloadController):
             for _ in range(min(missing, burst)):
                 await self.create_owned(item, PODS, body)
         elif missing < 0:
-            for pod in _in_deletion_order(active, self._neighbours(item, active))[: min(-missing, burst)]:
-                await self.delete_owned(item, pod)
+            ranked = _in_deletion_order(active, self._neighbours(item, active))
+            await self.delete_owned(item, *ranked[: min(-missing, burst)])
         if abs(missing) > burst:
             self.queue.add(item.key)  # the rest at the next look; after a refusal, when it is tried again
 

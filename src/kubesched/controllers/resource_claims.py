@@ -23,7 +23,7 @@ from kubesched.cluster.kubelets import claim_names
 
 from .base import Controller
 from .context import BY_OWNER, Context, controller_of, version_of
-from .pods import is_finished, owner_reference
+from .pods import is_finished, owned_body
 
 __all__ = ["ResourceClaims", "claims_of"]
 
@@ -53,12 +53,14 @@ class ResourceClaims(Controller):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._claims = context.owned_cache(RESOURCE_CLAIMS)
-        self._templates = self.watch(RESOURCE_CLAIM_TEMPLATES, self._template_changed)
+        self._templates = context.watch(RESOURCE_CLAIM_TEMPLATES, self._template_changed)
         context.pods.add_index(_BY_CLAIM, lambda pod: [f"{pod.namespace}/{name}" for name in claims_of(pod.typed)])
         #: Pods that wait for a template, by the template's key.
         self._waiting: dict[str, dict[str, None]] = {}
-        self.watch(PODS, self._pod_changed)
-        self.watch(RESOURCE_CLAIMS, self._claim_changed)
+        context.watch(PODS, self._pod_changed)
+        context.watch(RESOURCE_CLAIMS, self._claim_changed)
+        self.each(context.pods, self._reconcile_pod, _POD)
+        self.each(self._claims, self._reconcile_claim, _CLAIM)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         pod: Pod = item.typed
@@ -103,30 +105,17 @@ class ResourceClaims(Controller):
             for key in self._waiting.pop(new.key, ()):
                 self.queue.add(key)
 
-    async def reconcile(self, key: str) -> None:
-        if key.startswith(_POD):
-            await self._reconcile_pod(key.removeprefix(_POD))
-        else:
-            await self._reconcile_claim(key.removeprefix(_CLAIM))
-
-    async def _reconcile_pod(self, key: str) -> None:
-        item = self.context.pods.get(key)
-        if item is None or self.context.is_going(item) or is_finished(item.typed):
+    async def _reconcile_pod(self, item: Item) -> None:
+        if self.context.is_going(item) or is_finished(item.typed):
             return
         pod: Pod = item.typed
         recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         made: list[dict[str, str]] = []
         for wanted in pod.spec.resource_claims:
-            name = recorded.get(wanted.name, "")
-            if (
-                wanted.resource_claim_template_name is None
-                or name is None
-                or self._claims.get(f"{pod.namespace}/{name}")
-            ):
+            template, name = wanted.resource_claim_template_name, recorded.get(wanted.name, "")
+            if template is None or name is None or self._claims.get(f"{pod.namespace}/{name}"):
                 continue
-            claim = self._made_before(pod, wanted) or await self._make(
-                item, wanted, wanted.resource_claim_template_name
-            )
+            claim = self._made_before(pod, wanted) or await self._make(item, wanted, template)
             if claim is not None:
                 made.append({"name": wanted.name, "resourceClaimName": claim.name})
         if made:
@@ -155,31 +144,25 @@ class ResourceClaims(Controller):
             await self._report(item, wanted, f'resource claim template "{name}": {text}')
             return None
         spec: dict[str, Any] = template.data().get("spec") or {}
-        given = spec.get("metadata") or {}
-        metadata = {
-            "generateName": f"{item.name}-{wanted.name}-",
-            "ownerReferences": [owner_reference(item)],
-            "annotations": {**(given.get("annotations") or {}), POD_CLAIM: wanted.name},
-        }
-        if given.get("labels"):
-            metadata["labels"] = given["labels"]
-        body = {"metadata": metadata, "spec": spec.get("spec") or {}}
+        prefix = f"{item.name}-{wanted.name}-"
+        body = owned_body(item, spec, generate=prefix, annotations={POD_CLAIM: wanted.name})
         try:
             return await self.context.create(RESOURCE_CLAIMS, item.namespace, body)
         except ApiError as error:
-            await self._report(item, wanted, f"create ResourceClaim {metadata['generateName']}: {error.message}")
+            await self._report(item, wanted, f"create ResourceClaim {prefix}: {error.message}")
             raise
 
     async def _report(self, item: Item, wanted: PodResourceClaim, why: str) -> None:
         await self.record(item, WARNING, "FailedResourceClaimCreation", f"PodResourceClaim {wanted.name}: {why}")
 
-    async def _reconcile_claim(self, key: str) -> None:
-        item = self._claims.get(key)
-        if item is not None and (self._seems_stale(item) or _is_protected_in_vain(item.typed)):
+    async def _reconcile_claim(self, item: Item) -> None:
+        if self._seems_stale(item) or _is_protected_in_vain(item.typed):
             # The end of a pod is often known before what followed from it: what is written has to be current.
-            item = await self.context.get(RESOURCE_CLAIMS, item.namespace, item.name)
-            item = await self._release(item) if item is not None else None
-        if item is None or item.typed.status.reserved_for or item.typed.metadata.deletion_timestamp is not None:
+            live = await self.context.get(RESOURCE_CLAIMS, item.namespace, item.name)
+            if live is None:
+                return
+            item = await self._release(live)
+        if item.typed.status.reserved_for or item.typed.metadata.deletion_timestamp is not None:
             return
         owner = controller_of(item)
         if owner is not None and owner.kind == PODS.kind and not await self._has_user(item, owner.name, owner.uid):
@@ -197,9 +180,8 @@ class ResourceClaims(Controller):
         if frees:
             changes["allocation"] = None
         if len(valid) < len(status.reserved_for) or status.allocation is not None:
-            item = await self.context.patch(
-                item, {"metadata": version_of(item), "status": changes}, subresource="status"
-            )
+            change = {"metadata": version_of(item), "status": changes}
+            item = await self.context.patch(item, change, subresource="status")
         if frees:
             finalizers = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
             item = await self.context.patch(item, {"metadata": {**version_of(item), "finalizers": finalizers or None}})

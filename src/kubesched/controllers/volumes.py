@@ -32,11 +32,11 @@ from kubesched.api.types import ObjectReference
 from kubesched.api.wire import Item, tolerate
 from kubesched.client.event_writer import NORMAL, WARNING
 
-from .base import Controller
+from .base import Controller, ObjectController
 from .context import BY_CLAIM, Context, Data, owners_of, status_of, version_of
-from .pods import is_finished, owner_reference
+from .pods import is_finished, owned_body
 
-__all__ = ["PROVISIONER", "PV_PROTECTION", "EphemeralVolumes", "Volumes", "claim_reference"]
+__all__ = ["PROVISIONER", "PV_PROTECTION", "EphemeralVolumes", "Volumes", "claim_reference", "reserved_for"]
 
 PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
@@ -64,12 +64,14 @@ class Volumes(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = self.watch(CLAIMS, self._claim_changed)
-        self._volumes = self.watch(VOLUMES, self._volume_changed)
-        self._volumes.add_index(_BY_REFERENCE, _reserved_for)
+        self._claims = context.watch(CLAIMS, self._claim_changed)
+        self._volumes = context.watch(VOLUMES, self._volume_changed)
+        self._volumes.add_index(_BY_REFERENCE, reserved_for)
         self._volumes.add_index(_FREE, _free_class)
-        self._classes = self.watch(STORAGE_CLASSES, self._class_changed)
-        self.watch(PODS, self._pod_changed)
+        self._classes = context.watch(STORAGE_CLASSES, self._class_changed)
+        context.watch(PODS, self._pod_changed)
+        self.each(self._claims, self._claim, _CLAIM)
+        self.each(self._volumes, self._volume, _VOLUME)
 
     def _claim_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         self.queue.add(_CLAIM + item.key)
@@ -79,7 +81,7 @@ class Volumes(Controller):
 
     def _volume_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         self.queue.add(_VOLUME + item.name)
-        for key in _reserved_for(item):
+        for key in reserved_for(item):
             self.queue.add(_CLAIM + key)
         if new is not None and _free_class(new) and (old is None or not _free_class(old)):
             self._retry_pending()
@@ -98,12 +100,6 @@ class Volumes(Controller):
         for item in self._claims.values():
             if not item.typed.spec.volume_name:
                 self.queue.add(_CLAIM + item.key)
-
-    async def reconcile(self, key: str) -> None:
-        cache, work = (self._claims, self._claim) if key.startswith(_CLAIM) else (self._volumes, self._volume)
-        item = cache.get(key.partition(":")[2])
-        if item is not None:
-            await work(item)
 
     async def _set_phase(self, item: Item, phase: str, **more: Any) -> None:
         await self.context.write_status(item, {**status_of(item), **more, "phase": phase})
@@ -251,7 +247,8 @@ class Volumes(Controller):
         await self._set_phase(freed, "Available")
 
 
-def _reserved_for(item: Item) -> Iterable[str]:
+def reserved_for(item: Item) -> Iterable[str]:
+    """The key of the claim that a volume is bound to or reserved for, if there is one."""
     reference = item.typed.spec.claim_ref
     return (f"{reference.namespace}/{reference.name}",) if reference is not None else ()
 
@@ -323,17 +320,17 @@ def _size(amounts: Mapping[str, QuantityText]) -> int:
         return 0
 
 
-class EphemeralVolumes(Controller):
-    """The claims of pods' generic ephemeral volumes: made for the pod, owned by it, deleted with it. Keys are pods."""
+class EphemeralVolumes(ObjectController):
+    """The claims of pods' generic ephemeral volumes: made for the pod, owned by it, deleted with it."""
 
     name = "ephemeral-volume"
+    kind = PODS
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._claims = self.watch(CLAIMS, self._claim_changed)
-        self.watch(PODS, self._pod_changed)
+        self._claims = context.watch(CLAIMS, self._claim_changed)
 
-    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None and old is None and any(volume.ephemeral is not None for volume in new.typed.spec.volumes):
             self.queue.add(new.key)
 
@@ -343,16 +340,12 @@ class EphemeralVolumes(Controller):
                 if owner.kind == PODS.kind:
                     self.queue.add(f"{item.namespace}/{owner.name}")
 
-    async def reconcile(self, key: str) -> None:
-        item = self.context.pods.get(key)
-        if item is None or is_finished(item.typed) or self.context.is_going(item):
+    async def reconcile_object(self, item: Item) -> None:
+        if is_finished(item.typed) or self.context.is_going(item):
             return
         for claim, template in claims_of(item.typed):
             if template is None or self._claims.get(claim) is not None:
                 continue
-            given, name = template.get("metadata") or {}, claim.partition("/")[2]
-            metadata = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
-            metadata |= {"name": name, "namespace": item.namespace, "ownerReferences": [owner_reference(item)]}
-            body = {"metadata": metadata, "spec": template.get("spec") or {}}
             with tolerate("AlreadyExists"):
+                body = owned_body(item, template, name=claim.partition("/")[2])
                 await self.context.create(CLAIMS, item.namespace, body)

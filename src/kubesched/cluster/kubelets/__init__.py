@@ -3,27 +3,7 @@
 from .entries import Entry
 from .hollow import DURATION, FAILED, HollowKubelets
 from .nodes import make_nodes, node_template
-from .pod_status import ready_condition
+from .pod_status import pod_ip, ready_condition
 from .prerequisites import attachment_name, claim_names
 from .stages import Stage, StageError, choose, default_stages, job_end, load_stages, rules_of
-from .watched import pod_ip
-
-__all__ = [
-    "DURATION",
-    "FAILED",
-    "Entry",
-    "HollowKubelets",
-    "Stage",
-    "StageError",
-    "attachment_name",
-    "choose",
-    "claim_names",
-    "default_stages",
-    "job_end",
-    "load_stages",
-    "make_nodes",
-    "node_template",
-    "pod_ip",
-    "ready_condition",
-    "rules_of",
-]
+from .watch_cache import Handler, Problems, WatchCache

@@ -10,9 +10,9 @@ Caller: :mod:`.hollow`; missed heartbeats are noticed by :mod:`.controllers.node
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
-from typing import Final
+from typing import Any, Final
 
 from ...api.kinds import LEASES, NODES
 from ...api.times import Clock, micro_time, timestamp
@@ -48,10 +48,23 @@ class Heartbeats:
         #: Nodes that have failed.
         self.failed: set[str] = set()
 
-    def node_added(self, name: str) -> None:
-        next(self._to_fill)[name] = None
-        if self._seconds:
+    def node_changed(self, name: str, conditions: Sequence[Mapping[str, Any]], *, fresh: bool) -> None:
+        """A node is fresh, or shows other conditions. Quiet heartbeats leave a fresh one as it is.
+
+        Its kubelet reports conditions and timestamps that a fresh node lacks, and that it is ready when it is marked NotReady.
+        """
+        if fresh:
+            next(self._to_fill)[name] = None
+            if not self._seconds:
+                return
             self._order("renew", name)
+            reported = {one.get("type") for one in conditions if one.get("lastHeartbeatTime")}
+            if "Ready" not in reported or len(reported) < len(conditions):
+                self._order("register", name)
+        # One marked NotReady before its kubelet began to run, in a restored cluster, is reported with the others.
+        silent = any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
+        if silent and name not in self.failed:
+            self._order("ready", name)
 
     def node_removed(self, name: str) -> None:
         for slot in self._slots:
@@ -76,20 +89,6 @@ class Heartbeats:
         self._evident.pop(name, None)
         self._order("renew" if self._seconds else "delete", name)
         self._order("ready", name)
-
-    def report_ready(self, name: str) -> None:
-        """A healthy node was marked NotReady: report Ready again."""
-        self._order("ready", name)
-
-    @property
-    def sends_heartbeats(self) -> bool:
-        """Whether all nodes send heartbeats all the time: not with quiet heartbeats."""
-        return bool(self._seconds)
-
-    def register(self, name: str) -> None:
-        """A node lacks conditions or their timestamps: its kubelet reports them. Quiet heartbeats leave it as it is."""
-        if self._seconds:
-            self._order("register", name)
 
     def next_timer(self) -> float | None:
         """When a failure becomes evident, or now when something waits to be sent; None otherwise.

@@ -16,11 +16,10 @@ import heapq
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import Any, Final
 
-from ...api.kinds import NODES, PODS, RESOURCE_CLAIMS
+from ...api.kinds import NODES, PODS, RESOURCE_CLAIMS, Kind
 from ...api.tasks import Supervisor
 from ...api.times import Clock, parse_duration, timestamp
 from ...api.types import Pod
@@ -28,10 +27,10 @@ from ...api.wire import ApiError, Item, Transport
 from ...client.event_writer import WARNING, Counts, EventWriter
 from .heartbeats import Heartbeats
 from .nodes import NodeImages
-from .pod_status import finished_status, ready_condition, ready_status, running_status
+from .pod_status import finished_status, pod_ip, ready_condition, ready_status, running_status
 from .prerequisites import FAILED_PREPARE, Prerequisites, claim_names
 from .stages import DURATION, EXIT, Next, Stage, choose, rules_of
-from .watched import Sink, pod_ip
+from .watch_cache import Handler, Problems, WatchCache
 
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
 
@@ -95,7 +94,8 @@ class HollowKubelets:
         self._clock = clock
         self._stages = rules_of("Pod", stages)
         self._random = rng if rng is not None else Random(0)
-        self._images = NodeImages(client, image_sizes or {}, self._note) if report_images else None
+        self.problems = Problems("kubesched.cluster", "hollow kubelets", "is left alone: {}")
+        self._images = NodeImages(client, image_sizes or {}, self.problems.note) if report_images else None
         self._pods: dict[str, _Running] = {}
         self._on_node: dict[str, set[str]] = {}
         self._nodes: dict[str, str] = {}
@@ -105,24 +105,30 @@ class HollowKubelets:
         self._addresses = 0
         self._wake = asyncio.Event()
         self._in_action = False
-        #: Problems met and survived, newest last; bounded.
-        self.problems: list[str] = []
-        self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self._note)
-        self._recorder = EventWriter(client, clock, Counts(), rng=self._random, report=self._note)
+        self._heartbeats = Heartbeats(client, clock, heartbeat_seconds, self.problems.note)
+        self._recorder = EventWriter(client, clock, Counts(), rng=self._random, report=self.problems.note)
         self._complaints: deque[tuple[_Running, str, str]] = deque()
-        self._prerequisites = Prerequisites(stages, self._random, attachments=await_attachments)
+        self._caches: list[WatchCache] = []
+        nodes = self._watch(NODES, self._node_changed)
+        self._pod_cache = self._watch(PODS, self._pod_changed, "spec.nodeName!=")
+        self._prerequisites = Prerequisites(
+            stages,
+            self._random,
+            nodes,
+            lambda kind: self._watch(kind, self._prerequisite_changed),
+            attachments=await_attachments,
+        )
+
+    def _watch(self, kind: Kind, handler: Handler, fields: str = "") -> WatchCache:
+        cache = WatchCache(self._client, kind, self.problems, self._random, fields)
+        cache.add_handler(handler)
+        self._caches.append(cache)
+        return cache
 
     async def run(self) -> None:
         """Work until cancelled."""
-        sink = partial(Sink, self._client, note=self._note, rng=self._random)
-        sinks = [
-            sink(NODES, self._nodes, self._node_changed, self._node_gone),
-            sink(PODS, self._pods, self._pod_changed, self._pod_gone, fields="spec.nodeName!="),
-        ]
-        for kind, known in self._prerequisites.known.items():
-            sinks.append(sink(kind, known, self._prerequisite_changed, partial(self._prerequisites.gone, kind)))
         async with Supervisor("kubelets") as tasks:
-            for one in sinks:
+            for one in self._caches:
                 tasks.spawn(one.run(), f"hollow-{one.kind.plural}")
             tasks.spawn(self._run_timers(), "hollow-timers")
             tasks.spawn(self._heartbeats.run(), "hollow-heartbeats")
@@ -159,11 +165,8 @@ class HollowKubelets:
         self._forget_stale()
         if self._in_action or self._complaints:
             return asyncio.get_running_loop().time()
-        times = [self._heap[0][0]] if self._heap else []
-        heartbeat = self._heartbeats.next_timer()
-        if heartbeat is not None:
-            times.append(heartbeat)
-        return min(times, default=None)
+        times = (self._heap[0][0] if self._heap else None, self._heartbeats.next_timer())
+        return min((time for time in times if time is not None), default=None)
 
     # -- watching --------------------------------------------------------------------------------------
 
@@ -177,35 +180,22 @@ class HollowKubelets:
             if name in self._heartbeats.failed:
                 self.recover_node(name)
 
-    def _node_gone(self, name: str, item: Item | None) -> None:
-        self._annotated.discard(name)
-        self._prerequisites.node_gone(name)
-        self._nodes.pop(name, None)
-        self._heartbeats.node_removed(name)
-
-    def _node_changed(self, node: Item) -> None:
-        name = node.name
+    def _node_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        name = item.name
+        if new is None:
+            self._annotated.discard(name)
+            self._nodes.pop(name, None)
+            self._heartbeats.node_removed(name)
+            return
         fresh = name not in self._nodes
-        self._prerequisites.node_changed(node)
-        data = node.data()
-        status = data.get("status") or {}
-        conditions = status.get("conditions") or ()
+        should_fail = item.typed.metadata.annotations.get(FAILED) == "true"
+        status = item.data().get("status") or {}
         addresses = status.get("addresses") or ()
         self._nodes[name] = next((one["address"] for one in addresses if one.get("type") == "InternalIP"), "")
+        self._heartbeats.node_changed(name, status.get("conditions") or (), fresh=fresh)
         if fresh:
-            self._heartbeats.node_added(name)
             self._plan_node(name)
-            reported = {one.get("type") for one in conditions if one.get("lastHeartbeatTime")}
-            if "Ready" not in reported or len(reported) < len(conditions):
-                self._heartbeats.register(name)
-        self._obey(name, failed=(data["metadata"].get("annotations") or {}).get(FAILED) == "true")
-        # One marked NotReady before its kubelet began to run, in a restored cluster, is reported with the others.
-        if (
-            (not fresh or self._heartbeats.sends_heartbeats)
-            and name not in self._heartbeats.failed
-            and any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
-        ):
-            self._heartbeats.report_ready(name)
+        self._obey(name, failed=should_fail)
 
     def _plan_node(self, name: str) -> None:
         for key in sorted(self._on_node.get(name, ())):
@@ -214,38 +204,32 @@ class HollowKubelets:
     def _works(self, node: str) -> bool:
         return node in self._nodes and node not in self._heartbeats.failed
 
-    def _pod_changed(self, item: Item) -> None:
+    def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        key = item.key
+        known = self._pods.get(key)
+        if new is None:
+            if known is not None:
+                self._drop(key, known)
+            return
         pod: Pod = item.typed
-        known = self._pods.get(item.key)
-        if known is not None and known.item.uid != item.uid:
-            if item.resource_version < known.item.resource_version:
-                return
-            self._drop(item.key)
-            known = None
         if known is None:
-            known = self._pods[item.key] = _Running(item, pod.spec.node_name)
+            known = self._pods[key] = _Running(item, pod.spec.node_name)
             is_new = pod.status.start_time is None and pod.status.phase in ("", "Pending")
             if not (is_new or pod.spec.host_network):
                 self._note_address(known)
-            self._on_node.setdefault(known.node, set()).add(item.key)
-        elif item.resource_version <= known.item.resource_version:
-            return  # seen already, or a late copy of something older
+            self._on_node.setdefault(known.node, set()).add(key)
         known.item = item
         if self._works(known.node):
-            self._plan(item.key, known)
+            self._plan(key, known)
 
-    def _prerequisite_changed(self, item: Item) -> None:
-        for key in self._prerequisites.changed(item):
+    def _prerequisite_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        for key in self._prerequisites.released_by(item) if new is not None else ():
             known = self._pods.get(key)
             if known is not None and self._works(known.node):
                 self._plan(key, known)
 
-    def _pod_gone(self, key: str, item: Item | None) -> None:
-        if item is None or ((known := self._pods.get(key)) is not None and known.item.uid == item.uid):
-            self._drop(key)
-
-    def _drop(self, key: str) -> None:
-        known = self._pods.pop(key)
+    def _drop(self, key: str, known: _Running) -> None:
+        del self._pods[key]
         self._prerequisites.pod_gone(key)
         keys = self._on_node[known.node]
         keys.discard(key)
@@ -278,7 +262,7 @@ class HollowKubelets:
         """Let a pod's events say, once for each text, what is wrong: that an annotation cannot be read, for example."""
         if text != known.complaint:
             known.complaint = text
-            self._note(f"pod {known.item.key}: {text}")
+            self.problems.note(f"pod {known.item.key}: {text}")
             self._complaints.append((known, reason, text))
             self._wake.set()
 
@@ -393,7 +377,7 @@ class HollowKubelets:
         except (ApiError, OSError) as error:
             if isinstance(error, ApiError) and error.code in (404, 409):
                 return  # deleted or replaced meanwhile: the watch brings the rest
-            self._note(f"{stage.name} {key}: {error}")
+            self.problems.note(f"{stage.name} {key}: {error}")
             if (
                 self._pods.get(key) is known
                 and known.stage is None
@@ -428,7 +412,7 @@ class HollowKubelets:
         status = self._status(stage, known, pod)
         item = await self._patch(pod, status)
         if self._pods.get(item.key) is known:
-            self._pod_changed(item)
+            self._pod_cache.note(item)
         if self._images is not None and status.get("phase") == "Running":
             await self._images.add(known.node, pod)
 
@@ -469,8 +453,3 @@ class HollowKubelets:
             number = self._addresses
             known.ip = f"10.{(number >> 16) & 255}.{(number >> 8) & 255}.{number & 255}"
         return known.ip
-
-    def _note(self, text: str) -> None:
-        self.problems.append(text)
-        if len(self.problems) > 1000:
-            del self.problems[:500]

@@ -34,8 +34,6 @@ def node_template(
     cpu: str | int = "8",
     memory: str = "32Gi",
     pods: str | int = "110",
-    ephemeral_storage: str = "100Gi",
-    instance_type: str = "hollow",
     labels: Mapping[str, str] | None = None,
     taints: Sequence[Mapping[str, str]] = (),
     extended: Mapping[str, str | int] | None = None,
@@ -47,7 +45,7 @@ def node_template(
     ``extended`` adds resources; ``gpus`` is short for so many ``nvidia.com/gpu``. ``images`` are those the node has
     already, by name and size in bytes.
     """
-    amounts = {"cpu": cpu, "memory": memory, "pods": pods, "ephemeral-storage": ephemeral_storage, **(extended or {})}
+    amounts = {"cpu": cpu, "memory": memory, "pods": pods, "ephemeral-storage": "100Gi", **(extended or {})}
     if gpus:
         amounts["nvidia.com/gpu"] = gpus
     capacity = {name: str(amount) for name, amount in amounts.items()}
@@ -58,7 +56,7 @@ def node_template(
             "labels": {
                 "kubernetes.io/arch": "amd64",
                 "kubernetes.io/os": "linux",
-                "node.kubernetes.io/instance-type": instance_type,
+                "node.kubernetes.io/instance-type": "hollow",
                 **(labels or {}),
             }
         },

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...api.types import Pod, PodCondition
+import msgspec
 
-__all__ = ["finished_status", "ready_condition", "ready_status", "running_status"]
+from ...api.types import Pod, PodCondition
+from ...api.wire import Item
+
+__all__ = ["finished_status", "pod_ip", "ready_condition", "ready_status", "running_status"]
 
 _READY: Final = ("ContainersReady", "Ready")
+
+
+class _PodStatus(msgspec.Struct):
+    podIP: str | None = None  # noqa: N815 - the wire's name
+
+
+class _PodView(msgspec.Struct):
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+_pod_view: Final = msgspec.json.Decoder(_PodView).decode
+
+
+def pod_ip(pod: Item) -> str:
+    """The address of a pod; empty when it has none yet."""
+    return _pod_view(pod.raw).status.podIP or ""
 
 
 def ready_condition(pod: Pod) -> PodCondition | None:

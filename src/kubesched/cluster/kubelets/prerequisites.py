@@ -8,7 +8,7 @@ where it runs do pods wait for them. Rules: upstream ``pkg/kubelet/cm/dra`` and 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
@@ -19,6 +19,7 @@ from ...api.types import Pod
 from ...api.volume_sources import CSISource
 from ...api.wire import Item
 from .stages import Stage, choose, rules_of
+from .watch_cache import WatchCache
 
 __all__ = ["FAILED_PREPARE", "Prerequisites", "attachment_name", "claim_names"]
 
@@ -44,45 +45,39 @@ def attachment_name(csi: CSISource, node: str) -> str:
 
 
 class Prerequisites:
-    """What is known of claims, volumes and attachments, and the pods that wait for them.
+    """The claims, volumes and attachments that pods wait for, and those pods.
 
-    ``attachments``: whether pods wait until their CSI volumes are attached.
+    ``watch`` gives the cache of a kind. ``attachments``: whether pods wait until their CSI volumes are attached.
     """
 
-    def __init__(self, stages: Sequence[Stage], random: Random, *, attachments: bool) -> None:
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        random: Random,
+        nodes: WatchCache,
+        watch: Callable[[Kind], WatchCache],
+        *,
+        attachments: bool,
+    ) -> None:
         self._rules = rules_of(RESOURCE_CLAIMS.kind, stages)
         self._random = random
+        self._nodes = nodes
         kinds = (CLAIMS, VOLUMES, CSI_DRIVERS, VOLUME_ATTACHMENTS) if attachments else ()
-        #: What has to be watched: the objects of each kind by key.
-        self.known: dict[Kind, dict[str, Item]] = {kind: {} for kind in (RESOURCE_CLAIMS, *kinds)}
-        self._attachments = attachments
-        self._node_labels: dict[str, dict[str, str]] = {}
+        self._known = {kind: watch(kind) for kind in (RESOURCE_CLAIMS, *kinds)}
         #: The pods that cannot start because of an object.
         self._waiting: dict[tuple[Kind, str], dict[str, None]] = {}
 
-    def node_changed(self, node: Item) -> None:
-        if self._rules:
-            self._node_labels[node.name] = node.typed.metadata.labels
-
-    def node_gone(self, name: str) -> None:
-        self._node_labels.pop(name, None)
-
-    def changed(self, item: Item) -> list[str]:
-        """Note an object; the pods that waited for it."""
-        self.known[item.kind][item.key] = item
+    def released_by(self, item: Item) -> list[str]:
+        """The pods that waited for an object, which has changed."""
         return list(self._waiting.pop((item.kind, item.key), ()))
-
-    def gone(self, kind: Kind, key: str, last: Item | None) -> None:
-        """Forget an object."""
-        self.known[kind].pop(key, None)
 
     def pod_gone(self, key: str) -> None:
         for pods in self._waiting.values():
             pods.pop(key, None)
 
     def are_missing(self, key: str, pod: Pod) -> bool:
-        """Whether a pod has to wait for a volume; :meth:`changed` returns it when that may be over."""
-        missing = self._missing(pod) if self._attachments else None
+        """Whether a pod has to wait for a volume; :meth:`released_by` returns it when that may be over."""
+        missing = self._missing(pod) if CLAIMS in self._known else None
         if missing is not None:
             self._waiting.setdefault(missing, {})[key] = None
         return missing is not None
@@ -90,18 +85,18 @@ class Prerequisites:
     def _missing(self, pod: Pod) -> tuple[Kind, str] | None:
         """The first object that keeps a volume of a pod from being used on its node."""
         for claim_key, _ in claims_of(pod):
-            claim = self.known[CLAIMS].get(claim_key)
+            claim = self._known[CLAIMS].get(claim_key)
             if claim is None or not claim.typed.spec.volume_name:
                 return CLAIMS, claim_key
-            volume = self.known[VOLUMES].get(claim.typed.spec.volume_name)
+            volume = self._known[VOLUMES].get(claim.typed.spec.volume_name)
             if volume is None:
                 return VOLUMES, claim.typed.spec.volume_name
             spec: PersistentVolumeSpec = volume.typed.spec
-            driver = self.known[CSI_DRIVERS].get(spec.csi.driver) if spec.csi is not None else None
+            driver = self._known[CSI_DRIVERS].get(spec.csi.driver) if spec.csi is not None else None
             if spec.csi is None or (driver is not None and not driver.typed.attaches):
                 continue
             name = attachment_name(spec.csi, pod.spec.node_name)
-            attachment = self.known[VOLUME_ATTACHMENTS].get(name)
+            attachment = self._known[VOLUME_ATTACHMENTS].get(name)
             if attachment is None or not attachment.typed.is_attached:
                 return VOLUME_ATTACHMENTS, name
         return None
@@ -111,7 +106,7 @@ class Prerequisites:
         found: list[Stage] = []
         for name in claims:
             claim_key = f"{pod.namespace}/{name}"
-            item = self.known[RESOURCE_CLAIMS].get(claim_key)
+            item = self._known[RESOURCE_CLAIMS].get(claim_key)
             problem = _problem(item, pod, name)
             if problem:
                 self._waiting.setdefault((RESOURCE_CLAIMS, claim_key), {})[key] = None
@@ -122,7 +117,8 @@ class Prerequisites:
 
     def _matching(self, item: Item, node: str) -> list[Stage]:
         claim: ResourceClaim = item.typed
-        labels, allocation = self._node_labels.get(node, {}), claim.status.allocation
+        found, allocation = self._nodes.get(node), claim.status.allocation
+        labels = found.typed.metadata.labels if found is not None else {}
         drivers = {result.driver for result in allocation.devices.results} if allocation is not None else ()
         return [
             rule for rule in self._rules if any(rule.matches_volume(claim.metadata, one, labels) for one in drivers)

@@ -1,54 +1,80 @@
 """A local copy of one kind of object, kept current by a reflector, with indexes and handlers.
 
 All controllers of a manager share one cache per kind. A controller's own writes are noted at once, so it never
-acts on a world that lacks what it just did. Caller: :mod:`.context`; works on any transport.
+acts on a world that lacks what it just did. Callers: :mod:`.hollow` and the controllers; works on any transport.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
-from kubesched.api.kinds import Kind
-from kubesched.api.turns import in_batches
-from kubesched.api.wire import Item, Transport
-from kubesched.client.reflector import YIELD_INTERVAL, Reflector
+import msgspec
 
-__all__ = ["Handler", "WatchCache"]
+from ...api.kinds import Kind
+from ...api.turns import in_batches
+from ...api.wire import Item, Transport
+from ...client.reflector import YIELD_INTERVAL, Reflector
+
+__all__ = ["Handler", "Problems", "WatchCache"]
 
 #: Called with an object, the newest version of it that is known, and its versions before and after a change: None before
 #: a creation and after a removal.
 Handler = Callable[[Item, Item | None, Item | None], None]
 
-_log = logging.getLogger("kubesched.controllers")
-
 #: What reading data of other types than expected raises.
-_UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError)
+_UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError, msgspec.DecodeError)
 _NONE: Final[dict[str, Item]] = {}
+
+
+class Problems(list[str]):
+    """Problems met and survived, newest last; bounded. ``skipped`` says of an object what an error in reading it led to."""
+
+    def __init__(self, logger: str, who: str, skipped: str) -> None:
+        super().__init__()
+        self._log = logging.getLogger(logger)
+        self._who = who
+        self.skipped = skipped
+
+    def note(self, text: str) -> None:
+        self.append(text)
+        if len(self) > 1000:
+            del self[:500]
+
+    def warn(self, text: str) -> None:
+        """Log and note a problem that a person can fix."""
+        self._log.warning("%s: %s", self._who, text)
+        self.note(text)
 
 
 class WatchCache:
     """The objects of one kind by key (``namespace/name``), in the order in which they came.
 
-    Versions are compared as numbers: a late copy never replaces a newer one. ``problem`` is notified of what went
-    wrong and is tried again; ``rng`` is for the jitter of those tries.
+    Versions are compared as numbers: a late copy never replaces a newer one. ``problems`` receives what went
+    wrong and is tried again; ``rng`` is for the jitter of those tries. ``fields`` selects objects.
     """
 
-    def __init__(self, client: Transport, kind: Kind, problem: Callable[[str], None], rng: Random) -> None:
+    def __init__(self, client: Transport, kind: Kind, problems: Problems, rng: Random, fields: str = "") -> None:
         self.kind = kind
-        self._problem = problem
-
-        def failed(error: Exception) -> None:
-            problem(f"watching {kind}: {error}")
-
-        self._reflector = Reflector(client, kind, self, rng=rng, page_size=0, watch_timeout=None, on_error=failed)
+        self._problems = problems
+        self._reflector = Reflector(
+            client,
+            kind,
+            self,
+            rng=rng,
+            field_selector=fields,
+            page_size=0,
+            watch_timeout=None,
+            on_error=lambda error: problems.note(f"watching {kind}: {error}"),
+        )
         self._objects: dict[str, Item] = {}
         self._handlers: list[Handler] = []
         #: By name: the function that gives an object's values, and the objects by value and key.
-        self._indexes: dict[str, tuple[Callable[[Item], Iterable[str]], dict[str, dict[str, Item]]]] = {}
+        self._indexes: dict[str, tuple[Callable[[Item], Iterable[str]], defaultdict[str, dict[str, Item]]]] = {}
         self._reported: dict[str, int] = {}  # the versions of objects that could not be read
         self._seen = 0  # the newest version that the watch has shown
         self.synced = asyncio.Event()
@@ -68,7 +94,7 @@ class WatchCache:
 
     def add_index(self, name: str, values: Callable[[Item], Iterable[str]]) -> None:
         """Keep an index; adding the same name again changes nothing. Only before the cache runs."""
-        self._indexes.setdefault(name, (values, {}))
+        self._indexes.setdefault(name, (values, defaultdict(dict)))
 
     def add_handler(self, handler: Handler) -> None:
         """Call the handler for every change from now on."""
@@ -88,20 +114,19 @@ class WatchCache:
             self._remove(old)
             old = None
         self._objects[key] = item
-        self._file(item, old, item)
-        self._notify(item, old, item)
+        self._changed(item, old, item)
 
     def _remove(self, item: Item) -> None:
         old = self._objects.pop(item.key, None)
         if old is not None:
-            self._file(old, old, None)
-            self._notify(old, old, None)
+            self._changed(old, old, None)
 
-    def _file(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """Adapt the indexes to a change; ``item`` is as for handlers."""
+    def _changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        """Adapt the indexes to a change, then call the handlers."""
         key = item.key
         for values, index in self._indexes.values():
-            stale, fresh = self._values(values, old), self._values(values, new)
+            stale = self._values(values, old) if old is not None else ()
+            fresh = self._values(values, new) if new is not None else ()
             if stale != fresh:
                 for value in stale:
                     filed = index.get(value, {})
@@ -109,31 +134,26 @@ class WatchCache:
                     if not filed:
                         index.pop(value, None)
             for value in fresh:
-                index.setdefault(value, {})[key] = item
-
-    def _values(self, values: Callable[[Item], Iterable[str]], item: Item | None) -> tuple[str, ...]:
-        if item is None:
-            return ()
-        try:
-            return tuple(values(item))
-        except _UNREADABLE as error:
-            self._unreadable(item, error)
-            return ()
-
-    def _notify(self, item: Item, old: Item | None, new: Item | None) -> None:
+                index[value][key] = item
         for handler in self._handlers:
             try:
                 handler(item, old, new)
             except _UNREADABLE as error:
                 self._unreadable(item, error)
 
+    def _values(self, values: Callable[[Item], Iterable[str]], item: Item) -> tuple[str, ...]:
+        try:
+            return tuple(values(item))
+        except _UNREADABLE as error:
+            self._unreadable(item, error)
+            return ()
+
     def _unreadable(self, item: Item, error: Exception) -> None:
         """An object that cannot be read is skipped, and reported once for each of its versions."""
         if self._reported.get(item.key) != item.resource_version:
             self._reported[item.key] = item.resource_version
-            text = f"{self.kind.kind} {item.key} at resourceVersion {item.resource_version} is skipped: {error!r}"
-            _log.warning("controllers: %s", text)
-            self._problem(text)
+            version = f"{self.kind.kind} {item.key} at resourceVersion {item.resource_version}"
+            self._problems.warn(f"{version} {self._problems.skipped.format(error)}")
 
     async def run(self) -> None:
         """List, then watch, until cancelled."""
@@ -157,7 +177,8 @@ class WatchCache:
 
     def upsert(self, item: Item) -> None:
         """An object was added or modified."""
-        self._seen = max(self._seen, item.resource_version)
+        if item.resource_version > self._seen:
+            self._seen = item.resource_version
         self._store(item)
 
     def remove(self, items: Sequence[Item]) -> None:
