@@ -396,6 +396,16 @@ def test_claims_may_ask_for_admin_access_in_a_namespace_that_allows_it() -> None
     assert make(store, RESOURCE_CLAIMS, {"spec": devices(adminAccess=False)})
 
 
+def test_unknown_fields_are_not_taken_for_those_of_other_kinds() -> None:
+    store = a_store()
+    for anything in ("x", True, [None, -1], 5):
+        name = f"x{type(anything).__name__}"
+        make(store, kind("podtemplates"), {"template": template(), "spec": anything}, name)
+        make(store, RESOURCE_CLAIMS, {"spec": {**devices(), "spec": anything}}, name)
+    with pytest.raises(ApiError, match="admin access"):
+        make(store, RESOURCE_CLAIMS, {"spec": {**devices(adminAccess=True), "spec": devices()}})
+
+
 # -- updates -----------------------------------------------------------------------------------------------
 
 UPDATES: list[tuple[str, Kind, Data, Data, str]] = [

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from ...api.decode import from_builtins
-from ...api.kinds import NODES, PRIORITY_CLASSES, Kind
+from ...api.kinds import NODES, PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES, Kind
 from ...api.selectors import compile_label_selector, label_selector_problem
 from ...api.types import LabelSelector
 from ..schema import fill_defaults, has_condition, holders, members, root_type, types
@@ -198,7 +198,8 @@ def _check_template(kind: Kind, data: Data, places: tuple[str, ...], causes: Cau
     path, template = ".".join(places), _template(places, data)
     labels = (template.get("metadata") or {}).get("labels") or {}
     check_labels(labels, f"{path}.metadata.labels", causes)
-    spec = data.get("spec") or {}
+    # Of a PodTemplate, which has no spec, a field of that name is an unknown one and may be anything.
+    spec = (data.get("spec") or {}) if places[0] == "spec" else {}
     wanted = spec.get("selector") if kind.plural != "cronjobs" else None
     if kind.plural == "replicationcontrollers":
         selector = LabelSelector(match_labels=wanted) if wanted else None
@@ -230,7 +231,8 @@ def _check_template(kind: Kind, data: Data, places: tuple[str, ...], causes: Cau
 def _check_admin_access(data: Data, causes: Causes, admission: Admission) -> None:
     """Devices with admin access are for the namespaces with a label (spec "DynamicResources" section 1)."""
     spec = data.get("spec") or {}
-    spec = spec.get("spec") or spec
+    if causes.kind == RESOURCE_CLAIM_TEMPLATES:
+        spec = spec.get("spec") or {}
     requests = (spec.get("devices") or {}).get("requests") or ()
     if any((request.get("exactly") or {}).get("adminAccess") for request in requests) and (
         admission.namespace_labels(data["metadata"]["namespace"]).get(_ADMIN_LABEL) != "true"
