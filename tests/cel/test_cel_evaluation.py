@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -279,3 +281,17 @@ def test_quantities_are_compared_exactly() -> None:
     program = Program(environment.compile("q.isGreaterThan(quantity('0.1'))"))
     assert program.evaluate({"q": parse_quantity("100000001n")}) is True
     assert program.evaluate({"q": parse_quantity("100m")}) is False
+
+
+def test_all_that_the_library_needs_is_imported_before_its_first_environment() -> None:
+    """Where it imports by itself, a signal whose handler raises aborts the process."""
+    script = """
+import sys
+from kubesched.cel import Environment
+from kubesched.cel.environment import library
+library()
+before = set(sys.modules)
+Environment({"self": "dyn"}).compile("self.a == 1")
+print(sorted(set(sys.modules) - before))
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout == "[]\n"

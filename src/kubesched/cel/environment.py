@@ -34,6 +34,9 @@ def library() -> Any:
         MissingLibraryError: it is not installed.
     """
     try:
+        # The library imports protobuf's messages with its first environment, and aborts the process if a signal's handler
+        # raises meanwhile.
+        importlib.import_module("google.protobuf.message_factory")
         return importlib.import_module("cel_expr_python.cel")
     except ImportError as error:
         raise MissingLibraryError(
