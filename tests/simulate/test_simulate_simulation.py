@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kubesched.api.kinds import REPLICA_SETS
 from kubesched.config import API_VERSION, KIND, ConfigError, load_config_data
 from kubesched.files import ManifestError, parse_manifests
 from kubesched.framework.extenders import FilterAnswer, InProcessExtender
@@ -19,7 +20,10 @@ from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate import Result, run_simulation, simulate
 from kubesched.simulate.report import render_table
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.simulate.result import Stopped
+from kubesched.simulate.simulation import Session
+from kubesched.simulate.turnover import Turnover
+from kubesched.simulate.virtual_time import VirtualTimeError, run_virtual
 
 JSON = dict[str, Any]
 
@@ -426,3 +430,48 @@ def test_what_on_progress_raises_is_raised_by_the_run_and_disturbs_no_binding() 
     with pytest.raises(LookupError, match="of the caller"):
         run(pod("a"), pod("b"), nodes=1, on_progress=report)
     assert calls == [1]
+
+
+@pytest.mark.parametrize("grace", [0, 30])
+def test_pods_that_are_replaced_without_end_in_one_moment_end_the_run(grace: int) -> None:
+    """Each is evicted as soon as it is there, since its node has a taint that the scheduler never evaluates."""
+    tainted = {**node("n"), "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}
+    replica_set = workload("ReplicaSet", "r", replicas=2)
+    replica_set["spec"]["template"]["spec"] |= {"nodeName": "n", "terminationGracePeriodSeconds": grace}
+    found = run(tainted, replica_set, pod("other"), controllers=True, until=600.0)
+    assert found.stopped == "noProgress"
+    (warning,) = [text for text in found.warnings if "stands still" in text]
+    assert "each new pod of ReplicaSet/r is deleted in the moment in which it is created" in warning
+    assert 1_000 < found.totals.removed + found.totals.pods < 1_100
+
+
+def test_time_that_cannot_pass_is_an_error_for_who_lets_it_pass() -> None:
+    tainted = {**node("n"), "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}
+    replica_set = workload("ReplicaSet", "r", replicas=1)
+    replica_set["spec"]["template"]["spec"] |= {"nodeName": "n", "terminationGracePeriodSeconds": 0}
+    said: list[str] = []
+
+    async def drive(session: Session) -> Stopped:
+        assert not await session.step()
+        with pytest.raises(VirtualTimeError, match="stands still"):
+            await session.advance(10)
+        session.embedded.store.delete(REPLICA_SETS, "default", "r")
+        await session.advance(10)
+        said.append(f"{session.now:g}")
+        return "until"
+
+    found = run(tainted, replica_set, controllers=True, drive=drive)
+    assert said == ["10"]
+    assert found.totals.pods == 0
+
+
+def test_many_pods_may_come_and_go_in_one_moment() -> None:
+    counts = Turnover(pytest.fail)
+    for _ in range(3_000):
+        counts.created("ReplicaSet/r", 1.0)
+    for _ in range(3_000):
+        counts.deleted("ReplicaSet/r", 1.0, 1.0)
+    for moment in range(2, 2_000):
+        counts.created("ReplicaSet/r", moment)
+        counts.deleted("ReplicaSet/r", moment, moment)
+        counts.deleted("ReplicaSet/r", 1.0, moment)

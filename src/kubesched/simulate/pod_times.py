@@ -20,6 +20,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 
 from .result import Distribution, PodTimes, RunTimes
+from .turnover import Turnover
 
 __all__ = ["FINISHED", "PodBook", "amounts", "distribution", "run_times"]
 
@@ -56,12 +57,16 @@ class PodBook:
     """Every pod of a run. Times are virtual seconds since the start, which ``now`` returns.
 
     ``workload_of`` names what made a pod. ``epoch`` is the clock's time at the start, which queue records refer to.
+    ``turnover`` is notified of pods that come and go.
     """
 
-    def __init__(self, now: Callable[[], float], epoch: float, workload_of: Callable[[Pod], str]) -> None:
+    def __init__(
+        self, now: Callable[[], float], epoch: float, workload_of: Callable[[Pod], str], turnover: Turnover
+    ) -> None:
         self._now = now
         self._epoch = epoch
         self._workload_of = workload_of
+        self._turnover = turnover
         self._entries: dict[str, _Entry] = {}
         self._shared: dict[tuple[object, ...], dict[str, int]] = {}
 
@@ -78,9 +83,13 @@ class PodBook:
         if item is None:
             entry.removed = self._now()
             self._settle(entry)
+            if entry.pod.metadata.deletion_timestamp is None:
+                self._turnover.deleted(entry.workload, entry.created, entry.removed)
             return
         pod: Pod = item.typed
         before, entry.pod = entry.pod, pod
+        if pod.metadata.deletion_timestamp is not None and before.metadata.deletion_timestamp is None:
+            self._turnover.deleted(entry.workload, entry.created, self._now())
         if pod.spec.node_name and not before.spec.node_name:
             entry.bound = self._now()
             self._settle(entry)
@@ -91,9 +100,9 @@ class PodBook:
                 entry.finished = self._now()
 
     def _created(self, pod: Pod) -> None:
-        self._entries[pod.uid] = _Entry(
-            pod, self._workload_of(pod), self._now(), requests=self._requests(pod_requests(pod))
-        )
+        workload, now = self._workload_of(pod), self._now()
+        self._entries[pod.uid] = _Entry(pod, workload, now, requests=self._requests(pod_requests(pod)))
+        self._turnover.created(workload, now)
 
     def _requests(self, requests: Resources) -> dict[str, int]:
         """Pods alike share one dict."""

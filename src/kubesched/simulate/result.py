@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 #: ``settled``: nothing will move any more. ``until``: the time given was over. ``noProgress``: pods are being tried
-#: again and again without progress (a plugin that fails, for example).
+#: again and again without progress (a plugin that fails, for example), or a workload's pods are replaced without end in one moment.
 Stopped = Literal["settled", "until", "noProgress"]
 
 #: Why pods have no node. ``Unschedulable``: no node fits. ``SchedulingGated``: held back by a PreEnqueue plugin, most

@@ -43,7 +43,8 @@ from .problems import ProblemLog
 from .result import PreemptionReport, Refusal, Result, Stopped
 from .settings_remarks import settings_without_effect
 from .storing import RefusedError, check_objects, refusals, store_objects
-from .virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from .turnover import Turnover
+from .virtual_time import VirtualClock, VirtualTimeError, VirtualTimeLoop, run_virtual
 
 __all__ = ["DEFAULT_UNTIL", "Drive", "Progress", "Session", "run_simulation", "simulate"]
 
@@ -303,7 +304,11 @@ class Session:
         return self._run.create(self.embedded, intake)
 
     async def advance(self, seconds: float) -> None:
-        """Let so much time pass, and do all that happens meanwhile."""
+        """Let so much time pass, and do all that happens meanwhile.
+
+        Raises:
+            VirtualTimeError: when time cannot pass, since a workload's pods are replaced without end in one moment.
+        """
         await self._run.advance(self.embedded, seconds)
 
     async def quiet(self) -> None:
@@ -341,13 +346,26 @@ class _Run:
         #: Pods that arrived during the run and were refused.
         self.refused: list[Refusal] = []
         self._remarks: list[str] = []
+        #: Why virtual time did not pass when it last should; "" when it did.
+        self._endless = ""
 
     def follow(self, embedded: Embedded, shapes: Shapes) -> None:
         """Begin to record what happens in a cluster; before anything is stored there."""
         store, scheduler = embedded.store, embedded.scheduler
-        self.book = PodBook(lambda: self.now, embedded.clock.now(), Workloads(store).of)
+        self.book = PodBook(
+            lambda: self.now, embedded.clock.now(), Workloads(store).of, Turnover(self._replaced_forever)
+        )
         store.follow(self.book.changed)
         self.course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
+
+    def _replaced_forever(self, workload: str) -> None:
+        """See :class:`.turnover.Turnover`: nothing else would ever end the wait for a quiet moment."""
+        self._endless = (
+            f"virtual time stands still {self.now:g} s after the start: each new pod of {workload} is deleted in the moment in "
+            "which it is created, and replaced; its events say why"
+        )
+        if isinstance(self._loop, VirtualTimeLoop):
+            self._loop.end_idle()
 
     def preempted(self, preemption: Preemption) -> None:
         self.preemptions.append(preemption_report(preemption, self.now))
@@ -390,7 +408,7 @@ class _Run:
     def remarks(self) -> list[str]:
         """What was left undone when the run ended, and what is to be said of objects that were created on the way."""
         left, following = len(self._arrivals), self._arrivals.next
-        said = list(dict.fromkeys(self._remarks))
+        said = list(dict.fromkeys([*self._remarks, *([self._endless] if self._endless else ())]))
         if following is None:
             return said
         objects = "1 object was" if left == 1 else f"{left:,} objects were"
@@ -407,6 +425,8 @@ class _Run:
         while True:
             await self.quiet(embedded, end, when)
             now = self._loop.time()
+            if self._endless:
+                return "noProgress"
             if self._is_settled(embedded):
                 return "settled"
             if now >= end:
@@ -418,7 +438,7 @@ class _Run:
     async def step(self, embedded: Embedded) -> bool:
         """See :meth:`Session.step`."""
         await self.quiet(embedded)
-        if self._is_settled(embedded):
+        if self._endless or self._is_settled(embedded):
             return False
         await self.quiet(embedded, when=self._next(embedded))
         return True
@@ -428,14 +448,19 @@ class _Run:
         end = self._loop.time() + seconds
         await self.quiet(embedded)
         while (now := self._loop.time()) < end:
+            if self._endless:
+                raise VirtualTimeError(self._endless)
             when = end if self._is_settled(embedded) else min(end, max(self._next(embedded), now))
             await self.quiet(embedded, when=when)
 
     async def quiet(self, embedded: Embedded, end: float = math.inf, when: float = -math.inf) -> None:
         """See :meth:`Session.quiet`; time passes up to ``when``. What arrives at ``end`` or later does not."""
+        self._endless = ""
         while True:
             await self._quiet(when)
             now = self._loop.time()
+            if self._endless:
+                return
             arrived = self._arrivals.due(now) if now < end else []
             if not arrived:
                 self.course.observe(self.now, len(embedded.scheduler.cache.pods))

@@ -126,6 +126,8 @@ class VirtualTimeLoop(BaseEventLoop):
         self._timers_set = 0
         self._tasks_made = 0
         self._quiet: list[asyncio.Future[None]] = []
+        #: All that wait in :meth:`idle`, for a time or for quiet.
+        self._idle: list[asyncio.Future[None]] = []
         #: How many rounds the loop has made.
         self.rounds = 0
 
@@ -164,15 +166,25 @@ class VirtualTimeLoop(BaseEventLoop):
     async def idle(self, when: float | None = None) -> None:
         """From inside: wait until nothing else can happen at the current instant. No time passes, except up to ``when``."""
         quiet: asyncio.Future[None] = self.create_future()
-        if when is None or when <= self._now:
-            self._quiet.append(quiet)
-            await quiet
-            return
-        timer = self.call_at(when, self._quiet.append, quiet)
+        self._idle.append(quiet)
         try:
-            await quiet
+            if when is None or when <= self._now:
+                self._quiet.append(quiet)
+                await quiet
+                return
+            timer = self.call_at(when, self._quiet.append, quiet)
+            try:
+                await quiet
+            finally:
+                timer.cancel()
         finally:
-            timer.cancel()
+            self._idle.remove(quiet)
+
+    def end_idle(self) -> None:
+        """From inside: all that wait in :meth:`idle` go on, although more can happen at this instant."""
+        for future in self._idle:
+            if not future.done():
+                future.set_result(None)
 
     def _jump(self) -> None:
         """Nothing is ready: resume the waiters for that, or else advance to the next timer."""
