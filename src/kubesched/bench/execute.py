@@ -183,9 +183,9 @@ class _Execution:
         self._profiler = profiler
         self._on_progress = on_progress
         self._total = sum(op.count for op in operations if isinstance(op, CreatePods))
-        #: By namespace: the pods without a node that a later barrier waits for.
-        self._ledger: dict[str, _Wait] = {}
-        #: Everything that waits for pods or will.
+        #: By namespace: the pods without a node that a later barrier waits for, with their labels.
+        self._ledger: dict[str, dict[str, Labels]] = {}
+        #: What waits for pods now, or as soon as its pods are created.
         self._waits: list[_Wait] = []
         self._last_bound = time.perf_counter()
         self._done = 0
@@ -255,7 +255,7 @@ class _Execution:
     def _bound(self, namespace: str, name: str, node: str) -> None:
         now = time.perf_counter()
         key = f"{namespace}/{name}"
-        self._settled(key)
+        self._settled(namespace, key)
         self._last_bound = now
         self._done += 1
         if self._timer is not None:
@@ -263,15 +263,16 @@ class _Execution:
         if self._done % _PROGRESS_EVERY == 0:
             self._on_progress(self._done, self._total)
 
-    def _settled(self, key: str) -> None:
+    def _settled(self, namespace: str, key: str) -> None:
         """A pod is bound or deleted: nothing waits for it any more."""
+        if namespace in self._ledger:
+            self._ledger[namespace].pop(key, None)
         for wait in self._waits:
             wait.remove(key)
 
     async def _create_pods(self, op: CreatePods, namespace: str) -> None:
         self._maker.namespace(namespace)
-        if namespace not in self._ledger:
-            self._ledger[namespace] = self._open_wait()
+        ledger = self._ledger.setdefault(namespace, {})
         if op.collect_metrics:
             self._start(namespace, [namespace], {})
         template = self._maker.pod_template(op)
@@ -282,11 +283,12 @@ class _Execution:
         make = PodMaker(template, claims, volumes)
         if op.steady_state:
             await self._create_steadily(op, namespace, make)
+        elif op.skip_wait_to_completion:
+            await self._create_batch(ledger, op.count, namespace, make, op.pods_per_second)
         else:
-            wait = self._ledger[namespace] if op.skip_wait_to_completion else self._open_wait()
+            wait = self._open_wait({})
             await self._create_batch(wait.keys, op.count, namespace, make, op.pods_per_second)
-            if not op.skip_wait_to_completion:
-                await self._wait(wait, attempted=False)
+            await self._wait(wait, attempted=False)
         if op.collect_metrics:
             await self._stop()
 
@@ -312,7 +314,7 @@ class _Execution:
         """Batches of pods, one after the other: each is deleted as soon as it is bound. The last one stays."""
         end = time.perf_counter() + parse_duration(op.duration)
         while True:
-            wait = self._open_wait()
+            wait = self._open_wait({})
             await self._create_batch(wait.keys, op.count, namespace, template)
             await self._wait(wait, attempted=False)
             if time.perf_counter() >= end:
@@ -369,9 +371,9 @@ class _Execution:
             raise WorkloadError(f"{self._title}: {opcode}: unknown kind {data.get('kind')}")
         return kind
 
-    def _open_wait(self, keys: dict[str, Labels] | None = None) -> _Wait:
+    def _open_wait(self, keys: dict[str, Labels]) -> _Wait:
         """From now on pods that are settled are removed from it."""
-        wait = _Wait({} if keys is None else keys)
+        wait = _Wait(keys)
         self._waits.append(wait)
         return wait
 
@@ -442,11 +444,10 @@ class _Execution:
             raise WorkloadError(f"{self._title}: barrier: no pods were created in namespace {unknown[0]}")
         attempted = op.stage_requirement == "Attempted"
         for namespace in op.namespaces or list(self._ledger):
-            ledger = self._ledger[namespace]
-            chosen = {key: labels for key, labels in ledger.keys.items() if op.label_selector.items() <= labels.items()}
+            ledger = self._ledger[namespace].items()
+            chosen = {key: labels for key, labels in ledger if op.label_selector.items() <= labels.items()}
             await self._wait(self._open_wait(chosen), attempted=attempted)
             if not attempted:
-                self._waits.remove(ledger)
                 del self._ledger[namespace]
 
     async def _delete_pods(self, op: DeletePods) -> None:
@@ -457,7 +458,7 @@ class _Execution:
                 await asyncio.sleep(1 / op.delete_pods_per_second)
             with tolerate(404):
                 await self.embedded.client.delete(PODS, item.namespace, item.name)
-            self._settled(item.key)
+            self._settled(item.namespace, item.key)
 
     async def _churn(self, op: Churn, namespace: str, templates: list[Template]) -> None:
         """Each tick creates one object per template; with ``recreate`` every slot is filled and emptied in turn."""
