@@ -408,7 +408,7 @@ class _Run:
     def remarks(self) -> list[str]:
         """What was left undone when the run ended, and what is to be said of objects that were created on the way."""
         left, following = len(self._arrivals), self._arrivals.next
-        said = list(dict.fromkeys([*self._remarks, *([self._endless] if self._endless else ())]))
+        said = list(dict.fromkeys(filter(None, (*self._remarks, self._endless))))
         if following is None:
             return said
         objects = "1 object was" if left == 1 else f"{left:,} objects were"

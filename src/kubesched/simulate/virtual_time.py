@@ -166,19 +166,18 @@ class VirtualTimeLoop(BaseEventLoop):
     async def idle(self, when: float | None = None) -> None:
         """From inside: wait until nothing else can happen at the current instant. No time passes, except up to ``when``."""
         quiet: asyncio.Future[None] = self.create_future()
+        timer = None
+        if when is None or when <= self._now:
+            self._quiet.append(quiet)
+        else:
+            timer = self.call_at(when, self._quiet.append, quiet)
         self._idle.append(quiet)
         try:
-            if when is None or when <= self._now:
-                self._quiet.append(quiet)
-                await quiet
-                return
-            timer = self.call_at(when, self._quiet.append, quiet)
-            try:
-                await quiet
-            finally:
-                timer.cancel()
+            await quiet
         finally:
             self._idle.remove(quiet)
+            if timer is not None:
+                timer.cancel()
 
     def end_idle(self) -> None:
         """From inside: all that wait in :meth:`idle` go on, although more can happen at this instant."""
