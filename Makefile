@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.installed-commands
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients test test-controlplane campaign lint format types layers bench bench-quick conformance sweep shutdown docs clean
+.PHONY: help setup demo clients test test-controlplane matrix campaign fuzz fuzz-cel lint format types layers bench bench-quick conformance sweep shutdown docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -40,8 +40,18 @@ test: $(STAMP) ## the whole test suite, golden decisions included
 test-controlplane: $(STAMP) ## the scheduler process against etcd and kube-apiserver from KUBEBUILDER_ASSETS
 	$(BIN)/python -m pytest -rs tests/controlplane/test_scenarios.py
 
+matrix: $(STAMP) ## every command from the built wheel: the base and each extra, on the newest and the lowest dependencies
+	$(BIN)/python tests/installed/matrix.py
+
 campaign: $(STAMP) ## bad days over HTTP in virtual time, thousands of seeds (SEEDS=5000; slow)
 	KUBESCHED_SEEDS=$(or $(SEEDS),5000) $(BIN)/python -m pytest -n auto tests/controlplane/test_campaign.py
+
+fuzz-cel: $(STAMP) ## random CEL expressions over every function, with bounds in time and memory (SECONDS=900)
+	KUBESCHED_FUZZ_SECONDS=$(or $(SECONDS),900) $(BIN)/python -m pytest -n 0 -s tests/cel/test_cel_fuzz.py
+
+fuzz: $(STAMP) ## bad objects of all kinds against a whole cluster (SECONDS=3600, SEED=1)
+	KUBESCHED_FUZZ_SECONDS=$(or $(SECONDS),3600) KUBESCHED_FUZZ_SEED=$(or $(SEED),1) \
+	  $(BIN)/python -m pytest -n 0 -s tests/http/test_http_structural_fuzz.py
 
 lint: $(STAMP) ## style, types and layers
 	$(BIN)/ruff check .

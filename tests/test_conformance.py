@@ -23,12 +23,14 @@ from kubesched.simulate.conformance import AreaResult, Coverage, Verdict, golden
 #: Area to number of vectors. A file that is missing, cut short or new makes a test fail: it must be listed here.
 COUNTS = {
     "balanced": 250,
+    "cel": 8,
     "combined": 249,
     "config": 300,
     "config2": 63,
     "declaredfeatures": 100,
     "dra": 325,
     "fit": 250,
+    "gates": 7,
     "hints": 1000,
     "imagelocality": 250,
     "interpodaffinity": 250,
@@ -39,6 +41,8 @@ COUNTS = {
     "ports": 250,
     "preemption": 300,
     "protobuf": 440,
+    "regressions": 42,
+    "replay": 16,
     "taints": 250,
     "topologyspread": 250,
     "unschedulable": 250,
@@ -46,7 +50,7 @@ COUNTS = {
 }
 #: Area to number of vectors that agree only with a defect of the recording modelled, or a declared difference undone.
 EXPLAINED = {"balanced": 2}
-DECLARED = {"combined": 12}
+DECLARED = {"combined": 12, "replay": 8}
 #: Why a record may be left out while every plugin that it needs is built.
 REASONS = {
     "the wording of decoding errors is that of a particular parser",

@@ -25,6 +25,12 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 #: `plugins/names.py`, `docs/tour.md`: with a folder and a known suffix, and no placeholder.
 _FILE = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:py|md|txt|yaml|toml))`")
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_SUFFIXES = (".py", ".yaml", ".yml", ".txt", ".tpl", ".json", ".toml", ".ipynb", "")
+#: A transcript, and the history.
+_OTHERS_WORDS = ("kubectl-session.md", "CHANGELOG.md")
+#: Names that are not this project's: other programs, placeholders, what tables are called at run time.
+_OF_OTHERS = {"--build-arg", "--from-file", "ACCOUNT", "IMAGE", "ci", "escalate", "MyPlugin", "O2", "VERB",
+              "fastjsonschema", "get_executor", "missingNodes", "mv", "native_class", "onMissingNodes", "sport", "ss", "wait_p95"}  # fmt: skip
 
 
 def _anchors(page: Path) -> set[str]:
@@ -50,6 +56,38 @@ def dead_references(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_refers_to_exists(page: Path) -> None:
     assert dead_references(page) == []
+
+
+def unknown_names(page: Path, words: set[str], options: set[str]) -> list[str]:
+    """Names and options in backticks that occur nowhere in the project."""
+    spans = re.findall(r"`([^`\n]+)`", _FENCED.sub("", page.read_text(encoding="utf-8")))
+    names = {name for span in spans for name in re.findall(r"(?<![\w-])[A-Za-z_]\w*", span)} - words
+    return sorted(
+        names | {name for span in spans for name in re.findall(r"(?<!\S)--[a-z][a-z-]+", span)} - options - words
+    )
+
+
+@pytest.fixture(scope="module")
+def project() -> tuple[set[str], set[str]]:
+    """Every word of the project's files and every option, documentation apart."""
+    folders = ("src", "tests", "deploy", "examples", "bench", ".ci")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in _SUFFIXES]
+    files += [ROOT / "Makefile", ROOT / "pyproject.toml"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file() and path != Path(__file__))
+    named = {part for path in files for part in path.relative_to(ROOT).with_suffix("").parts}
+    words = named | set(re.findall(r"[A-Za-z_]\w*", text))
+    return words, {f"--{name}" for name in re.findall(r"[a-z][a-z-]+", text)}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in _OTHERS_WORDS], ids=lambda page: page.name)
+def test_names_in_a_page_exist(page: Path, project: tuple[set[str], set[str]]) -> None:
+    assert set(unknown_names(page, *project)) <= _OF_OTHERS
+
+
+def test_names_that_exist_nowhere_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("`known(gone_away=1)` `--nodes 3` `--no-such` word\n```\n`hidden`\n```\n")
+    assert unknown_names(page, {"known", "nodes"}, {"--nodes"}) == ["--no-such", "gone_away"]
 
 
 def test_dead_references_are_found(tmp_path: Path) -> None:

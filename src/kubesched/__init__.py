@@ -7,10 +7,11 @@ first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
-
+# Nothing is imported here: Ctrl-C is not handled yet when the command begins; see kubesched.cli.first.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from .simulate.entry import simulate_now as simulate
     from .simulate.stepping import Simulation
     from .simulate.views import SimulationResult
@@ -32,6 +33,8 @@ _LAZY: Final = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - see above
+
     module, attribute = _LAZY[name]
     found = import_module(module)
     return getattr(found, attribute) if attribute else found

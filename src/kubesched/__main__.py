@@ -2,7 +2,7 @@
 
 import sys
 
-from kubesched.cli.main import main
+from kubesched.cli.first import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -88,6 +88,8 @@ VALUES: list[tuple[str, Any]] = [
     ("['a', 'b'].join('-')", "a-b"),
     ("'tacocat'.substring(0, 4)", "taco"),
     ("'  trim '.trim()", "trim"),
+    # lists in a format may be mixed
+    ("'%s %s %% %X'.format([1, ['a', 2], 'z'])", "1 [a, 2] % 7A"),
     ("'%s has %d (%.2f, %x)'.format([dyn('a'), dyn(2), dyn(1.5), dyn(255)])", "a has 2 (1.50, ff)"),
     ('strings.quote("a\\"b")', '"a\\"b"'),
     # regular expressions are RE2's
@@ -121,10 +123,12 @@ VALUES: list[tuple[str, Any]] = [
     ("quantity('1k').compareTo(quantity('1000'))", 0),
     ("quantity('1.5').asApproximateFloat()", 1.5),
     ("isQuantity('1Zi')", False),
-    ("quantity('-1').sign()", -1),
+    ("sign(quantity('-1'))", -1),
     ("semver('1.2.3').isLessThan(semver('1.10.0'))", True),
     ("semver('1.0.0-rc.1').isLessThan(semver('1.0.0'))", True),
     ("semver('1.0.0+a') == semver('1.0.0+b')", True),
+    ("dyn('1.2.3') == dyn(semver('1.2.3'))", False),
+    ("dyn(semver('1.2.3')) == dyn(null)", False),
     ("semver('v01.2', true).minor()", 2),
     ("isSemver('v1.2.3')", False),
     ("ip('2001:db8::1').family()", 6),
@@ -159,14 +163,22 @@ ERRORS = [
     ("0u - 1u", "unsigned integer overflow"),
     ("names[2]", "index out of bounds: 2"),
     ("optional.none().value()", "optional.none() dereference"),
+    ("dyn(semver('1.2.3')) == dyn('1.2.3')", "no such overload"),
+    ("dyn(quantity('1')) != dyn(1)", "no such overload"),
+    ("dyn(ip('::1')) == dyn([1])", "no such overload"),
     ("semver('1.2').major()", "No Major.Minor.Patch elements found"),
     ("semver('1.02.3').major()", 'Minor number must not contain leading zeroes "02"'),
-    ("quantity('much').sign()", "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
+    ("sign(quantity('much'))", "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
     ("lists.range(500000).all(i, lists.range(500000).all(j, true))", "operation cancelled: actual cost limit exceeded"),
     # the limit is no error that logic operators absorb
     ("true && lists.range(500000).all(i, i >= 0) || true", "operation cancelled: actual cost limit exceeded"),
     ("{'a': 1, 'a': 2}.a", "Failed with repeated key: a"),
-    ("'abc'.matches('(')", "error parsing regexp: `(`"),
+    ("'abc'.matches('(' + '')", "error parsing regexp: `(`"),
+    ("'%d'.format([dyn('a')])", "error during formatting: decimal clause can only be used on integers, was given string"),
+    ("'%.2f'.format([dyn(1)])", "error during formatting: fixed-point clause can only be used on doubles, was given int"),
+    ("('%s' + '%s').format([1])", "index 1 out of range"),
+    ("('%' + 'q').format([1])", 'could not parse formatting clause: unrecognized formatting clause "q"'),
+    ("('1' + '%').format([])", "unexpected end of string"),
 ]  # fmt: skip
 
 
@@ -176,6 +188,21 @@ def test_an_evaluation_fails_with_upstreams_text(expression: str, text: str) -> 
 
 
 PROBLEMS = [
+    ("", "ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"),
+    # what is called as a member, or not, against its declaration
+    ("quantity('1').sign() == 1", "ERROR: <input>:1:19: found no matching overload for 'sign' applied to 'kubernetes.Quantity.()'\n | quantity('1').sign() == 1\n | ..................^"),
+    ("x.sign() == 1", "ERROR: <input>:1:7: found no matching overload for 'sign' applied to 'dyn.()'\n | x.sign() == 1\n | ......^"),
+    ("isInteger(x)", "ERROR: <input>:1:10: found no matching overload for 'isInteger' applied to '(dyn)'\n | isInteger(x)\n | .........^"),
+    ("names.indexOf('x', [1])", "ERROR: <input>:1:14: found no matching overload for 'indexOf' applied to 'list(string).(string, list(int))'\n | names.indexOf('x', [1])\n | .............^"),
+    # literals
+    ("duration('1x') == duration('1s')", "ERROR: <input>:1:10: invalid duration argument\n | duration('1x') == duration('1s')\n | .........^"),
+    ("timestamp('1') == timestamp('2')", "ERROR: <input>:1:11: invalid timestamp argument\n | timestamp('1') == timestamp('2')\n | ..........^\nERROR: <input>:1:29: invalid timestamp argument\n | timestamp('1') == timestamp('2')\n | ............................^"),
+    ("x.matches('(')", "ERROR: <input>:1:11: invalid matches argument\n | x.matches('(')\n | ..........^"),
+    # formats
+    ("'%d'.format(['a']) == ''", "ERROR: <input>:1:14: error during formatting: decimal clause can only be used on integers, was given string\n | '%d'.format(['a']) == ''\n | .............^"),
+    ("'%s'.format([[quantity('1')]]) == ''", "ERROR: <input>:1:23: error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given kubernetes.Quantity\n | '%s'.format([[quantity('1')]]) == ''\n | ......................^"),
+    ("'%d'.format([1, 2]) == ''", "ERROR: <input>:1:12: too many arguments supplied to string.format (expected 1, got 2)\n | '%d'.format([1, 2]) == ''\n | ...........^"),
+    ("'%d %d'.format([1]) == ''", "ERROR: <input>:1:15: index 1 out of range\n | '%d %d'.format([1]) == ''\n | ..............^"),
     ("x ==", "ERROR: <input>:1:5: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | x ==\n | ....^"),
     ("y", "ERROR: <input>:1:1: undeclared reference to 'y' (in container '')\n | y\n | ^"),
     ("names < 3", "ERROR: <input>:1:7: found no matching overload for '_<_' applied to '(list(string), int)'\n | names < 3\n | ......^"),
@@ -231,13 +258,13 @@ def test_a_long_evaluation_ends_when_its_caller_says_so_and_logic_does_not_absor
     nested = f"{slow}.all(a, {slow}.all(b, {slow}.all(c, a + b + c > 0)))"
     checks = iter([False, False, True])
     program = Program(compile_device_expression(f"true || {nested}"))
-    assert program.evaluate({}, interrupted=lambda: True) is True  # it was short
+    assert program.begin({}, interrupted=lambda: True).result() is True  # it was short
     program = Program(compile_device_expression(f"{nested} || true"))
     with pytest.raises(EvaluationInterruptedError):
-        program.evaluate({}, interrupted=lambda: next(checks))
-    assert program.evaluate({}, interrupted=lambda: False) is True
+        program.begin({}, interrupted=lambda: next(checks)).result()
+    assert program.begin({}, interrupted=lambda: False).result() is True
     with pytest.raises(EvaluationError, match="actual cost limit exceeded"):
-        program.evaluate({}, cost_limit=1500, interrupted=lambda: False)
+        program.begin({}, cost_limit=1500, interrupted=lambda: False).result()
 
 
 @pytest.mark.parametrize(
@@ -288,10 +315,29 @@ def test_all_that_the_library_needs_is_imported_before_its_first_environment() -
     script = """
 import sys
 from kubesched.cel import Environment
-from kubesched.cel.environment import library
+from kubesched.cel.engine import library
 library()
 before = set(sys.modules)
 Environment({"self": "dyn"}).compile("self.a == 1")
 print(sorted(set(sys.modules) - before))
 """
     assert subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_an_attribute_whose_type_is_unknown_is_no_argument_of_a_format() -> None:
+    """As recorded from Kubernetes 1.36: the attributes of a device are of type any."""
+    expression = '"%d-%s".format([device.attributes["gpu.example.com"].index, device.attributes["gpu.example.com"].model]) == "1-a100"'
+    with pytest.raises(CompilationError) as caught:
+        compile_device_expression(expression)
+    assert str(caught.value) == (
+        "compilation failed: ERROR: <input>:1:53: error during formatting: decimal clause can only be used on integers, "
+        f"was given google.protobuf.Any\n | {expression}\n | {'.' * 52}^"
+    )
+
+
+def test_the_text_of_an_error_is_short() -> None:
+    many = "[" + ",".join(["x.sign()"] * 1000) + "]"
+    with pytest.raises(CompilationError) as caught:
+        ENVIRONMENT.compile(many)
+    assert len(str(caught.value)) < 20_000
+    assert len(error_of("names[int('" + "9" * 5000 + "')]")) < 2_000

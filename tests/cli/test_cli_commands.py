@@ -123,14 +123,16 @@ def test_a_file_of_bad_lines_only_is_a_failure(
 def test_a_file_of_which_nothing_can_be_compared_is_a_failure(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "kubesched.cluster.http.protobuf", None)
+    for name in [name for name in sys.modules if name.startswith("kubesched.cluster.http")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
     save(
         tmp_path / "protobuf.jsonl.gz",
         {"name": "x", "area": "protobuf", "mode": "body", "scenario": {"body": ""}, "expected": {}},
     )
     ran = run(capsys, "conformance", tmp_path)
     assert ran.code == 1
-    assert "the package protobuf is not installed" in ran.out
+    assert "needs the package aiohttp, which is not installed: pip install 'kubesched[server]'" in ran.out
     assert "nothing was compared: see the reasons above" in ran.out
 
 

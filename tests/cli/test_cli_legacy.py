@@ -94,7 +94,7 @@ def test_convert_writes_a_file_even_in_the_place_of_its_input(
 ) -> None:
     path = written(tmp_path, "c.yaml", V1BETA1)
     wanted = load_any_file(path).config
-    ran = run(capsys, "config", "convert", path, "-o", path)
+    ran = run(capsys, "config", "convert", path, "-o", path, "--overwrite")
     assert (ran.code, ran.out) == (0, "")
     assert load_config_file(path) == wanted
     assert [item.name for item in tmp_path.iterdir()] == ["c.yaml"]

@@ -109,9 +109,10 @@ def test_a_defect_of_ours_prints_its_traceback_and_has_an_exit_code_of_its_own(
     assert "kubesched: internal error: ZeroDivisionError: oh\n" in ran.err
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+@pytest.mark.parametrize("command", [f"simulate -f {EXAMPLES / 'web-shop'} --nodes 3", "run --help"])
+def test_a_reader_that_goes_away_is_no_error(command: str) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "kubesched.cli", "simulate", "-f", str(EXAMPLES / "web-shop"), "--nodes", "3"],
+        [sys.executable, "-m", "kubesched.cli", *command.split()],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -133,11 +134,21 @@ def test_piped_output_has_no_colour_even_when_asked_for_elsewhere() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs pseudo-terminals")
-def test_on_a_terminal_there_is_colour_and_a_progress_bar_that_goes_away() -> None:
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        ({"TERM": "xterm-256color"}, False),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, True),
+        ({"TERM": "dumb"}, True),
+    ],
+    ids=["colour", "NO_COLOR", "dumb"],
+)
+def test_on_a_terminal_there_is_colour_and_a_progress_bar_that_goes_away_unless_it_is_to_be_plain(
+    given: dict[str, str], plain: bool
+) -> None:
     master, slave = os.openpty()
     argv = [sys.executable, "-m", "kubesched.cli", "simulate", "-f", str(EXAMPLES / "web-shop"), "--nodes", "3"]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
-    environment.pop("NO_COLOR", None)
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | given | {"COLUMNS": "100"}
     process = subprocess.Popen(argv, stdout=slave, stderr=slave, env=environment)
     os.close(slave)
     seen = b""
@@ -151,8 +162,9 @@ def test_on_a_terminal_there_is_colour_and_a_progress_bar_that_goes_away() -> No
         seen += chunk
     os.close(master)
     assert process.wait(timeout=30) == 0
-    assert b"\x1b[" in seen
-    assert b"pods bound" in seen
+    assert (b"\x1b" not in seen) is plain
+    assert (b"pods bound" not in seen) is plain
+    assert b"Nodes (requested/allocatable)" in seen
 
 
 def test_the_package_runs_as_a_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,3 +195,69 @@ print("ended")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)
+
+
+#: Imports a module slowly that every command needs, and says when; and the same while the process ends.
+SLOWLY = """
+import sys, time
+
+def say_and_sleep():
+    print("now", flush=True)
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        pass
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "WHEN":
+            say_and_sleep()
+
+sys.meta_path.insert(0, Slow())
+if "WHEN" == "exit":
+    import atexit
+    atexit.register(say_and_sleep)
+import runpy
+runpy.run_module("MODULE", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "when", "arguments"),
+    [
+        ("kubesched", "asyncio", ("version",)),
+        ("kubesched.cli", "kubesched.cli.main", ("version",)),
+        ("kubesched", "numpy", ("simulate", "-f", ".")),
+        ("kubesched", "kubesched.client.http", ("run", "--version")),
+        ("kubesched", "exit", ("version",)),
+    ],
+)
+def test_ctrl_c_while_the_program_is_imported_or_ends_is_quiet(
+    module: str, when: str, arguments: tuple[str, ...]
+) -> None:
+    program = SLOWLY.replace("WHEN", when).replace("MODULE", module)
+    command = [sys.executable, "-c", program, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while process.stdout.readline() != "now\n":
+        assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err in ("", "kubesched: interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_service_manager_and_a_closed_terminal_end_a_command_as_ctrl_c_does(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(number)
+    monkeypatch.setattr("kubesched.cli.version_command.run", lambda options: os.kill(os.getpid(), number))
+    ran = run(capsys, "version")
+    assert (ran.code, ran.err) == (130, "kubesched: interrupted\n")
+    assert signal.getsignal(number) is before
+
+
+def test_run_is_named_as_people_type_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Usage:\n  kubesched run [flags]\n" in run(capsys, "run", "--help").out
+    ran = run(capsys, "run", "--no-such-flag")
+    assert (ran.code, ran.err) == (1, "Usage:\n  kubesched run [flags]\n\nError: unknown flag: --no-such-flag\n")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -122,3 +125,129 @@ def test_a_pipe_is_written_to_directly(place: Path) -> None:
     with whole_file("/dev/null") as file:
         file.write(b"text")
     assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize(
+    ("before", "private", "after"),
+    [
+        (None, False, 0o644),
+        (None, True, 0o600),
+        (0o640, False, 0o640),
+        (0o640, True, 0o640),
+        (0o400 | 0o200, False, 0o600),
+        (0o644, True, 0o600),  # as earlier versions wrote it
+        (0o666, True, 0o600),
+    ],
+)
+def test_private_files_are_their_owners_only(before: int | None, private: bool, after: int, place: Path) -> None:
+    target, mask = place / "file", os.umask(0o022)
+    try:
+        if before is not None:
+            target.touch()
+            target.chmod(before)
+        with whole_file(target, private=private) as file:
+            (temporary,) = place.glob(".file*")
+            while_written = temporary.stat().st_mode & 0o777
+            file.write(b"text")
+    finally:
+        os.umask(mask)
+    assert target.stat().st_mode & 0o777 == after
+    assert while_written & 0o077 == 0 or (while_written, after) == (0o644, 0o644)
+
+
+#: Writes half of a file, says so, and waits to be killed.
+WRITER = """
+import sys, time
+from kubesched.api.whole_file import whole_file
+with whole_file(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_one_and_a_living_one_is_not_disturbed(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, pod = place / "c.jsonl", place / "pod.yaml"
+    pod.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: i}]}\n")
+    for living in (True, False):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, saved], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        if living:
+            with pytest.raises(BlockingIOError, match="is being written by another process"), whole_file(saved):
+                pass
+            done = run(capsys, "import", pod, "-o", saved)
+            assert (done.code, "is in use by another kubesched" in done.err) == (1, True)
+        writer.kill()
+        writer.communicate()
+        assert not saved.exists()
+        assert [path.name for path in place.glob(".c*")] == [".c.jsonl.tmp"]
+        if living:
+            with whole_file(saved) as file:
+                file.write(b"whole")
+            assert (saved.read_bytes(), list(place.glob(".c*"))) == (b"whole", [])
+            saved.unlink()
+    pod.write_text("not: kubernetes\n")  # whatever comes of it, the leftover goes at the start
+    assert run(capsys, "import", pod, "-o", saved).code == 1
+    assert list(place.glob(".c*")) == []
+
+
+def test_a_temporary_file_that_is_a_link_is_not_followed(place: Path) -> None:
+    (place / "other").write_text("before")
+    (place / ".file.tmp").symlink_to("other")
+    with pytest.raises(OSError, match="symbolic links"), whole_file(place / "file"):
+        pass
+    assert (place / "other").read_text() == "before"
+
+
+@pytest.mark.parametrize("given", ["old.yaml", "./old.yaml", "link.yaml", "other.yaml"])
+def test_config_convert_writes_over_nothing_unasked(
+    given: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n# mine\n"
+    for name in ("old.yaml", "other.yaml"):
+        (place / name).write_text(text)
+    (place / "link.yaml").symlink_to("old.yaml")
+    done = run(capsys, "config", "convert", "old.yaml", "-o", given)
+    assert (done.code, (place / given).read_text()) == (1, text)
+    assert done.err == (
+        f"kubesched: --output {given}: is there and is not overwritten; add --overwrite, or give another name\n"
+    )
+    assert run(capsys, "config", "convert", "old.yaml", "-o", given, "--overwrite").code == 0
+    assert "parallelism: 16" in (place / given).read_text()
+    assert run(capsys, "config", "convert", "other.yaml", "-o", "new.yaml").code == 0
+    assert "parallelism: 16" in (place / "new.yaml").read_text()
+    assert run(capsys, "config", "convert", "other.yaml", "-o", "none/new.yaml").err == (
+        "kubesched: --output none/new.yaml: there is no directory none\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "option", ["-f", "--from", "--trace", "--config", "--stages", "--node-template", "--plugin-module"]
+)
+def test_a_result_never_takes_the_place_of_what_it_is_made_from(
+    option: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "in.json").write_text("mine")
+    others = () if option == "-f" else ("-f", "other")
+    for output in (("--report", "in.json"), ("--save", "pods=./in.json")):
+        done = run(capsys, "simulate", option, "in.json", *others, *output)
+        assert done.code == 2
+        assert "in.json: is read by this command, and is not overwritten" in done.err
+        assert (place / "in.json").read_text() == "mine"
+
+
+def test_a_file_in_a_directory_of_manifests_is_not_overwritten_and_a_new_one_may_be_made(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "in").mkdir()
+    (place / "in" / "pod.json").write_text("mine")
+    done = run(capsys, "simulate", "-f", "in", "--save", "pods=in/pod.json")
+    assert (done.code, (place / "in" / "pod.json").read_text()) == (2, "mine")
+    (place / "in" / "pod.json").write_text(
+        '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}'
+    )
+    assert run(capsys, "simulate", "-f", "in", "--nodes", "1", "--save", "pods=in/new.csv").code == 0

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from cli_cluster import POD as ONE
+from cli_cluster import cluster
 from cli_kit import run
 
 import kubesched
+from kubesched.cli import interrupts
+from kubesched.files import read
 from kubesched.simulate.result import Result
 
 import msgspec  # isort: skip
@@ -109,9 +115,33 @@ def test_ctrl_c_twice_ends_a_cluster_whose_plugin_never_returns(pod: Path, tmp_p
         process.send_signal(signal.SIGINT)
         wait_for(process, "plugin Endless has been in filter")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "Traceback" not in errors
     assert not snapshot.exists()  # it was still starting
+
+
+def test_the_second_ctrl_c_ends_a_cluster_whose_plugin_never_returns_and_it_is_saved(tmp_path: Path) -> None:
+    module, snapshot = tmp_path / "endless.py", tmp_path / "saved.jsonl"
+    module.write_text(ENDLESS.format(swallow="ZeroDivisionError"))
+    with cluster(tmp_path, "--nodes", "1", "--plugin-module", str(module), "--snapshot", str(snapshot)) as running:
+        running.request("/api/v1/namespaces/default/pods", ONE)
+        wait_for(running.process, "called")
+        running.process.send_signal(signal.SIGINT)
+        wait_for(
+            running.process, "stopping, but something that does not return, such as a plugin, holds it up; Ctrl-C again"
+        )
+        running.process.send_signal(signal.SIGINT)
+        _, errors = running.process.communicate(timeout=60)
+    assert running.process.returncode == 130
+    assert errors.endswith("kubesched: interrupted\n")
+    assert "Traceback" not in errors
+    assert ("default", "one") in {(item.namespace, item.name) for item in read(snapshot).items}
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
+        "endless.py",
+        "kubeconfig",
+        "saved.jsonl",
+    ]
 
 
 def test_what_plugins_print_is_no_part_of_a_document(
@@ -166,3 +196,36 @@ def test_broken_packages_are_said_and_do_not_stop_the_command(pod: Path, tmp_pat
         "entry point broken = no_such_module:Plugin is left out: ModuleNotFoundError: No module named 'no_such_module'"
     )
     assert done.stderr == f"kubesched: {garbled}\nkubesched: {broken}\n"
+
+
+class HeldUpError(Exception):
+    """What held the loop up was interrupted."""
+
+
+def hold_up(deadline: float) -> None:
+    while time.monotonic() < deadline:
+        pass
+
+
+@pytest.mark.parametrize("signals", [2, 3])
+def test_a_second_signal_counts_that_comes_at_once(signals: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, it was taken for the first one, so pressing Ctrl-C twice was not enough."""
+    monkeypatch.setattr(interrupts, "_HELD_UP_SECONDS", 0.3)
+
+    def held_up() -> None:
+        raise HeldUpError
+
+    async def main() -> None:
+        loop, deadline, came_round = asyncio.get_running_loop(), time.monotonic() + 30, asyncio.Event()
+        interrupts.add_signal_handler(loop, signal.SIGUSR1, came_round.set, held_up=held_up)
+        for _ in range(signals):
+            signal.raise_signal(signal.SIGUSR1)  # its handler is called before this returns
+        with pytest.raises(HeldUpError):
+            hold_up(deadline)
+        assert not came_round.is_set()
+        async with asyncio.timeout(30):
+            await came_round.wait()
+
+    before = signal.getsignal(signal.SIGUSR1)
+    asyncio.run(main())
+    signal.signal(signal.SIGUSR1, before)

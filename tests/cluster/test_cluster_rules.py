@@ -157,11 +157,9 @@ REFUSED: list[tuple[str, Kind, Data, str]] = [
     ("no class", CAPACITIES, {"capacity": "1Gi"}, "storageClassName: Required value"),
     ("class", CAPACITIES, {"storageClassName": "A_b"}, 'storageClassName: Invalid value: "A_b": a lowercase RFC 1123 subdomain'),
     ("negative capacity", CAPACITIES, {"storageClassName": "a", "capacity": "-1"}, 'capacity: Invalid value: "-1": must be greater than or equal to 0'),
-    ("capacity of text", CAPACITIES, {"storageClassName": "a", "maximumVolumeSize": "big"}, "maximumVolumeSize: Invalid value"),
     ("topology", CAPACITIES, {"storageClassName": "a", "nodeTopology": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}, "nodeTopology.matchExpressions[0].operator"),
     ("admin", RESOURCE_CLAIMS, {"spec": devices(adminAccess=True)}, "Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"),
     ("admin template", TEMPLATES, {"spec": {"spec": devices(adminAccess=True)}}, "Forbidden: admin access to devices requires the"),
-    ("capacity of a request", RESOURCE_CLAIMS, {"spec": devices(capacity={"requests": {"m": "much"}})}, "spec.devices.requests[0].exactly.capacity.requests[m]: Invalid value"),
     ("negative quota", QUOTAS, {"spec": {"hard": {"pods": "-1"}}}, 'spec.hard.pods: Invalid value: "-1": must be greater than or equal to 0'),
     ("limits in disorder", LIMITS, {"spec": {"limits": [{"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}]}}, 'spec.limits[0].min[cpu]: Invalid value: "2": min value 2 is greater than max value 1'),
     ("default over the limit", LIMITS, {"spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "1"}}]}}, 'spec.limits[0].default[cpu]: Invalid value: "2": default value 2 is greater than max value 1'),
@@ -261,6 +259,13 @@ ACCEPTED: list[tuple[str, Kind, Data]] = [
     [
         (QUOTAS, {"spec": {"hard": {"pods": "many"}}}, "spec.hard.pods"),
         (LIMITS, {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "much"}}]}}, "spec.limits[0].max.cpu"),
+        (CAPACITIES, {"storageClassName": "a", "maximumVolumeSize": "big"}, "maximumVolumeSize"),
+        (
+            RESOURCE_CLAIMS,
+            {"spec": devices(capacity={"requests": {"m": "much"}})},
+            "spec.devices.requests[0].exactly.capacity.requests.m",
+        ),
+        (SLICES, a_slice(capacity={"example.com/m": {"value": ""}}), "spec.devices[0].capacity[example.com/m].value"),
     ],
 )
 def test_amounts_that_cannot_be_read(of: Kind, rest: Data, where: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubesched.config import DEFAULT_GATES, FEATURES, FeatureGateError, FeatureGates, parse_feature_gates
+from kubesched.config.features import UNAVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,11 @@ def test_settings_are_read(texts: list[str], settings: dict[str, bool]) -> None:
             "[TopologyAwareWorkloadScheduling is enabled, but depends on features that are disabled: [GenericWorkload], "
             "WorkloadAwarePreemption is enabled, but depends on features that are disabled: [GangScheduling]]",
         ),
+        (
+            "GenericWorkload=true,GangScheduling=true",
+            "kubesched does not have what these feature gates turn on: GenericWorkload (scheduling of pod groups); "
+            "GangScheduling (the plugin GangScheduling); leave them off (GenericWorkload=false,GangScheduling=false)",
+        ),
     ],
 )
 def test_a_setting_that_cannot_be_applied(text: str, error: str) -> None:
@@ -90,9 +96,10 @@ def test_a_locked_gate_may_be_set_to_what_it_is() -> None:
 
 
 def test_all_gates_of_a_stage_are_set_at_once_except_those_set_by_name() -> None:
-    gates = FeatureGates.parse("AllAlpha=true,VolumeLimitScaling=false")
-    assert gates.enabled("GangScheduling")
-    assert gates.enabled("GenericWorkload")
+    unavailable = ",".join(f"{name}=false" for name in UNAVAILABLE)
+    gates = FeatureGates.parse(f"AllAlpha=true,VolumeLimitScaling=false,{unavailable}")
+    assert gates.enabled("StorageCapacityScoring")
+    assert not gates.enabled("GenericWorkload")
     assert not gates.enabled("VolumeLimitScaling")
     assert not gates.enabled("SchedulerAsyncAPICalls")
     beta = FeatureGates.parse("AllBeta=false")

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubesched.config import (
+    DEFAULT_GATES,
     IN_TREE,
     IN_TREE_CAPABILITIES,
     POINTS,
@@ -88,7 +89,12 @@ def test_the_default_profile_runs_upstreams_plugins() -> None:
 
 
 def test_alpha_gates_append_their_plugins() -> None:
-    gates = FeatureGates.parse("GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true")
+    gates = FeatureGates(
+        {
+            **DEFAULT_GATES.values,
+            **dict.fromkeys(("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"), True),
+        }
+    )
     expanded = expand_profile(default_config(gates=gates).profiles[0], IN_TREE_CAPABILITIES, gates=gates)
     assert plugins(expanded, "permit") == ["GangScheduling"]
     assert plugins(expanded, "preEnqueue")[-1] == "GangScheduling"

@@ -181,6 +181,17 @@ TOP_LEVEL = [
         ['profiles[1].pluginConfig.args: Invalid value: {"x":2}: queueSort must be the same for all profiles'],
     ),
     (
+        "arguments without a name count as those of the sorter, but not in the first profile",
+        {
+            "profiles": [
+                {"schedulerName": "a", "pluginConfig": [{"args": {"x": 1}}]},
+                {"schedulerName": "b", "pluginConfig": [{"args": {"x": 1}}]},
+                {"schedulerName": "c", "pluginConfig": [{}]},
+            ]
+        },
+        ['profiles[1].pluginConfig.args: Invalid value: {"x":1}: queueSort must be the same for all profiles'],
+    ),
+    (
         "an extender that scores has a weight",
         {"extenders": [{"urlPrefix": "http://a", "prioritizeVerb": "p"}]},
         ["extenders[0].weight: Invalid value: 0: must have a positive weight applied to it"],

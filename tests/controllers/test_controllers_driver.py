@@ -227,3 +227,23 @@ def test_binding_conditions_are_set_after_a_while(failure: int, expected: str) -
         assert device_status["conditions"][0]["status"] == "True"
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "[{driver: a.b, devices: [{name: gpu, count: 1000000000}]}]",
+            "more than 4096 devices of one driver on a node",
+        ),
+        (
+            "[{driver: a.b, devices: [{name: gpu, count: 100, counters: {m: 1}, "
+            "partitions: [{name: p, count: 1000000000, consumes: {m: 1}}]}]}]",
+            "more than 4096 devices of one driver on a node",
+        ),
+        ("[" + "{}," * 30_000 + "]", "more than 20000 values"),
+    ],
+)
+def test_a_description_of_too_many_devices_is_refused_before_they_are_made(text: str, problem: str) -> None:
+    with pytest.raises(DevicesError, match=problem):
+        parse_devices(text)

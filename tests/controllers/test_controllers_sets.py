@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 from controllers_world import (
@@ -21,9 +22,11 @@ from controllers_world import (
     pod_template,
     workload,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kubesched.api.kinds import NAMESPACES, NODES, PODS
-from kubesched.controllers.jobs import format_indexes, parse_indexes
+from kubesched.api.kinds import CORE_EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS, Kind
+from kubesched.controllers.indexes import Indexes
 
 # -- stateful sets -----------------------------------------------------------------------------------------
 
@@ -319,15 +322,32 @@ def test_the_pods_of_a_deleted_job_are_released(policy: str) -> None:
     play(scenario)
 
 
-@pytest.mark.parametrize("text", ["", "0", "0-3", "1,3-5,9"])
+@pytest.mark.parametrize("text", ["", "0", "0-3", "1,3-5,9", "1,2,4"])
 def test_index_lists_read_back(text: str) -> None:
-    assert format_indexes(parse_indexes(text, 10)) == text
+    assert str(Indexes.parse(text, 10)) == text
 
 
 @pytest.mark.parametrize("text", ["1-" + "9" * 18, "1-2,3-" + "9" * 5000, "1,2,\u00b2", "1-2,7-99,-4", "1-2,x,,8"])
 def test_index_lists_that_name_no_completion_are_cut(text: str) -> None:
-    found = parse_indexes(text, 3)
-    assert found == {1, 2}
+    found = Indexes.parse(text, 3)
+    assert found.ranges() == [(1, 2)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20))), st.sets(st.integers(0, 25)), st.integers(0, 25))
+def test_ranges_of_indexes_are_sets_of_indexes(ranges: list[tuple[int, int]], more: set[int], completions: int) -> None:
+    plain = {index for first, last in ranges for index in range(first, last + 1)} | more
+    found = Indexes(ranges).union(more)
+    assert len(found) == len(plain)
+    assert {index for index in range(-1, 30) if index in found} == plain
+    assert list(found.missing(completions)) == sorted(set(range(completions)) - plain)
+    assert Indexes.parse(str(found), 30) == found
+
+
+def test_two_thousand_million_indexes_are_one_range() -> None:
+    found = Indexes.parse("0-1999999998", 2_000_000_000)
+    assert len(found) == 1_999_999_999
+    assert list(found.missing(2_000_000_000)) == [1_999_999_999]
+    assert str(found.union([1_999_999_999])) == "0-1999999999"
 
 
 def test_an_orphan_of_an_owner_that_never_was_is_collected() -> None:
@@ -352,5 +372,60 @@ def test_the_deadline_of_a_job_that_is_over_keeps_nothing_waiting() -> None:
         world.store.delete(JOBS, "default", "gone")
         await world.settle(60)
         assert condition(world.get(JOBS, "sum"), "Complete")[0] == "True"
+
+    play(scenario)
+
+
+def test_a_claim_template_without_a_name_is_reported_and_no_defect() -> None:
+    """Upstream stores such a set, too: the claim is what has no valid name."""
+
+    async def scenario(world: World) -> None:
+        claim = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+        world.create(STATEFUL_SETS, workload("db", 1, volumeClaimTemplates=[claim]))
+        await asyncio.sleep(5)
+        assert world.names(PODS) == []
+        [problem] = {text.partition(": ")[2] for text in world.controllers.problems}
+        assert problem.startswith('PersistentVolumeClaim "-db-0" is invalid: metadata.name: Invalid value: "-db-0"')
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (STATEFUL_SETS, {"podManagementPolicy": "Parallel"}),
+        (REPLICA_SETS, {}),
+        (JOBS, {"parallelism": 100_000, "completions": 2_000_000_000, "completionMode": "Indexed"}),
+        (JOBS, {"parallelism": 2_000_000_000}),
+    ],
+)
+def test_two_thousand_million_pods_are_made_some_at_a_time_and_not_all(
+    kind: Kind, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubesched.controllers.base.MOST_PODS", 60)
+
+    async def scenario(world: World) -> None:
+        made = job("a", "1h", **spec) if kind is JOBS else workload("a", 2_000_000_000, **spec)
+        world.create(kind, made)
+        await asyncio.sleep(5)
+        assert len(world.names(PODS)) == 60
+        texts = [item.data()["message"] for item in world.store.list(CORE_EVENTS).items]
+        assert sum("00000 pods are wanted, and one workload gets 60 at most here" in text for text in texts) == 1
+        world.store.delete(kind, "default", "a")
+
+    play(scenario)
+
+
+def test_a_job_whose_status_lists_two_thousand_million_indexes_goes_on() -> None:
+    async def scenario(world: World) -> None:
+        counts: dict[str, Any] = {"parallelism": 2, "completions": 2_000_000_000, "completionMode": "Indexed"}
+        world.create(JOBS, job("a", "1h", **counts, suspend=True))
+        status = {"completedIndexes": "0-1999999997", "succeeded": 1_999_999_998}
+        world.patch(JOBS, "a", {"status": status}, subresource="status")
+        world.patch(JOBS, "a", {"spec": {"suspend": False}})
+        await asyncio.sleep(5)
+        indexes = {pod.metadata.labels["batch.kubernetes.io/job-completion-index"] for pod in world.pods()}
+        assert indexes == {"1999999998", "1999999999"}
+        assert world.get(JOBS, "a")["status"]["completedIndexes"] == "0-1999999997"
 
     play(scenario)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -16,13 +17,14 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from kubesched.api.connections import Connection, Connections
 from kubesched.api.wire import WatchEvent
 from kubesched.client.http import FencedConnector
 from kubesched.cluster.http import HttpServer
-from kubesched.cluster.http.server import Connections
 from kubesched.cluster.store import Store
 from kubesched.cluster.store.table import Watch
 
+_log = logging.getLogger("kubesched.tests")
 TOKEN = "campaign-token"
 URL = "http://127.0.0.1:6443"
 
@@ -41,7 +43,7 @@ class Network:
         self._watches: dict[_Watch, None] = {}
         self._partitioned: dict[str, asyncio.Event] = {}
         self._server = HttpServer(store, token=TOKEN, rng=Random(rng.getrandbits(32)))
-        self._front = Connections(self._answer, handler_cancellation=True, access_log=None, head_seconds=32.0)
+        self._front = Connections(self._answer, Connection, most=1000, log=_log, head_seconds=32.0)
         self._spoil_watches()
 
     # -- faults ------------------------------------------------------------------------------------------
@@ -150,9 +152,9 @@ class _Watch:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def drain(self) -> list[WatchEvent]:
+    def drain(self, most: int | None = None) -> list[WatchEvent]:
         events: list[WatchEvent] = []
-        for event in self._inner.drain():
+        for event in self._inner.drain(most):
             events.append(event)
             if event.type == "BOOKMARK":
                 continue

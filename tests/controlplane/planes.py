@@ -92,7 +92,14 @@ class Embedded:
         log = (self._folder / "apiserver.log").open("ab")
         command = [sys.executable, "-m", "kubesched.cli", "up", "--no-scheduler", "--quiet", "--no-controllers"]
         command += ["--port", str(self._port), "--kubeconfig-out", str(self.kubeconfig)]
-        command += ["--token", "scenario-token", "--snapshot", str(self._folder / "state.jsonl.gz")]
+        command += [
+            "--authorization-mode",
+            "RBAC",
+            "--token",
+            "scenario-token",
+            "--snapshot",
+            str(self._folder / "state.jsonl.gz"),
+        ]
         for option, name in (("--tls-cert", "apiserver.crt"), ("--tls-key", "apiserver.key"), ("--tls-ca", "ca.crt")):
             command += [option, str(self._folder / name)]
         with log:

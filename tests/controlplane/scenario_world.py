@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import yaml
 from planes import PATIENCE, ControlPlane, transport_of
 
-from kubesched.api.kinds import CORE_EVENTS, LEASE_CANDIDATES, LEASES, NODES, PODS
+from kubesched.api.kinds import (
+    CORE_EVENTS,
+    DEVICE_CLASSES,
+    LEASE_CANDIDATES,
+    LEASES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    kind_by_plural,
+)
 from kubesched.api.tasks import Supervisor
 from kubesched.api.times import SteadyClock
 from kubesched.api.types import Pod
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import ApiError, tolerate
 from kubesched.api.yamltext import to_yaml
 from kubesched.client.http import HttpTransport
 from kubesched.client.informer import Informer
 from kubesched.cluster.kubelets import HollowKubelets
 
 LEASE = ("kube-system", "kube-scheduler")
+SHIPPED_ROLE = Path(__file__).parents[2] / "deploy" / "kustomize" / "base" / "rbac.yaml"
 #: leaseDuration, renewDeadline and retryPeriod for scenarios in which no lease may be lost by a slow machine.
 CALM = (60, 50, 1)
 #: The same where a lease has to run out.
@@ -61,8 +74,10 @@ class SchedulerProcess:
 class World:
     """A control plane in use. ``pods`` and ``leases`` are followed; :meth:`until` waits for them to change."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, client: HttpTransport) -> None:
+    def __init__(self, plane: ControlPlane, folder: Path, client: HttpTransport, kubeconfig: Path) -> None:
         self.plane = plane
+        #: The schedulers': a service account's with the shipped role.
+        self.kubeconfig = kubeconfig
         self.folder = folder
         self.client = client
         self._changed = asyncio.Event()
@@ -115,7 +130,7 @@ class World:
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": str(self.plane.kubeconfig), "qps": 500, "burst": 1000},
+            "clientConnection": {"kubeconfig": str(self.kubeconfig), "qps": 500, "burst": 1000},
             "leaderElection": {
                 "leaderElect": elect,
                 "leaseDuration": f"{duration}s",
@@ -219,7 +234,7 @@ class World:
                 with contextlib.suppress(ProcessLookupError):
                     process.process.kill()
             await process.process.wait()
-        for kind in (PODS, NODES, LEASES, LEASE_CANDIDATES):
+        for kind in (PODS, NODES, LEASES, LEASE_CANDIDATES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES):
             try:
                 items = (await self.client.list(kind)).items
             except ApiError as error:
@@ -231,11 +246,35 @@ class World:
                     await self.client.delete(kind, item.namespace, item.name, grace_period_seconds=0)
 
 
+async def shipped_account(plane: ControlPlane, folder: Path, client: HttpTransport) -> Path:
+    """A kubeconfig of the service account that the manifests make, with their role and nothing else."""
+    for item in yaml.safe_load_all(SHIPPED_ROLE.read_text(encoding="utf-8")):
+        if item["metadata"]["name"] == "kubesched" and item["kind"] == "Role":
+            item["rules"][1]["resourceNames"] = [LEASE[1]]  # as the variant that replaces kube-scheduler
+        await create_once(client, item)
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}}
+    raw = await client._request("POST", "/api/v1/namespaces/kube-system/serviceaccounts/kubesched/token", body=body)
+    config = yaml.safe_load(plane.kubeconfig.read_text(encoding="utf-8"))
+    config["users"][0]["user"] = {"token": json.loads(raw)["status"]["token"]}
+    place = folder / "scheduler.kubeconfig"
+    place.write_text(to_yaml(config))
+    place.chmod(0o600)
+    return place
+
+
+async def create_once(client: HttpTransport, item: Mapping[str, Any]) -> None:
+    """Create an object, unless it is there."""
+    kind = kind_by_plural(item["apiVersion"].rpartition("/")[0], f"{item['kind'].lower()}s")
+    assert kind is not None
+    with tolerate(409):
+        await client.create(kind, item["metadata"].get("namespace", ""), item)
+
+
 @asynccontextmanager
 async def world(plane: ControlPlane, folder: Path) -> AsyncIterator[World]:
     """A world for one scenario, cleaned up behind it."""
     async with await transport_of(plane) as client:
-        found = World(plane, folder, client)
+        found = World(plane, folder, client, await shipped_account(plane, folder, client))
         try:
             async with Supervisor("scenario") as tasks:
                 for informer in (found.pods, found.leases, found.candidates):

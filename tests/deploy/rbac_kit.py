@@ -1,4 +1,4 @@
-"""Role-based access control in front of the embedded cluster: the manifests' rules, enforced for one user."""
+"""The roles of manifests, one permission at a time, and an embedded cluster that enforces them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from urllib.parse import parse_qs
 import yaml
 from aiohttp import web
 
+from kubesched.api.kinds import kind_by_plural
 from kubesched.api.wire import ApiError
 from kubesched.cluster.http import HttpServer
-from kubesched.cluster.http.calls import parse_path
+from kubesched.cluster.http.rbac import Attributes, Decision, RoleAuthorizer
+from kubesched.cluster.http.users import User
 from kubesched.cluster.store import Store
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 KUSTOMIZE = DEPLOY / "kustomize"
 
-_READ_VERBS = frozenset({"list", "watch", "deletecollection"})
 #: Every cluster has this role (spec "Serving, high availability" section 10.2).
 AUTHENTICATION_READER = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -88,55 +89,68 @@ def permissions(objects: Sequence[dict[str, Any]], who: tuple[str, str] | str) -
     return found
 
 
+def without(objects: Sequence[dict[str, Any]], removed: Permission | None) -> list[dict[str, Any]]:
+    """The objects, their rules taken apart into single permissions, and one of these left out."""
+    made = []
+    for item in objects:
+        if "rules" not in item:
+            made.append(item)
+            continue
+        left = [one for one in _of_rules(item["rules"], item["metadata"].get("namespace", "")) if one != removed]
+        rules = [
+            {
+                "apiGroups": [one.group],
+                "resources": [one.resource],
+                "verbs": [one.verb],
+                **({"resourceNames": [one.name]} if one.name else {}),
+            }
+            for one in left
+        ]
+        made.append({**item, "rules": rules})
+    return made
+
+
+def create(store: Store, objects: Iterable[dict[str, Any]]) -> None:
+    """Create the objects of manifests."""
+    for item in objects:
+        kind = kind_by_plural(item["apiVersion"].rpartition("/")[0], f"{item['kind'].lower()}s")
+        assert kind is not None
+        store.create(kind, item["metadata"].get("namespace", ""), item)
+
+
+class Recorder(RoleAuthorizer):
+    """Decides by the stored roles, and records what one user wanted."""
+
+    def __init__(self, store: Store, user: str) -> None:
+        super().__init__(store)
+        self._user = user
+        self.allowed: set[Attributes] = set()
+        self.refused: set[Attributes] = set()
+        #: Called with what is allowed, before the request is handled.
+        self.on_allowed: Callable[[Attributes], None] = lambda wanted: None
+
+    def decide(self, user: User, wanted: Attributes) -> Decision:
+        decision = super().decide(user, wanted)
+        if user.name == self._user:
+            (self.allowed if decision.allowed else self.refused).add(wanted)
+            if decision.allowed:
+                self.on_allowed(wanted)
+        return decision
+
+
 class Guarded(HttpServer):
-    """An embedded cluster whose only HTTP client is ``user``, with these permissions.
+    """An embedded cluster that checks roles and records what ``user`` does.
 
     Without ``streams_lists`` it is like a server of a release that lists only in pages.
     """
 
-    def __init__(self, store: Store, user: str, granted: Iterable[Permission], *, streams_lists: bool = True) -> None:
-        super().__init__(store)
-        self.user = user
+    def __init__(self, store: Store, user: str, *, streams_lists: bool = True) -> None:
+        super().__init__(store, authorization_mode="RBAC")
+        self.recorder = self.access.roles = Recorder(store, user)
         self._streams_lists = streams_lists
-        self._granted = frozenset(granted)
-        #: What was requested and allowed.
-        self.allowed: set[Permission] = set()
-        #: Called with what is allowed, before the request is handled.
-        self.on_allowed: Callable[[Permission], None] = lambda permission: None
 
-    def _authenticate(self, request: web.BaseRequest, path: str) -> None:
-        super()._authenticate(request, path)
-        target = parse_path(path) if path.startswith(("/api/", "/apis/")) else None
-        if target is None or not target.plural:
-            return  # health, version and discovery are open to every user
-        query = parse_qs(request.rel_url.raw_query_string)
-        if "sendInitialEvents" in query and not self._streams_lists:
+    def _admit(self, request: web.BaseRequest, path: str, query: str) -> User:
+        if "sendInitialEvents" in parse_qs(query) and not self._streams_lists:
             text = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
             raise ApiError(422, "Invalid", text)
-        name = target.name
-        verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(request.method, "get")
-        if verb == "get" and (target.watch or query.get("watch", ["0"])[0] in ("1", "true")):
-            verb = "watch"
-        elif verb == "get" and not name:
-            verb = "list"
-        if verb in _READ_VERBS and not name:
-            selector = query.get("fieldSelector", [""])[0]
-            name = selector.removeprefix("metadata.name=") if selector.startswith("metadata.name=") else ""
-        resource = f"{target.plural}/{target.subresource}" if target.subresource else target.plural
-        for given_name in (name, ""):
-            for namespace in (target.namespace, ""):
-                wanted = Permission(target.group, resource, verb, given_name, namespace)
-                if wanted in self._granted:
-                    self.allowed.add(wanted)
-                    self.on_allowed(wanted)
-                    return
-        qualified = f"{target.plural}.{target.group}" if target.group else target.plural
-        subject = f'{qualified} "{name}"' if name else qualified
-        place = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
-        raise ApiError(
-            403,
-            "Forbidden",
-            f'{subject} is forbidden: User "{self.user}" cannot {verb} resource "{resource}" '
-            f'in API group "{target.group}" {place}',
-            {"kind": target.plural},
-        )
+        return super()._admit(request, path, query)

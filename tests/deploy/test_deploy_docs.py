@@ -33,6 +33,8 @@ def test_its_metrics_exist() -> None:
 def test_every_part_of_deploy_is_described() -> None:
     parts = [
         "Containerfile",
+        "Containerfile.plugins",
+        "kustomize/components",
         "kustomize/second-scheduler",
         "kustomize/replacement",
         "helm/kubesched",

@@ -14,16 +14,19 @@ from typing import Any
 
 import pytest
 import yaml
+from chart_kit import configuration_definitions
 from rbac_kit import DEPLOY, KUSTOMIZE, ROOT, documents, permissions
 
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.config import KubeSchedulerConfiguration
 from kubesched.config.legacy import load_any
+from kubesched.simulate.loading import load_registry
 
 CHART = DEPLOY / "helm" / "kubesched"
 HELM = shutil.which("helm", path=sysconfig.get_path("scripts")) or shutil.which("helm")
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
 VARIANTS = {"second-scheduler": ("kubesched", "kubesched"), "replacement": ("default-scheduler", "kube-scheduler")}
+COMPONENTS = ("monitoring", "network-policy", "own-plugins")
 BASE = documents(KUSTOMIZE / "base" / "rbac.yaml", KUSTOMIZE / "base" / "deployment.yaml")
 STATIC_POD = documents(DEPLOY / "static-pod" / "kubesched.yaml")[0]
 
@@ -47,9 +50,14 @@ def config_of(text: str) -> KubeSchedulerConfiguration:
 
 def built(variant: str) -> list[dict[str, Any]]:
     """What kustomize makes of a variant."""
+    return built_folder(KUSTOMIZE / variant)
+
+
+def built_folder(folder: Path) -> list[dict[str, Any]]:
+    """What kustomize makes of a folder."""
     if KUBECTL is None:
         pytest.skip("kubectl is not on the PATH")
-    command = [KUBECTL, "kustomize", str(KUSTOMIZE / variant)]
+    command = [KUBECTL, "kustomize", str(folder)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [item for item in yaml.safe_load_all(output) if item]
 
@@ -78,11 +86,11 @@ def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:
 # -- structure -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("variant", ["base", *VARIANTS])
+@pytest.mark.parametrize("variant", ["base", *VARIANTS, *(f"components/{name}" for name in COMPONENTS)])
 def test_every_file_that_a_kustomization_names_exists(variant: str) -> None:
     folder = KUSTOMIZE / variant
     (content,) = documents(folder / "kustomization.yaml")
-    files = [*content["resources"], *(patch["path"] for patch in content.get("patches", ()) if "path" in patch)]
+    files = [*content.get("resources", ()), *(patch["path"] for patch in content.get("patches", ()) if "path" in patch)]
     files += [file for generated in content.get("configMapGenerator", ()) for file in generated["files"]]
     assert files
     for file in files:
@@ -202,19 +210,145 @@ def test_values_reach_the_configuration_and_the_pods() -> None:
     assert one(objects, "Deployment")["spec"]["replicas"] == 3
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"mode": "both"}, {"replica": 3}, {"config": {"profiles": []}}, {"replicas": 0}], ids=str
-)
-def test_helm_refuses_values_that_the_schema_does_not_know(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        rendered(wrong)
+WRONG: dict[str, dict[str, Any]] = {
+    "mode": {"mode": "both"},
+    "Additional property replica is not allowed": {"replica": 3},
+    "replicas: Must be greater than or equal to 1": {"replicas": 0},
+    "config: Additional property profiles is not allowed": {"config": {"profiles": []}},
+    "config: Additional property percentageOfNodeToScore is not allowed": {"config": {"percentageOfNodeToScore": 5}},
+    "config.leaderElection: Additional property leaseDurration is not allowed": {
+        "config": {"leaderElection": {"leaseDurration": "15s"}}
+    },
+    "config.leaderElection: Additional property resourceName is not allowed": {
+        "config": {"leaderElection": {"resourceName": "mine"}}
+    },
+    "config.leaderElection.leaseDuration: Invalid type. Expected: string, given: integer": {
+        "config": {"leaderElection": {"leaseDuration": 15}}
+    },
+    "config.clientConnection: Additional property QPS is not allowed": {"config": {"clientConnection": {"QPS": 5}}},
+    "profile: Additional property schedulerName is not allowed": {"profile": {"schedulerName": "x"}},
+    "profile.plugins: Additional property scores is not allowed": {"profile": {"plugins": {"scores": {}}}},
+    "profile.plugins.score.enabled.0: Additional property wieght is not allowed": {
+        "profile": {"plugins": {"score": {"enabled": [{"name": "ImageLocality", "wieght": 2}]}}}
+    },
+    "profile.pluginConfig.0.args: Additional property scoringStrategi is not allowed": {
+        "profile": {"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategi": {}}}]}
+    },
+    "serviceMonitor: Additional property enable is not allowed": {"serviceMonitor": {"enable": True}},
+    "networkPolicy: Additional property ingressFrom is not allowed": {"networkPolicy": {"ingressFrom": []}},
+    "extraVolumes.0.name": {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_helm_refuses_values_that_the_schema_does_not_know(message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        rendered(WRONG[message])
+
+
+def test_the_schema_knows_every_field_of_the_configuration() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    assert schema["definitions"] == configuration_definitions(), "run tests/deploy/chart_kit.py"
+
+
+def test_what_the_page_says_may_be_tuned_may_be_set_in_the_chart() -> None:
+    config = {
+        "clientConnection": {"qps": 500, "burst": 1000},
+        "percentageOfNodesToScore": 40,
+        "podInitialBackoffSeconds": 2,
+        "podMaxBackoffSeconds": 20,
+        "leaderElection": {"leaderElect": True, "leaseDuration": "30s", "renewDeadline": "20s", "retryPeriod": "4s"},
+        "delayCacheUntilActive": True,
+    }
+    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    table = page[page.index("## Tune") : page.index("## Troubleshoot")]
+    for line in re.findall(r"^\| (`[a-z].*?) \|", table, re.MULTILINE):
+        for name in re.findall(r"`([A-Za-z.]+)`", line):
+            assert f'"{name.rpartition(".")[2]}"' in json.dumps(config), name
+    objects = rendered({"config": config})
+    loaded = config_of(one(objects, "ConfigMap")["data"]["config.yaml"])
+    assert (loaded.leader_election.lease_duration.seconds, loaded.leader_election.resource_name) == (30.0, "kubesched")
+    assert (loaded.client_connection.burst, loaded.delay_cache_until_active) == (1000, True)
+
+
+# -- monitoring, network, own plugins --------------------------------------------------------------------
+
+
+def test_the_chart_has_no_optional_objects_unless_asked() -> None:
+    kinds = {item["kind"] for item in rendered({})}
+    assert kinds.isdisjoint({"ServiceMonitor", "NetworkPolicy"})
+
+
+def test_the_monitor_and_the_policy_choose_the_service_and_the_pods() -> None:
+    peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
+    reader = {"name": "prometheus", "namespace": "monitoring"}
+    values = {
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "readers": [reader]},
+        "networkPolicy": {"enabled": True, "from": peers, "egress": [{"ports": [{"port": 6443}]}]},
+    }
+    objects = rendered(values)
+    service, template = one(objects, "Service"), one(objects, "Deployment")["spec"]["template"]
+    monitor, policy = one(objects, "ServiceMonitor"), one(objects, "NetworkPolicy")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert (endpoint["port"], endpoint["scheme"]) == (service["spec"]["ports"][0]["name"], "https")
+    binding = one(objects, "ClusterRoleBinding", "mine-kubesched-readers")
+    assert binding["roleRef"]["name"] == "system:monitoring"
+    assert binding["subjects"] == [{"kind": "ServiceAccount", **reader}]
+    spec = policy["spec"]
+    assert spec["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert spec["ingress"] == [{"ports": [{"port": "https", "protocol": "TCP"}], "from": peers}]
+    assert (spec["policyTypes"], spec["egress"]) == (["Ingress", "Egress"], values["networkPolicy"]["egress"])
+
+
+def test_own_plugins_volumes_and_permissions_reach_the_pods() -> None:
+    extra = {"apiGroups": ["example.com"], "resources": ["tenants"], "verbs": ["list", "watch"]}
+    values = {
+        "plugins": {"configMap": "mine", "modules": ["my_plugin.py", "my_package.plugins", "/opt/other.py"]},
+        "extraVolumes": [{"name": "ca", "secret": {"secretName": "extender-ca"}}],
+        "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/extender", "readOnly": True}],
+        "extraRules": [extra],
+    }
+    objects = rendered(values)
+    spec = pod_spec(objects)
+    check_restricted(spec)
+    flags = FLAG_SET.parse(spec["containers"][0]["args"])
+    assert list(flags["plugin-module"]) == ["/opt/plugins/my_plugin.py", "my_package.plugins", "/opt/other.py"]
+    assert {"name": "plugins", "configMap": {"name": "mine"}} in spec["volumes"]
+    assert {"name": "PYTHONPATH", "value": "/opt/plugins"} in spec["containers"][0]["env"]
+    assert one(objects, "ClusterRole")["rules"] == [*one(BASE, "ClusterRole")["rules"], extra]
+
+
+def test_the_components_fit_a_variant(tmp_path: Path) -> None:
+    def path(*parts: str) -> str:
+        return os.path.relpath(KUSTOMIZE.joinpath(*parts), tmp_path)
+
+    content = {"resources": [path("second-scheduler")], "components": [path("components", name) for name in COMPONENTS]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    objects = built_folder(tmp_path)
+    spec, service = pod_spec(objects), one(objects, "Service")
+    check_restricted(spec)
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "plugins"]
+    (plugins,) = [item for item in objects if item["metadata"]["name"] == volume["configMap"]["name"]]
+    (module,) = FLAG_SET.parse(spec["containers"][0]["args"])["plugin-module"]
+    assert Path(module).name in plugins["data"]
+    labels = one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert one(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == labels
+    assert one(objects, "ServiceMonitor")["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
+
+
+def test_the_plugin_of_the_component_is_one() -> None:
+    registry, enabled = load_registry([str(KUSTOMIZE / "components" / "own-plugins" / "my_plugin.py")])
+    assert "OneTenantPerNode" in registry.capabilities()
+    assert enabled
 
 
 # -- the image -------------------------------------------------------------------------------------------
 
 
-def _instructions() -> list[tuple[str, str]]:
-    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+def _instructions(name: str = "Containerfile") -> list[tuple[str, str]]:
+    text = (DEPLOY / name).read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in lines]
 
@@ -224,6 +358,14 @@ def test_the_image_runs_the_scheduler_without_root() -> None:
     assert int(last["USER"].split(":")[0]) == pod_spec(BASE)["securityContext"]["runAsUser"] > 0
     assert json.loads(last["ENTRYPOINT"]) == ["kubesched", "run"]
     assert last["EXPOSE"] == "10259"
+
+
+def test_an_image_with_plugins_runs_as_the_same_user_and_finds_them() -> None:
+    instructions = dict(_instructions("Containerfile.plugins"))
+    assert instructions["USER"] == dict(_instructions())["USER"]
+    assert instructions["FROM"] == "${IMAGE}"
+    assert "ENTRYPOINT" not in instructions
+    assert instructions["ENV"] == f"PYTHONPATH={instructions['COPY'].split()[-1]}"
 
 
 def test_the_image_is_made_of_files_that_exist_and_fetches_nothing_by_address() -> None:

@@ -1,4 +1,8 @@
-"""The manifests' permissions are what the scheduler needs: it works with all of them, and with none less."""
+"""The manifests' permissions are what the scheduler needs: it does everything with them, and each of them is used.
+
+The scheduler runs once against a server that streams lists and once against one that pages them; what it requested is
+recorded. Every permission is then taken away by itself: a recorded request must be refused.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
 import yaml
-from rbac_kit import KUSTOMIZE, Guarded, Permission, documents, permissions
+from rbac_kit import AUTHENTICATION_READER, KUSTOMIZE, Guarded, Permission, create, documents, permissions, without
 
 from kubesched.api.kinds import CLAIMS, LEASES, NODES, PODS, STORAGE_CLASSES, VOLUMES, Kind, kind_by_plural
 from kubesched.api.storage import SELECTED_NODE
@@ -23,11 +27,21 @@ from kubesched.api.wire import ApiError
 from kubesched.cli.run.command import _Process
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.cluster.http import write_kubeconfig
+from kubesched.cluster.http.bootstrap import create_bootstrap_roles
+from kubesched.cluster.http.rbac import Attributes, RoleAuthorizer
+from kubesched.cluster.http.users import service_account
 from kubesched.cluster.store import Store
 
-HERE = Path(__file__).parent
 USER = "system:serviceaccount:kube-system:kubesched"
-GRANTED = permissions(documents(KUSTOMIZE / "base" / "rbac.yaml"), ("kube-system", "kubesched"))
+SHIPPED = [*documents(KUSTOMIZE / "base" / "rbac.yaml"), AUTHENTICATION_READER]
+GRANTED = permissions(SHIPPED, ("kube-system", "kubesched"))
+
+#: Permissions that are shipped and not used, and why.
+KEPT = {
+    Permission("resource.k8s.io", "resourceclaims/binding", "update"): (
+        "upstream grants patch and update together; a plugin of the user's that writes the status of claims by PUT needs both"
+    ),
+}
 
 #: A scheduler that is refused nothing needs two seconds; a slow machine gets more.
 _SECONDS = 20.0
@@ -52,27 +66,22 @@ CONFLICT = "a claim that was changed in between is read and written again"
 EXTENDED = "a claim is made for extended resources"
 LEFTOVER = "a claim that an earlier attempt made is deleted"
 
-SCENARIOS = {
-    **dict.fromkeys((item for item in GRANTED if item.verb in ("list", "watch")), CACHES),
-    Permission("", "pods", "delete"): PREEMPTION,
-    Permission("", "persistentvolumes", "patch"): VOLUME,
-    Permission("", "persistentvolumeclaims", "patch"): PROVISION,
+#: Permissions without which the scheduler is run, one of each part of it that makes requests, and what fails then.
+REMOVED = {
+    Permission("", "nodes", "list"): CACHES,
+    Permission("", "pods", "watch"): CACHES,
     Permission("", "pods/binding", "create"): BINDING,
     Permission("", "pods/status", "patch"): CONDITION,
-    Permission("events.k8s.io", "events", "create"): EVENT,
+    Permission("", "pods", "delete"): PREEMPTION,
+    Permission("", "persistentvolumes", "patch"): VOLUME,
     Permission("events.k8s.io", "events", "patch"): REPEATED,
     Permission("authentication.k8s.io", "tokenreviews", "create"): TOKEN,
     Permission("authorization.k8s.io", "subjectaccessreviews", "create"): ACCESS,
-    Permission("coordination.k8s.io", "leases", "create", "", "kube-system"): LEASE,
-    Permission("coordination.k8s.io", "leases", "get", "kubesched", "kube-system"): LEASE,
     Permission("coordination.k8s.io", "leases", "update", "kubesched", "kube-system"): LEASE,
-    Permission("", "events", "create", "", "kube-system"): LEADER_EVENT,
     Permission("resource.k8s.io", "resourceclaims/status", "patch"): DEVICES,
-    Permission("resource.k8s.io", "resourceclaims", "patch"): FINALIZER,
-    Permission("resource.k8s.io", "resourceclaims", "get"): CONFLICT,
+    Permission("resource.k8s.io", "resourceclaims/binding", "patch"): DEVICES,
     Permission("resource.k8s.io", "resourceclaims", "create"): EXTENDED,
-    Permission("resource.k8s.io", "resourceclaims", "delete"): LEFTOVER,
-    **dict.fromkeys((item for item in GRANTED if item.resource == "configmaps"), AUTHORITIES),
+    Permission("", "configmaps", "watch", "extension-apiserver-authentication", "kube-system"): AUTHORITIES,
 }
 
 
@@ -88,6 +97,13 @@ CONFIG_MAPS, PRIORITIES = _kind("", "configmaps"), _kind("scheduling.k8s.io", "p
 
 RESOURCE_CLAIMS = _kind("resource.k8s.io", "resourceclaims")
 SLICES, CLASSES = _kind("resource.k8s.io", "resourceslices"), _kind("resource.k8s.io", "deviceclasses")
+
+
+class _FixedClock:
+    """A moment."""
+
+    def now(self) -> float:
+        return 1_780_000_000.0
 
 
 class _Clock:
@@ -222,7 +238,7 @@ class World:
         return [item.data() for item in self.store.list(kind, namespace).items]
 
     def _watched(self, *resources: str) -> bool:
-        seen = {item.resource for item in self.server.allowed if item.verb == "watch"}
+        seen = {item.resource for item in self.server.recorder.allowed if item.verb == "watch"}
         return seen.issuperset(resources)
 
     def failures_of(self, name: str) -> int:
@@ -235,7 +251,7 @@ class World:
 
     def scenarios(self) -> dict[str, Callable[[], bool]]:
         read = {item.resource for item in GRANTED if item.verb == "watch" and item.resource != "configmaps"}
-        followed = {item.verb for item in self.server.allowed if item.resource == "configmaps"}
+        followed = {item.verb for item in self.server.recorder.allowed if item.resource == "configmaps"}
         return {
             CACHES: lambda: self._watched(*read),
             LEASE: lambda: self._lease().get("renewTime", "") > self._lease().get("acquireTime", ""),
@@ -272,10 +288,12 @@ class World:
         made = (self.pod("extended").get("status") or {}).get("extendedResourceClaimStatus") or {}
         return bool((self._claim(made.get("resourceClaimName", "")).get("status") or {}).get("allocation"))
 
-    def interfere(self, permission: Permission) -> None:
+    def interfere(self, wanted: Attributes) -> None:
         """Change the claim just before its allocation is written for the first time."""
         claim = self._claim("one-gpu")
-        if permission.resource == "resourceclaims/status" and not claim["metadata"].get("labels"):
+        if (wanted.resource, wanted.subresource) == ("resourceclaims", "status") and not claim["metadata"].get(
+            "labels"
+        ):
             claim["metadata"]["labels"] = {"changed": "meanwhile"}
             self.store.update(RESOURCE_CLAIMS, "default", "one-gpu", claim)
 
@@ -284,10 +302,10 @@ class World:
         return [name for name, seen in self.scenarios().items() if not seen()]
 
 
-async def _fetch_pages(world: World, port: int) -> None:
+async def _fetch_pages(world: World, port: int, token: str) -> None:
     """Read metrics as a bearer and as nobody, once the scheduler listens."""
     async with aiohttp.ClientSession() as session:
-        for name, headers in (("token", {"Authorization": "Bearer abc"}), ("anonymous", {})):
+        for name, headers in (("token", {"Authorization": f"Bearer {token}"}), ("anonymous", {})):
             while name not in world.pages:
                 try:
                     url = f"https://127.0.0.1:{port}/metrics"
@@ -309,27 +327,54 @@ async def _until_done(world: World, denials: _Denials, running: asyncio.Task[int
         await asyncio.sleep(0.02)
 
 
+class Played(NamedTuple):
+    """What the scheduler has not done, its exit code, and the requests it was allowed and refused."""
+
+    missing: list[str]
+    code: int
+    allowed: set[Attributes]
+    refused: set[Attributes]
+
+
+#: Who reads the scheduler's metrics: a service account, and everybody.
+READERS: list[dict[str, Any]] = [
+    {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "prometheus", "namespace": "kube-system"}},
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "readers"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:monitoring"},
+        "subjects": [
+            {"kind": "ServiceAccount", "name": "prometheus", "namespace": "kube-system"},
+            {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:anonymous"},
+        ],
+    },
+]
+
+
 async def _play(
-    granted: list[Permission],
+    objects: list[dict[str, Any]],
     folder: Path,
     denials: _Denials,
     variant: str = "second-scheduler",
-    user: str = USER,
+    account: str = "kubesched",
     *,
     streams_lists: bool = True,
-) -> tuple[list[str], int]:
-    """Run the scheduler until it has done everything or was refused something: what it has not done, and its exit code."""
+) -> Played:
+    """Run the scheduler as a service account until it has done everything or was refused something."""
     store = Store(_Clock(), random=Random(1))
     config = yaml.safe_load((KUSTOMIZE / variant / "config.yaml").read_text())
     _fill(store, config["profiles"][0]["schedulerName"])
+    create(store, [*objects, *READERS])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = Guarded(store, user, granted, streams_lists=streams_lists)
-    async with server:
+    user = f"system:serviceaccount:kube-system:{account}"
+    async with Guarded(store, user, streams_lists=streams_lists) as server:
         world = World(server, config["leaderElection"]["resourceName"])
-        server.on_allowed = world.interfere
-        kubeconfig = write_kubeconfig(folder / "kubeconfig", server.url)
+        server.recorder.on_allowed = world.interfere
+        own, reader = (server.access.accounts.issue("kube-system", name, (), 3600) for name in (account, "prometheus"))
+        kubeconfig = write_kubeconfig(folder / "kubeconfig", server.url, token=own)
         config["podMaxBackoffSeconds"] = 1
         config["clientConnection"] = {"kubeconfig": str(kubeconfig)}
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
@@ -337,7 +382,7 @@ async def _play(
         flags += [f"--config={folder / 'config.yaml'}", "--bind-address=127.0.0.1", f"--secure-port={port}", "--seed=1"]
         process = _Process(FLAG_SET.parse(flags))
         running = asyncio.create_task(process.run())
-        pages = asyncio.create_task(_fetch_pages(world, port))
+        pages = asyncio.create_task(_fetch_pages(world, port, reader))
         try:
             with suppress(TimeoutError):
                 await asyncio.wait_for(_until_done(world, denials, running), _SECONDS)
@@ -347,7 +392,7 @@ async def _play(
             missing = world.missing()
             signal.raise_signal(signal.SIGTERM) if not running.done() else None
             code = await running
-    return missing, code
+    return Played(missing, code, server.recorder.allowed, server.recorder.refused)
 
 
 @pytest.fixture
@@ -366,34 +411,76 @@ def denials() -> Iterator[_Denials]:
         ours.setLevel(before[2])
 
 
+#: What the scheduler requested with all permissions: of a server that streams lists, and of one that does not.
+RECORDED: dict[bool, set[Attributes]] = {}
+
+
+def _record(folder: Path, denials: _Denials, *, streams_lists: bool) -> set[Attributes]:
+    """Run the scheduler with everything it is given; once in a process, as nothing differs."""
+    if streams_lists not in RECORDED:
+        played = asyncio.run(_play(SHIPPED, folder, denials, streams_lists=streams_lists))
+        assert (played.missing, denials.texts, played.refused, played.code) == ([], [], set(), 0)
+        RECORDED[streams_lists] = played.allowed
+    return RECORDED[streams_lists]
+
+
 @pytest.mark.parametrize("streams_lists", [True, False])
 def test_with_all_its_permissions_the_scheduler_does_everything_and_stops_in_order(
     tmp_path: Path, denials: _Denials, *, streams_lists: bool
 ) -> None:
-    assert asyncio.run(_play(GRANTED, tmp_path, denials, streams_lists=streams_lists)) == ([], 0)
-    assert denials.texts == []
+    assert _record(tmp_path, denials, streams_lists=streams_lists)
 
 
 def test_the_role_of_kube_scheduler_is_enough_for_the_static_pod(tmp_path: Path, denials: _Denials) -> None:
-    objects = documents(HERE / "kube_scheduler_role.yaml")
-    granted = permissions(objects, "system:kube-scheduler")
-    assert asyncio.run(_play(granted, tmp_path, denials, "replacement", "system:kube-scheduler")) == ([], 0)
-    assert denials.texts == []
+    played = asyncio.run(_play(_kube_scheduler(), tmp_path, denials, "replacement", "static"))
+    assert (played.missing, denials.texts, played.refused, played.code) == ([], [], set(), 0)
 
 
-def test_every_permission_belongs_to_a_scenario() -> None:
-    assert set(SCENARIOS) == set(GRANTED)
+def _kube_scheduler() -> list[dict[str, Any]]:
+    """A service account with what every cluster binds to the user that is in kube-scheduler's kubeconfig."""
+    store = Store(_FixedClock(), random=Random(1))
+    create_bootstrap_roles(store)
+    made: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "static", "namespace": "kube-system"}}
+    ]
+    for plural in ("rolebindings", "clusterrolebindings"):
+        for item in store.list(_kind("rbac.authorization.k8s.io", plural)).items:
+            data = item.data()
+            if any(one["name"] == "system:kube-scheduler" for one in data["subjects"]):
+                subject = {"kind": "ServiceAccount", "name": "static", "namespace": "kube-system"}
+                metadata = {"name": f"static-{item.name}", "namespace": item.namespace}
+                made.append({**data, "metadata": metadata, "subjects": [subject]})
+    assert len(made) == 5
+    return made
+
+
+@pytest.mark.parametrize("permission", GRANTED, ids=str)
+def test_without_this_permission_a_request_of_the_scheduler_is_refused(
+    permission: Permission, tmp_path: Path, denials: _Denials
+) -> None:
+    # A server that streams lists needs no permission to list.
+    requested = _record(tmp_path, denials, streams_lists=permission.verb != "list")
+    store = Store(_FixedClock(), random=Random(1))
+    create(store, without(SHIPPED, permission))
+    authorizer, user = RoleAuthorizer(store), service_account("kube-system", "kubesched")
+    refused = [wanted for wanted in requested if not wanted.path and not authorizer.decide(user, wanted).allowed]
+    if permission in KEPT:
+        assert refused == [], "it is used: take it off the list"
+    else:
+        assert refused, "no request needs it: take it out of the manifests, or say why it is kept"
+
+
+def test_no_permission_is_given_twice() -> None:
     assert len(GRANTED) == len(set(GRANTED))
+    assert set(KEPT) | set(REMOVED) <= set(GRANTED)
 
 
-@pytest.mark.parametrize("removed", GRANTED, ids=str)
+@pytest.mark.parametrize("removed", REMOVED, ids=str)
 def test_without_one_permission_a_scenario_fails_and_the_log_names_it(
     removed: Permission, tmp_path: Path, denials: _Denials
 ) -> None:
-    # A server that streams lists needs no permission to list.
-    rest = [item for item in GRANTED if item != removed]
-    missing, _ = asyncio.run(_play(rest, tmp_path, denials, streams_lists=removed.verb != "list"))
-    assert SCENARIOS[removed] in missing
+    played = asyncio.run(_play(without(SHIPPED, removed), tmp_path, denials, streams_lists=removed.verb != "list"))
+    assert REMOVED[removed] in played.missing
     named = (
         f'cannot {removed.verb} resource "{removed.resource}" in API group "{removed.group}"',
         f"may not {removed.verb} {removed.resource}.{removed.group}",

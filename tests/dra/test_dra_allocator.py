@@ -130,6 +130,28 @@ def test_a_selector_that_takes_too_long_ends_with_the_node_and_has_no_result() -
     assert world.chosen(claim) == ["req=gpu-0"]
 
 
+def test_the_selectors_of_an_attempt_have_an_allowance_and_the_next_attempt_goes_on_from_there() -> None:
+    """An expression that reads what every device has of its own is evaluated for each: the process does nothing else then."""
+    ten, index = "[1,2,3,4,5,6,7,8,9,10]", 'device.attributes["gpu.example.com"].index'
+    slow = f"{ten}.all(a, {ten}.all(b, {ten}.all(c, a + b + c > 0))) && {index} == 29"
+    world = World([a_slice("s", gpus(30))])
+    claim = a_claim(a_request(select=slow))
+    selector = world.allocator._selectors.selector(slow)
+    evaluated: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kubesched.dra.selectors._ATTEMPT_COST", 100_000)
+        for _ in range(20):
+            try:
+                chosen = world.chosen(claim)
+                break
+            except AllocationTimeoutError:
+                evaluated.append(selector.evaluations)
+    assert chosen == ["req=gpu-29"]
+    assert len(evaluated) == 2
+    assert evaluated == sorted(set(evaluated))  # each attempt came further
+    assert selector.evaluations <= 30 + len(evaluated)
+
+
 # -- all devices, admin access ---------------------------------------------------------------------------
 
 
@@ -259,6 +281,16 @@ def test_devices_are_distinct_in_an_attribute() -> None:
     world = World([a_slice("s", devices)])
     claim = a_claim(a_request("x"), a_request("y"), constraints=[{"distinctAttribute": "gpu.example.com/numa"}])
     assert world.chosen(claim) == ["x=a", "y=c"]
+
+
+@pytest.mark.parametrize("kind", ["matchAttribute", "distinctAttribute"])
+def test_a_list_is_an_attribute_of_the_first_device_and_compares_with_nothing(kind: str) -> None:
+    """Without the gate DRAListTypeAttributes; a device without the attribute does not satisfy a constraint at all."""
+    devices = [a_device("a"), a_device("b", numa={"ints": [1]}), a_device("c", numa={"ints": [2]})]
+    world = World([a_slice("s", devices)])
+    constraints = [{kind: "gpu.example.com/numa"}]
+    assert world.chosen(a_claim(a_request(), constraints=constraints)) == ["req=b"]
+    assert world.chosen(a_claim(a_request("x"), a_request("y"), constraints=constraints)) is None
 
 
 def test_a_constraint_on_one_subrequest_counts_when_it_is_chosen() -> None:
@@ -481,6 +513,41 @@ def test_a_device_tried_in_vain_keeps_its_part_of_the_counters_as_upstream() -> 
     assert World(slices, strict_counters=True).chosen(a_claim(a_request())) == ["req=good"]
 
 
+def test_a_device_keeps_its_counters_though_a_request_finds_too_few_devices() -> None:
+    """The first alternative wants two of them; what the only one takes is not there for the second alternative."""
+    devices = [a_device("big", uses={"memory": 30}, taints=["broken"]), a_device("small", uses={"memory": 20})]
+    slices = [a_slice("c", count=2, counters={"memory": 40}), a_slice("d", devices, count=2)]
+    select = 'device.attributes["gpu.example.com"].size == "{}"'
+    for device, size in zip(devices, ("big", "small"), strict=True):
+        device["attributes"] = {"size": {"string": size}}
+    slices[1] = a_slice("d", devices, count=2)
+    claim = a_claim(
+        any_of("req", a_request("two", 2, select=select.format("big")), a_request("one", select=select.format("small")))
+    )
+    assert World(slices).chosen(claim) is None
+    assert World(slices, strict_counters=True).chosen(claim) == ["req/one=small"]
+
+
+def test_of_all_devices_one_that_a_constraint_rejects_is_an_error_though_its_capacity_is_used_up() -> None:
+    world = World([a_slice("s", [shared("a", index=1), shared("b", index=2)])])
+    claim = a_claim(
+        a_request("first"), a_request("rest", "All"), constraints=[{"distinctAttribute": "gpu.example.com/index"}]
+    )
+    with pytest.raises(AllocationError, match=r"request rest: cannot add device .*/a because a claim constraint"):
+        world.allocate(claim)
+
+
+def test_a_pool_is_tried_last_for_the_conditions_of_a_device_for_another_node() -> None:
+    slow = a_device("slow", nodeName="n2", bindingConditions=["ready"])
+    slices = [
+        a_slice("a", [a_device("quick", allNodes=True), slow], pool="a", perDeviceNodeSelection=True),
+        a_slice("b", ["local"], pool="b"),
+    ]
+    assert World(slices).chosen(a_claim(a_request())) == ["req=local"]
+    plain = a_slice("a", [a_device("quick", allNodes=True)], pool="a", perDeviceNodeSelection=True)
+    assert World([plain, slices[1]]).chosen(a_claim(a_request())) == ["req=quick"]
+
+
 # -- consumable capacity -----------------------------------------------------------------------------------
 
 
@@ -539,6 +606,23 @@ def test_shares_fill_a_device_and_no_more() -> None:
     two = a_claim(a_request("x", amounts={"bandwidth": "4Gi"}), a_request("y", amounts={"bandwidth": "4Gi"}))
     assert empty.chosen(two) == ["x=a", "y=a"]
     assert empty.chosen(a_claim(*(a_request(f"r{n}", amounts={"bandwidth": "4Gi"}) for n in range(3)))) is None
+
+
+def test_a_share_without_capacity_is_charged_its_counters_again_in_every_attempt() -> None:
+    device = a_device("a", uses={"memory": 4}, allowMultipleAllocations=True)
+    slices = [a_slice("c", count=2, counters={"memory": 7}), a_slice("d", [device], count=2)]
+    world = World(slices)
+    assert world.chosen(a_claim(a_request("x"), a_request("y"))) == ["x=a", "y=a"]  # once in an attempt
+    world.take(a_claim(a_request(), name="first"))
+    assert world.chosen(a_claim(a_request())) is None
+
+
+@pytest.mark.parametrize("amount", ["0", "1"])
+def test_a_share_of_any_amount_has_taken_the_counters_for_later_attempts(amount: str) -> None:
+    slices = [a_slice("c", count=2, counters={"memory": 7}), a_slice("d", [shared("a", uses={"memory": 4})], count=2)]
+    world = World(slices)
+    world.take(a_claim(a_request(amounts={"bandwidth": amount}), name="first"))
+    assert world.chosen(a_claim(a_request(amounts={"bandwidth": amount}))) == ["req=a"]
 
 
 def test_one_request_never_gets_two_shares_of_a_device() -> None:

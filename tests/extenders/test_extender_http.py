@@ -291,6 +291,35 @@ def test_an_extender_that_does_not_answer(answer: Any, message: str) -> None:
     run(main())
 
 
+def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubesched.extenders.http._MOST_ANSWER", 1_000_000)
+    sent = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            while sent < 500_000_000:
+                writer.write(b" " * 65_536)
+                sent += 65_536
+                await writer.drain()
+        except ConnectionError:
+            pass
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/ext"
+        async with server, cluster({"urlPrefix": url, "filterVerb": "filter", "httpTimeout": "20s"}) as found:
+            found.create(a_pod("p"))
+            message = (await found.failed("p")).message
+            assert message.startswith(f'Post "{url}/filter": the answer is longer than 100')
+            assert sent < 100_000_000
+
+    run(main())
+
+
 def test_nobody_listens() -> None:
     async def main() -> None:
         async with Server().listening() as server:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from extender_kit import Server, a_pod, cluster, extenders_config
 
+from kubesched.api import followed_files
 from kubesched.api.certificates import IssuedPair, load_pair, self_signed
 from kubesched.api.times import RealClock
 from kubesched.config import ConfigError
@@ -98,11 +99,11 @@ def test_the_name_in_the_certificate_can_be_given() -> None:
     assert outcome(serving(pair), {"caData": text(pair.ca), "serverName": "gpu-extender"})[0] == "n2"
 
 
-def client_certificate() -> tuple[bytes, bytes]:
+def client_certificate(common_name: str = "kube-scheduler") -> tuple[bytes, bytes]:
     """A certificate for clients that is its own authority, and its key, as PEM."""
     now = datetime.fromtimestamp(RealClock().now(), UTC)
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-scheduler")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -136,6 +137,31 @@ def test_a_client_without_a_certificate_is_turned_away() -> None:
     node, message = outcome(serving(pair, client_authority=certificate), {"caData": text(pair.ca)})
     assert node == ""
     assert message.startswith('Post "https://')
+
+
+def test_a_certificate_that_is_renewed_in_its_files_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed_files, "FOLLOW_SECONDS", 0.0)
+    pair, before, after = issued(), client_certificate("before"), client_certificate("after")
+
+    def write(certificate: bytes, key: bytes) -> None:
+        (tmp_path / "cert").write_bytes(certificate)
+        (tmp_path / "key").write_bytes(key)
+
+    async def main() -> None:
+        tls = {"caData": text(pair.ca), "certFile": str(tmp_path / "cert"), "keyFile": str(tmp_path / "key")}
+        write(*before)
+        async with filtering().listening(serving(pair, client_authority=before[0] + after[0])) as server:
+            entry = {"urlPrefix": server.url, "filterVerb": "filter", "nodeCacheCapable": True, "tlsConfig": tls}
+            async with cluster(entry) as found:
+                found.create(a_pod("p"))
+                await found.bound("p")
+                write(*after)
+                found.create(a_pod("q"))
+                await found.bound("q")
+            subjects = [dict(part[0] for part in shown["subject"]) for shown in server.certificates]
+            assert [subject["commonName"] for subject in subjects] == ["before", "after"]
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

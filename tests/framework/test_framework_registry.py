@@ -84,7 +84,7 @@ REFUSED: list[tuple[str, type, list[str]]] = [
     ("keyword arguments", KeywordOnly, ["  it has    filter(self, state: Any, pod: Any, *, node: Any) -> None\n"]),
     ("a static method with one more argument", BadStatic, ["  it has    filter(own: Any, state: Any, pod: Any, node: Any) -> None\n"]),
     ("an attribute for a method", make_plugin("Attribute", filter=3), ['plugin "Attribute"', "filter is not a method"]),
-    ("async in the scheduling cycle", make_plugin("Async", reserve=later), ["reserve is async, but the scheduling cycle does not wait; only pre_bind and bind may be async"]),
+    ("async in the scheduling cycle", make_plugin("Async", reserve=later), ["reserve is async, but the scheduling cycle does not wait; only post_filter, pre_bind, bind may be async"]),
     ("columns without meaning", make_plugin("Columns", filter_rows=say(None)), ["defines filter_rows but not verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status"]),
 ]  # fmt: skip
 
@@ -144,13 +144,13 @@ def test_accepted(plugin: type) -> None:
     assert list(registry) == [plugin.name]  # type: ignore[attr-defined]
 
 
-def test_every_async_method_but_two_is_refused() -> None:
+def test_every_async_method_but_three_is_refused() -> None:
     methods = [method for point in POINTS for method in point.methods]
     for method in methods:
         plugin = make_plugin(
             "Async", **{method: later, **({"verdict_status": say(None)} if method == "filter_rows" else {})}
         )
-        if method in ("bind", "pre_bind"):
+        if method in ("bind", "pre_bind", "post_filter"):
             check_plugin(plugin)
         else:
             with pytest.raises(PluginError, match=f"{method} is async"):

@@ -65,6 +65,63 @@ def test_a_decorated_method_is_recognised() -> None:
     assert texts[0].startswith("plugin Wrapped has been in filter")
 
 
+def _short_calls(plugin: Any, until: Callable[[], bool]) -> None:
+    """Calls without a pause between them; each ends long before the limit."""
+    while not until():
+        plugin.filter(None, None, None)
+
+
+@pytest.mark.parametrize("progress", [None, lambda: 0], ids=["without progress", "the loop stands still"])
+def test_many_short_calls_are_named_with_their_total(progress: Callable[[], object] | None) -> None:
+    """As of a plugin that takes 5 ms for each of 5,000 nodes."""
+    reported = threading.Event()
+    texts: list[str] = []
+
+    def report(text: str) -> None:
+        texts.append(text)
+        reported.set()
+
+    pause = threading.Event()
+    plugin = make_plugin("Steady", filter=lambda self, *args: pause.wait(0.004))(None, None)
+    with watching_plugins([plugin], report, seconds=0.04, progress=progress):
+        _short_calls(plugin, reported.is_set)
+        reported.clear()
+    [text] = texts
+    assert text.startswith("plugin Steady has taken about 0.")
+    assert text.endswith(" s in filter, in many calls; nothing else was done meanwhile")
+
+
+def test_the_total_is_named_when_the_loop_goes_on() -> None:
+    """The plugin is called until so many samples were taken; the total is theirs."""
+    reported, texts = threading.Event(), list[str]()
+    samples = itertools.count()
+    seen: list[int] = [0]
+
+    def report(text: str) -> None:
+        texts.append(text)
+        reported.set()
+
+    def progress() -> int:
+        seen[0] = next(samples)
+        return int(seen[0] > 12)
+
+    pause = threading.Event()
+    plugin = make_plugin("Steady", filter=lambda self, *args: pause.wait(0.004))(None, None)
+    with watching_plugins([plugin], report, seconds=0.04, progress=progress):
+        _short_calls(plugin, reported.is_set)
+    assert texts[0].startswith("plugin Steady has taken about 0.")
+
+
+def test_short_calls_between_which_the_loop_goes_on_are_not_slow() -> None:
+    texts: list[str] = []
+    counter, pause = itertools.count(), threading.Event()
+    plugin = make_plugin("Fair", filter=lambda self, *args: pause.wait(0.001))(None, None)
+    with watching_plugins([plugin], texts.append, seconds=0.01, progress=lambda: next(counter)):
+        for _ in range(50):
+            plugin.filter(None, None, None)
+    assert texts == []
+
+
 def test_many_short_calls_are_not_slow() -> None:
     ticks = threading.Event()
     texts: list[str] = []

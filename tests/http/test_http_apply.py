@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubesched.api.kinds import kind_by_plural
 from kubesched.cluster.http.catalog import Resource
-from kubesched.cluster.http.fieldsets import Shape, decode_fields, encode_fields, leaves, merge, value_at
+from kubesched.cluster.http.fieldsets import Places, Shape, decode_fields, encode_fields, leaves, merge
 
 WEB = f"{DEPLOYMENTS}/web"
 
@@ -254,11 +254,11 @@ def test_after_a_merge_every_applied_leaf_holds_and_nothing_else_changed(live: A
     merged = merge(live, applied, SHAPE)
     wanted = set(leaves(applied, SHAPE))
     for path in wanted:
-        if path[-1].startswith("f:") and value_at(applied, path) != {}:
-            assert value_at(merged, path) == value_at(applied, path)
+        if path[-1].startswith("f:") and Places(applied).at(path) != {}:
+            assert Places(merged).at(path) == Places(applied).at(path)
     for path in set(leaves(live, SHAPE)) - wanted:
         if path[-1].startswith("f:") and not any(
             other[: len(path)] == path or path[: len(other)] == other for other in wanted
         ):
-            assert value_at(merged, path) == value_at(live, path)
+            assert Places(merged).at(path) == Places(live).at(path)
     assert merge(merged, applied, SHAPE) == merged

@@ -204,7 +204,6 @@ def test_claims_are_checked(request_: dict[str, Any], cause: str) -> None:
         ),
         ({"name": "a", "attributes": {"x": {}}}, {}, "attributes[x]: Required value: exactly one value"),
         ({"name": "a", "attributes": {"x": {"int": 1, "bool": True}}}, {}, "exactly one value must be specified"),
-        ({"name": "a", "capacity": {"m": {"value": "much"}}}, {}, "capacity[m].value: Invalid value"),
         ({"name": "a", "nodeName": "n1"}, {}, "must not be set unless `perDeviceNodeSelection`"),
         ({"name": "a", "taints": [{"key": "k", "effect": "Maybe"}]}, {}, 'effect: Unsupported value: "Maybe"'),
         ({"name": "a", "bindingConditions": ["Ready"]}, {}, "bindingFailureConditions"),

@@ -335,8 +335,8 @@ def test_no_header_and_no_query_makes_the_server_fail(
     async def main() -> None:
         store = a_store()
         store.create(NODES, "", a_node())
-        # A body that is announced and does not come is over soon.
-        async with HttpServer(store, token=token, head_seconds=0.05, body_seconds=0.05) as server:
+        # A body that is announced and does not come is over soon. Heads are always whole, and a busy machine may take long.
+        async with HttpServer(store, token=token, body_seconds=0.05) as server:
             names = {name for name, _ in headers}
             lines = [b"%s %s?%s HTTP/1.1" % (method, path, query)]
             if b"Host" not in names:

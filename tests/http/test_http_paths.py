@@ -303,7 +303,7 @@ def test_cluster_scoped_paths(path: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["secret", None])
-def test_tokens_of_service_accounts_are_those_of_the_one_user(token: str | None) -> None:
+def test_service_accounts_get_tokens_that_the_server_knows(token: str | None) -> None:
     async def main() -> None:
         async with served(token=token) as api:
             headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -69,7 +69,7 @@ BODIES: list[tuple[str, bytes, str, int, str]] = [
     ("bad YAML", b"a: [1\nb: }", "application/yaml", 400, "yaml"),
     ("YAML that grows", b"a: &a [x,x,x,x,x,x,x,x]\n" + b"".join(b"%c: &%c [%s]\n" % (98 + i, 98 + i, b",".join([b"*%c" % (97 + i)] * 9)) for i in range(8)), "application/yaml", 400, "excessive aliasing"),
     ("deep nesting", b"[" * 5000 + b"]" * 5000, "application/json", 400, ""),
-    ("deeper nesting", b"[" * 100_000, "application/json", 400, ""),
+    ("deeper nesting", b"[" * 100_000, "application/json", 413, ""),
     ("deep nesting in YAML", b"[" * 100_000, "application/yaml", 400, "line 1: nested more than 200 levels deep"),
     ("a body that is too large", b'{"a":"' + b"x" * (3 * 1024 * 1024) + b'"}', "application/json", 413, "too large"),
     ("another media type", b"<pod/>", "text/xml", 415, "media types"),

@@ -13,7 +13,7 @@ from kubesched.api.types import ObjectMeta, Pod, PodSpec, PodStatus
 from kubesched.framework.events import ActionType, ClusterEvent, EventResource, HintFn, QueueingHint
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.queued import QueuedPodInfo
+from kubesched.framework.queued import QueuedPodInfo, by_priority
 from kubesched.framework.status import Status
 from kubesched.queue import SchedulingQueue
 
@@ -63,12 +63,13 @@ def changed(pod: Pod, *, labels: dict[str, str] | None = None, priority: int | N
     return Pod(metadata=meta, spec=spec, status=status)
 
 
-def sort_key(record: QueuedPodInfo) -> tuple[int, float]:
-    return (-record.pod_info.priority, record.timestamp)
+class ByLess:
+    """A QueueSort plugin without a sort key."""
 
+    name = "ByLess"
 
-def less(first: QueuedPodInfo, second: QueuedPodInfo) -> bool:
-    return sort_key(first) < sort_key(second)
+    def less(self, first: QueuedPodInfo, second: QueuedPodInfo) -> bool:
+        return by_priority(first) < by_priority(second)
 
 
 class Gate:
@@ -124,7 +125,7 @@ class Bench:
                 ClusterEvent(EventResource.POD, ActionType.DELETE): [("Fit", self.fit)],
                 ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_LABEL): [("Gate", self.gate_hint)],
             }
-        options.setdefault("sort_key", sort_key)
+        options.setdefault("order", by_priority)
         self.queue = SchedulingQueue(
             clock=self.clock,
             pre_enqueue={SCHEDULER: lambda pod: {"Gate": self.gate, "Gate2": self.gate2}},

@@ -16,22 +16,23 @@ from queue_kit import (
     WILDCARD,
     Action,
     Bench,
+    ByLess,
     Hint,
     VirtualLoop,
     a_pod,
     changed,
-    sort_key,
 )
 
 from kubesched.api.quantity import QuantityError
 from kubesched.api.types import Container, Pod, PodSpec, ResourceRequirements
 from kubesched.framework.events import QueueingHint
 from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.queued import QueuedPodInfo
+from kubesched.framework.queued import QueuedPodInfo, by_priority
 from kubesched.framework.status import Status
 from kubesched.queue import QueueError, SchedulingQueue
 from kubesched.queue.backoff import NEVER, BackoffQueue
 from kubesched.queue.heap import KeyedHeap
+from kubesched.queue.order import order_of
 
 
 def a_record(timestamp: float = 0.0, **fields: Any) -> QueuedPodInfo:
@@ -41,7 +42,7 @@ def a_record(timestamp: float = 0.0, **fields: Any) -> QueuedPodInfo:
 
 
 def a_backoff(initial: float = 1.0, maximum: float = 10.0) -> BackoffQueue:
-    return BackoffQueue(initial, maximum, sort_key)
+    return BackoffQueue(initial, maximum, by_priority)
 
 
 # -- backoff
@@ -347,7 +348,7 @@ def test_a_wildcard_about_another_pod_is_skipped() -> None:
 
 
 def test_moves_keep_the_order_in_which_pods_came() -> None:
-    bench = Bench(max_backoff=0.0, sort_key=lambda record: 0)
+    bench = Bench(max_backoff=0.0, order=lambda record: 0)
     for number, plugin in enumerate(["Spread", "Fit", "Spread", "Fit", "Fit"]):
         bench.queue.add(a_pod(f"p{number}"))
         bench.fail(bench.pop(), plugin)
@@ -451,13 +452,8 @@ def test_an_update_without_an_old_version_is_a_generic_one() -> None:
     assert bench.queue.views.in_flight_trace() == [pod.uid, "UnschedulablePodUpdate"]
 
 
-def test_a_queue_needs_an_order() -> None:
-    with pytest.raises(ValueError, match="sort_key"):
-        SchedulingQueue(clock=Bench().clock, pre_enqueue={}, queueing_hints={})
-
-
 def test_less_and_its_records_survive_updates() -> None:
-    bench = Bench(sort_key=None, less=lambda a, b: a.pod_info.priority > b.pod_info.priority)
+    bench = Bench(order=order_of(ByLess()))
     for name, priority in (("a", 1), ("b", 2), ("c", 3)):
         bench.queue.add(a_pod(name, priority=priority))
     bench.queue.update(a_pod("c", priority=3), a_pod("c", priority=0))
@@ -499,7 +495,7 @@ def test_the_loops_flush_at_whole_seconds_and_every_half_minute() -> None:
 
     async def main(loop: VirtualLoop) -> None:
         queue = SchedulingQueue(
-            clock=loop, sort_key=sort_key, pre_enqueue={}, queueing_hints={SCHEDULER: {NODE_ADD: [("Fit", fit)]}}
+            clock=loop, order=by_priority, pre_enqueue={}, queueing_hints={SCHEDULER: {NODE_ADD: [("Fit", fit)]}}
         )
         running = asyncio.ensure_future(queue.run())
         start = loop.now()

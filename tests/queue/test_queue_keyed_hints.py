@@ -6,11 +6,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from queue_kit import SCHEDULER, FakeClock, a_pod, changed, sort_key
+from queue_kit import SCHEDULER, FakeClock, a_pod, changed
 
 from kubesched.api.types import Pod
 from kubesched.framework.events import ActionType, ClusterEvent, EventResource, KeyedHint, QueueingHint
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.queued import by_priority
 from kubesched.queue import SchedulingQueue
 
 CLAIM_ADD = ClusterEvent(EventResource.RESOURCE_CLAIM, ActionType.ADD)
@@ -28,7 +29,7 @@ class World:
         hint = KeyedHint(self._hint, _names, lambda old, new: None if new is None else (new,)) if keyed else self._hint
         self.queue = SchedulingQueue(
             clock=FakeClock(),
-            sort_key=sort_key,
+            order=by_priority,
             pre_enqueue={SCHEDULER: lambda pod: {}},
             queueing_hints={SCHEDULER: {CLAIM_ADD: [("devices", hint)]}},
         )

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from queue_kit import CLASS_ADD, NODE_ADD, NODE_LABEL, POD_DELETE, WILDCARD, FakeClock, a_pod, changed, less, sort_key
+from queue_kit import CLASS_ADD, NODE_ADD, NODE_LABEL, POD_DELETE, WILDCARD, ByLess, FakeClock, a_pod, changed
 from queue_model import Entry, Model, RefusedError
 
 from kubesched.api.types import Pod
 from kubesched.framework.events import ActionType, ClusterEvent, EventResource, HintFn, QueueingHint
 from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.queued import QueuedPodInfo
+from kubesched.framework.queued import QueuedPodInfo, by_priority
 from kubesched.framework.status import Status
 from kubesched.queue import QueueError, SchedulingQueue
+from kubesched.queue.order import order_of
 
 NAMES = ("a", "b", "c", "d", "e")
 PLUGINS = ("Fit", "Spread", "Taint", "Wild", "Gate1")
@@ -96,7 +97,6 @@ class QueueMachine(RuleBasedStateMachine):
         }
         gates = {scheduler: {name: self.gate(name) for name in ("Gate1", "Gate2")} for scheduler in ("one", "two")}
         self.model = Model(self.clock.now, gates, registered, maximum)
-        order: dict[str, Any] = {"less": less} if by_less else {"sort_key": sort_key}
         self.queue = SchedulingQueue(
             clock=self.clock,
             pre_enqueue={scheduler: self.plugins_of(functions) for scheduler, functions in gates.items()},
@@ -108,7 +108,7 @@ class QueueMachine(RuleBasedStateMachine):
                 for scheduler, registrations in registered.items()
             },
             max_backoff=maximum,
-            **order,
+            order=order_of(ByLess()) if by_less else by_priority,
         )
 
     def plugins_of(

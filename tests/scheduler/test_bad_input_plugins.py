@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+import itertools
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -12,11 +13,19 @@ from recording import Answers, holder
 
 from kubesched.config import ConfigError
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
+from kubesched.framework.interface import Plugin
 from kubesched.framework.registry import PluginError
 from kubesched.framework.status import Status
 from kubesched.simulate.virtual_time import run_virtual
 
 BOOM = RuntimeError("boom")
+
+
+#: A profile with one PostFilter plugin.
+ONLY_HELPER = {
+    "schedulerName": "default-scheduler",
+    "plugins": {"postFilter": {"enabled": [{"name": "Helper"}], "disabled": [{"name": "*"}]}},
+}
 
 
 @dataclass
@@ -114,14 +123,24 @@ CASES = [
 ]
 
 
+class OddError(BaseException):
+    """As libraries have them that mean to end more than a call."""
+
+
+#: What is no Exception, and a plugin's failure all the same. A cancellation is one if nobody cancelled the task.
+ODD = (GeneratorExit("boom"), SystemExit("boom"), asyncio.CancelledError("boom"), OddError("boom"))
+CASES += [replace(case, answer=odd) for case in CASES if case.answer is BOOM for odd in ODD]
+
+
 def name_of(case: Case) -> str:
-    return f"{case.point} {'raises' if isinstance(case.answer, BaseException) else f'answers {case.answer!r}'}"
+    raised = isinstance(case.answer, BaseException)
+    return f"{case.point} {f'raises {type(case.answer).__name__}' if raised else f'answers {case.answer!r}'}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_a_bad_plugin_fails_its_pod_and_no_other(case: Case) -> None:
     """``bad`` meets the bad answer, pods made before, with and after it do not."""
-    asynchronous = isinstance(case.answer, asyncio.CancelledError)
+    asynchronous = isinstance(case.answer, asyncio.CancelledError) and not case.answer.args
     good: dict[str, Any] = {"score": 0, "bind": Status.skip()}
 
     def answer(*args: Any) -> Any:
@@ -167,6 +186,33 @@ def test_a_bad_plugin_fails_its_pod_and_no_other(case: Case) -> None:
     play(scenario, plugins=[holder(diary, "Bad", *methods)], config=config, expect_errors=errors)
 
 
+@pytest.mark.parametrize("point", ["pre_bind", "bind"])
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_what_a_coroutine_of_a_plugin_raises_is_its_failure(point: str, odd: BaseException) -> None:
+    async def raising() -> None:
+        raise odd
+
+    diary = Answers(**{point: lambda *args: raising() if args[1].name == "bad" else None})
+
+    async def scenario(world: World) -> None:
+        world.nodes(1)
+        world.create(a_pod("bad"))
+        await world.sleep(0.2)
+        assert f'plugin "Bad": {"what it waited for was" if isinstance(odd, asyncio.CancelledError) else "boom"}' in (
+            world.condition("bad").message
+        )
+        diary.answers[point] = Status.skip() if point == "bind" else None
+        world.patch("bad", {"metadata": {"labels": {"try": "again"}}})
+        await world.settle()
+        assert world.node_of("bad")
+
+    plugins = {"bind": {"enabled": [{"name": "Bad"}, {"name": "DefaultBinder"}], "disabled": [{"name": "*"}]}}
+    config = (
+        a_config(profiles=[{"schedulerName": "default-scheduler", "plugins": plugins}]) if point == "bind" else None
+    )
+    play(scenario, plugins=[holder(diary, "Bad", point)], config=config, expect_errors=["?plugin Bad failed"])
+
+
 async def _cancelled() -> None:
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     future.cancel()
@@ -207,7 +253,7 @@ def test_a_failing_post_filter_never_makes_the_attempt_an_error(name: str, answe
     play(scenario, plugins=[holder(diary, "Bad", "post_filter")], expect_errors=["?plugin Bad failed"])
 
 
-@pytest.mark.parametrize("answer", [BOOM, 5, Status.from_error("oh"), Status.unschedulable("no")], ids=repr)
+@pytest.mark.parametrize("answer", [BOOM, *ODD, 5, Status.from_error("oh"), Status.unschedulable("no")], ids=repr)
 def test_a_bad_pre_enqueue_holds_its_pod_back(answer: Any) -> None:
     def gate(pod: Any) -> Any:
         if pod.name != "bad" or pod.labels:
@@ -232,7 +278,7 @@ def test_a_bad_pre_enqueue_holds_its_pod_back(answer: Any) -> None:
     play(scenario, plugins=[holder(diary, "Bad", "pre_enqueue")], expect_errors=errors)
 
 
-@pytest.mark.parametrize("answer", [BOOM, SystemExit(3), 5, [1]], ids=repr)
+@pytest.mark.parametrize("answer", [BOOM, *ODD, 5, [1]], ids=repr)
 def test_a_plugin_that_cannot_list_its_events_is_refused_at_start(answer: Any) -> None:
     diary = Answers(events_to_register=answer)
 
@@ -272,7 +318,7 @@ def test_a_plugin_that_looks_up_an_unknown_kind_is_refused_at_start() -> None:
         run_virtual(main())
 
 
-@pytest.mark.parametrize("problem", [BOOM, SystemExit(3)], ids=repr)
+@pytest.mark.parametrize("problem", [BOOM, *ODD], ids=repr)
 def test_a_hint_that_raises_counts_as_queue(problem: BaseException) -> None:
     def hint(pod: Any, old: Any, new: Any) -> Any:
         raise problem
@@ -294,7 +340,7 @@ def test_a_hint_that_raises_counts_as_queue(problem: BaseException) -> None:
     play(scenario, plugins=[holder(diary, "Bad", "filter", "events_to_register")], expect_errors=errors)
 
 
-@pytest.mark.parametrize("answer", [BOOM, [1]], ids=["raises", "is not hashable"])
+@pytest.mark.parametrize("answer", [BOOM, *ODD, [1]], ids=repr)
 def test_a_bad_signature_fails_its_pod_and_no_other(answer: Any) -> None:
     def sign(pod: Any) -> Any:
         if pod.name != "bad" or pod.labels:
@@ -319,36 +365,75 @@ def test_a_bad_signature_fails_its_pod_and_no_other(answer: Any) -> None:
     play(scenario, plugins=[holder(diary, "Bad", "sign", "score")], expect_errors=errors)
 
 
-def test_a_queue_order_that_raises_stops_neither_the_loop_nor_the_other_pods() -> None:
-    diary = Answers()
+@pytest.mark.parametrize("method", ["less", "sort_key"])
+@pytest.mark.parametrize("failing", ["at once", "when pods are popped", "every third time"])
+def test_a_queue_order_that_raises_loses_no_pod_and_falls_back_to_priority(method: str, failing: str) -> None:
+    calls = itertools.count()
+    made_apart = failing == "when pods are popped"
 
-    class Order(holder(diary, "Order", "reserve")):  # type: ignore[misc]  # made for this test
-        def less(self, first: Any, second: Any) -> bool:
+    class Moody(int):
+        """A key whose comparison fails once there are several pods."""
+
+        def __lt__(self, other: Any) -> bool:
             raise BOOM
 
+    class Order(holder(Answers(), "Order", "reserve")):  # type: ignore[misc]  # made for this test
+        def less(self, first: Any, second: Any) -> bool:
+            return bool(self.answer(first) < self.answer(second)) if method == "less" else False
+
+        @staticmethod
+        def answer(queued: Any) -> Any:
+            number = next(calls)
+            if failing == "at once" or (failing == "every third time" and number % 3 == 0):
+                raise BOOM
+            return Moody(number) if made_apart else number
+
+    if method == "sort_key":
+        Order.sort_key = lambda self, queued: self.answer(queued)
     profile = {
         "schedulerName": "default-scheduler",
         "plugins": {"queueSort": {"enabled": [{"name": "Order"}], "disabled": [{"name": "*"}]}},
     }
+    names = [f"p{number}" for number in range(8)]
 
     async def scenario(world: World) -> None:
-        world.nodes(1)
-        for number in range(3):
-            world.create(a_pod(f"p{number}"))
-            await world.sleep(1)
-            assert world.node_of(f"p{number}") == "n1"  # alone in the queue there is nothing to compare
-        world.create(a_pod("x"), a_pod("y"))
-        await world.sleep(3)
-        world.create(a_pod("z"))
-        await world.sleep(3)
-        assert world.node_of("z") == "n1"
-        for name in ("x", "y"):
-            if not world.node_of(name):
-                world.delete(name)
+        world.create(*(a_pod(name) for name in names))
+        world.nodes(2)
+        await world.settle()
+        world.create(
+            *(a_pod(f"{name}-later") for name in names), a_pod("urgent", priorityClassName="system-node-critical")
+        )
+        await world.settle()
+        assert all(world.node_of(name) and world.node_of(f"{name}-later") for name in names)
+        if failing == "at once":
+            later = [key for _, key, _, _ in world.binds[len(names) :]]
+            assert later == ["default/urgent", *(f"default/{name}-later" for name in names)]
 
     play(
         scenario,
         plugins=[Order],
         config=a_config(profiles=[profile]),
-        expect_errors=["handler PodHandler failed on pods"],
+        expect_errors=[f"QueueSort plugin Order failed in {method}", "?QueueSort plugin Order has failed"],
     )
+
+
+def test_a_post_filter_that_is_async_holds_the_next_pod_back_until_it_has_answered() -> None:
+    diary: list[str] = []
+
+    class Helper(Plugin):
+        name = "Helper"
+
+        async def post_filter(self, state: Any, pod: Any, statuses: Any) -> Any:
+            diary.append(f"{pod.name} begins")
+            await asyncio.sleep(0.25)
+            diary.append(f"{pod.name} ends")
+            return None, Status.unschedulable("the helper could not help")
+
+    async def scenario(world: World) -> None:
+        world.nodes(1, cpu="1")
+        world.create(a_pod("big", cpu="2"), a_pod("bigger", cpu="3"))
+        await world.until(lambda: len(world.events(reason="FailedScheduling")) == 2, "both pods are rejected")
+        assert diary == ["big begins", "big ends", "bigger begins", "bigger ends"]
+        assert world.condition("big").message.endswith("the helper could not help")
+
+    play(scenario, plugins=[Helper], config=a_config(profiles=[ONLY_HELPER]))

@@ -9,6 +9,7 @@ import pytest
 from harness import World, a_config, a_pod, play, world
 from recording import Answers, holder
 
+from kubesched.config.features import FeatureGates
 from kubesched.framework.status import Status
 from kubesched.framework.waiting import WaitingPod
 from kubesched.simulate.virtual_time import run_virtual
@@ -133,7 +134,9 @@ def test_nobody_waits_longer_than_a_quarter_of_an_hour() -> None:
             "0/1 nodes are available: 1 rejected due to timeout after waiting 15m0s at plugin A."
         ]
 
-    play(scenario, plugins=[holder(diary, "A", "permit", "events_to_register")])
+    # Without the gate no nomination is published, whose end would have the second pod tried again as well.
+    gates = FeatureGates.of({"NominatedNodeNameForExpectation": False})
+    play(scenario, plugins=[holder(diary, "A", "permit", "events_to_register")], gates=gates)
 
 
 def test_a_deleted_pod_stops_waiting_and_its_resources_are_free_at_once() -> None:
@@ -248,3 +251,24 @@ def test_queued_pods_are_left_alone_when_the_scheduler_stops() -> None:
             assert found.node_of("bound") == "n1"
 
     run_virtual(main())
+
+
+def test_what_a_pod_rejected_at_permit_gives_back_goes_to_the_pod_that_waits_for_it() -> None:
+    diary = Answers(permit=(Status.wait("for friends"), 60.0), events_to_register=[])
+
+    async def scenario(world: World) -> None:
+        world.nodes(1, cpu="1")
+        world.create(a_pod("first", cpu="800m"))
+        await world.until(lambda: list(world.scheduler.waiting_pods), "the first pod waits on Permit")
+        world.create(a_pod("second", cpu="800m"))
+        await world.until(lambda: world.events("second", "FailedScheduling"), "the second pod finds no room")
+        await world.sleep(15)  # beyond any backoff
+        assert world.where("second") == "Unschedulable"
+        diary.answers["permit"] = None
+        waiting_pod(world).reject("A", "no quorum")
+        await world.until(lambda: world.node_of("second"), "the second pod takes the room", limit=5.0)
+        assert world.where("first") == "Unschedulable"
+
+    # Without the gate no nomination is published, whose end would have the second pod tried again as well.
+    gates = FeatureGates.of({"NominatedNodeNameForExpectation": False})
+    play(scenario, plugins=[holder(diary, "A", "permit", "events_to_register")], gates=gates)

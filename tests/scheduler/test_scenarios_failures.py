@@ -324,3 +324,19 @@ def test_pods_that_come_and_go_leave_every_gauge_at_zero() -> None:
         assert {child.value for child in metrics.inflight_events.children.values()} == {0}
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("answer", "pending"), [(Status.pending("not yet"), {"Later"}), (Status.unschedulable("not yet"), set())]
+)
+def test_the_queue_learns_which_plugins_have_a_pod_pending(answer: Status, pending: set[str]) -> None:
+    diary = Answers(filter=answer, events_to_register=[])
+
+    async def scenario(world: World) -> None:
+        world.create(a_node("n1"), a_pod("p"))
+        await world.until(lambda: world.events("p", "FailedScheduling"), "the pod is rejected")
+        record = world.scheduler.queue.views.get_pod("p", "default")
+        assert record is not None
+        assert (record.unschedulable_plugins, record.pending_plugins) == ({"Later"}, pending)
+
+    play(scenario, plugins=[holder(diary, "Later", "filter", "events_to_register")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from typing import Any
@@ -18,6 +19,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_scan import nodes_to_find
+from kubesched.scheduler.layers import Layer
 from kubesched.scheduler.search import Path
 
 
@@ -208,6 +210,43 @@ def test_an_unsigned_plain_filter_is_sampled_and_a_signed_one_is_remembered() ->
     assert sorted(calls[400:]) == ["n3", "n4"]
     signed.find(a_pod("p4", labels={"a": "2"}))
     assert len(calls) == 802
+
+
+def test_pods_that_a_plain_plugin_does_not_sign_are_sampled_although_it_signs_others() -> None:
+    calls: list[str] = []
+
+    def watch(self: Any, state: Any, pod: Any, node: Any) -> Status | None:
+        calls.append(node.name)
+        return None
+
+    def sign(self: Any, pod: PodInfo) -> Any:
+        return pod.labels.get("a")
+
+    house = House(many(400), plugins=[*SIGNING, make_plugin("Plain", filter=watch, sign=sign)])
+    want = nodes_to_find(400, 0)
+    assert house.find(a_pod("unsigned")).feasible == want
+    assert want < len(calls) <= want + 33
+    calls.clear()
+    assert house.find(a_pod("signed", labels={"a": "1"})).feasible == len(calls) == 400
+    assert house.evaluate(a_pod("signed", labels={"a": "1"})).feasible.shape == (400,)
+
+
+def test_reasons_that_never_repeat_are_not_all_kept() -> None:
+    attempts = itertools.count()
+
+    def refuse(self: Any, state: Any, pod: Any, node: Any) -> Status | None:
+        return Status.unschedulable(f"node {node.name} was refused at attempt {next(attempts)}")
+
+    house = House(many(20), plugins=[*SIGNING, make_plugin("Wordy", filter=refuse, sign=lambda self, pod: ())])
+    layers = house.search._layers
+    for number in range(1500):
+        message = house.failure(a_pod(f"p{number}")).message()
+        assert message.count("was refused at attempt") == 20
+        house.cache.set_node(a_node("n3", labels={"version": str(number)}))
+    (layer,) = [layer for layer in layers._kept.values() if isinstance(layer, Layer)]
+    entry = house.framework.filters[-1]
+    assert 20 <= entry.distinct_statuses(layer.state) <= 2 * 20 + 1024 + 20
+    assert len(layer._statuses) <= 2 * 20 + 1024 + 20
 
 
 def test_a_pod_one_plugin_cannot_sign_still_uses_what_the_others_remember() -> None:

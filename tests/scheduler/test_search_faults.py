@@ -304,11 +304,17 @@ SPREAD_SCORE = 'running Score plugins: plugin "PodTopologySpread" failed with: '
         ("NodePorts", "preFilter", PORTS),
         ("PodTopologySpread", "preFilter", SPREAD_FILTER),
         ("PodTopologySpread", "preScore", SPREAD_SCORE),
+        # The pod has neither volumes nor claims, so these have nothing to do where they are at PreFilter.
+        ("VolumeRestrictions", "preFilter", 'running "VolumeRestrictions" filter plugin: cannot read '),
+        ("VolumeBinding", "preFilter", 'running "VolumeBinding" filter plugin: '),
+        ("DynamicResources", "preFilter", 'running "DynamicResources" filter plugin: '),
+        ("DynamicResources", "preFilter filter", 'running Score plugins: plugin "DynamicResources" failed with: '),
     ],
 )
 def test_a_plugin_without_the_state_it_needs_fails_every_attempt(plugin: str, point: str, text: str) -> None:
     nodes = [a_node(f"n{index}") for index in range(3)]
-    there = House(nodes, plugins=[*SIGNING, "PodTopologySpread"], without=[(plugin, point)])
+    more = [] if plugin in SIGNING else [plugin]
+    there = House(nodes, plugins=[*SIGNING, *more], without=[(plugin, each) for each in point.split()])
     for _ in range(3):  # what is remembered must not hide it
         with pytest.raises(PluginFailedError) as caught:
             there.find(a_pod(cpu="1"))
@@ -322,6 +328,55 @@ def test_a_failure_on_a_node_that_an_earlier_filter_rejects_does_not_count() -> 
     there = House([a_node("n0"), a_node("n1")], plugins=[nowhere, *SIGNING], without=[("NodePorts", "preFilter")])
     for _ in range(3):
         assert there.failure(a_pod(cpu="1")).message() == "0/2 nodes are available: 2 nowhere."
+
+
+@pytest.mark.parametrize("percentage", [0, 50])
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_failure_on_a_node_that_is_full_with_its_nominated_pods_does_not_count(
+    rows: bool, signed: bool, percentage: int
+) -> None:
+    """The nominated pods keep an earlier filter from passing the node; the failing one would see it without them."""
+
+    def failing(self: Any, state: Any, pod: Any, node: Any) -> None:
+        if node.name == "n1":
+            raise ValueError("boom")
+
+    def failing_rows(self: Any, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
+        if any(nodes.info(row).name == "n1" for row in rows.tolist()):
+            raise ValueError("boom")
+        return np.zeros(len(rows), np.uint64)
+
+    members: dict[str, Any] = (
+        {"filter_rows": failing_rows, "verdict_status": verdict_status} if rows else {"filter": failing}
+    )
+    if signed:
+        members["sign"] = answer(())
+    bad = make_plugin("Bad", **members)
+    there = House([a_node("n0"), a_node("n1", cpu="4")], plugins=[*SIGNING, bad], percentage=percentage)
+    with pytest.raises(PluginFailedError, match='running "Bad" filter plugin: boom'):
+        there.find(a_pod("p", cpu="1", priority=5))
+    there.nominated.pods["n1"] = [PodInfo(a_pod("nominee", cpu="4", priority=9))]
+    for _ in range(3):
+        assert there.find(a_pod("p", cpu="1", priority=5)).node.name == "n0"
+    assert check_cache(there.cache) == []
+
+
+def test_a_failure_before_a_pre_filter_that_rejects_the_pod_does_not_count() -> None:
+    """What is remembered of the nodes is found out before a plugin that does not sign is asked."""
+    nothing = make_plugin("Nothing", pre_filter=answer(Status.unresolvable("no such thing")))
+    there = House([a_node("n0")], plugins=[*SIGNING, nothing], without=[("NodePorts", "preFilter")])
+    for _ in range(3):
+        assert there.failure(a_pod(cpu="1")).message() == "0/1 nodes are available: no such thing."
+
+
+def test_a_plugin_without_its_pre_filter_is_not_told_of_nominated_pods() -> None:
+    without = [("InterPodAffinity", "preFilter")]
+    there = House([a_node("n0"), a_node("n1")], plugins=[*SIGNING, "InterPodAffinity"], without=without)
+    there.nominated.pods["n1"] = [PodInfo(a_pod("nominee", cpu="4", priority=9))]
+    for _ in range(3):
+        with pytest.raises(PluginFailedError, match='running "InterPodAffinity" filter plugin: '):
+            there.find(a_pod("p", cpu="1"))
 
 
 def remembering(**members: Any) -> House:

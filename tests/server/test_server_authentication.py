@@ -8,8 +8,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from server_kit import Authority, ReviewingApi, run, running, serving, trusting_all
+from server_kit import ReviewingApi, run, running, serving, trusting_all
 
+from certificate_kit import Authority
 from kubesched.server import AuthenticationOptions, AuthorizationOptions
 
 ALICE = {"username": "alice", "uid": "7", "groups": ["dev"], "extra": {"scopes": ["a", "b"]}}

@@ -20,7 +20,7 @@ from kubesched.api.wire import ApiError
 from kubesched.client.backoff import TokenBucket
 from kubesched.client.http import HttpTransport
 from kubesched.client.metered import MeteredTransport
-from kubesched.config import DEFAULT_GATES, FEATURES, FeatureGates
+from kubesched.config import DEFAULT_GATES, FEATURES
 from kubesched.framework import metrics as scheduler
 from kubesched.framework.metrics import MetricDef, SchedulerMetrics, exponential_buckets
 from kubesched.server import Exposition, ProcessMetrics, process_metrics, resources
@@ -137,7 +137,7 @@ def test_before_anything_happened_there_is_what_upstream_shows() -> None:
 
 def test_gates_decide_what_is_shown() -> None:
     async def main() -> None:
-        metrics = SchedulerMetrics(FeatureGates.parse("GenericWorkload=true").values)
+        metrics = SchedulerMetrics({**DEFAULT_GATES.values, "GenericWorkload": True})
         assert "scheduler_podgroup_scheduling_algorithm_duration_seconds" in types(await scraped(metrics))
 
     run(main())

@@ -15,8 +15,9 @@ from typing import Any
 import aiohttp
 import pytest
 from cryptography import x509
-from server_kit import NOW, Authority, StoppedClock, a_client, eventually, run, running, serving, trusting_all
+from server_kit import StoppedClock, a_client, eventually, run, running, serving, trusting_all
 
+from certificate_kit import NOW, Authority
 from kubesched.api.kinds import kind_by_plural
 from kubesched.api.tasks import TaskCrashedError
 from kubesched.cluster.store import InProcessClient, Store

@@ -505,3 +505,25 @@ def test_what_is_created_on_the_way_is_created_together_or_not_at_all(objects: l
         assert not simulation.result().warnings
         assert simulation.create([node("b"), priority_class("system-node-critical", value=2_000_001_000)]) == []
         assert [one.name for one in simulation.nodes] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "first", ["import kubesched", "import kubesched.simulate", "import kubesched.simulate.loading"]
+)
+def test_help_shows_the_function_whichever_is_imported_first(first: str) -> None:
+    program = f"""
+{first}
+import inspect, pydoc
+import kubesched.simulate.stepping as stepping
+from kubesched.simulate import Result, traces
+text = pydoc.plain(pydoc.render_doc(kubesched.simulate))
+assert text.startswith("Python Library Documentation: function kubesched.simulate"), text
+assert "node_template: a Node that hollow nodes are made from" in text
+assert list(inspect.signature(kubesched.simulate).parameters)[:2] == ["manifests", "nodes"]
+assert kubesched.simulate.stepping is stepping and kubesched.simulate.traces is traces
+import kubesched.simulate.placement
+assert kubesched.simulate.Result is Result and kubesched.simulate.placement.__name__ == "kubesched.simulate.placement"
+assert kubesched.simulate(nodes=1).totals.pods == 0
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -118,7 +118,7 @@ def test_whichever_library_is_installed_is_used(result: SimulationResult, monkey
     assert type(result.to_frame()).__module__.startswith("pandas")
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert type(result.to_frame()).__module__.startswith("polars")
-    with pytest.raises(ImportError, match="data frames need pandas, which is not installed: pip install pandas"):
+    with pytest.raises(ImportError, match=r"pandas, which is not installed: pip install 'kubesched\[notebook\]'"):
         result.to_pandas()
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(ImportError, match="data frames need pandas or polars"):

@@ -53,6 +53,8 @@ def test_every_gate_that_is_read_is_known_to_have_an_effect_or_to_be_of_servers(
         "ComponentStatusz",
         "CoordinatedLeaderElection",
         "LoggingAlphaOptions",
+        "LoggingBetaOptions",
+        "RemoteRequestHeaderUID",
         "WatchListClient",
     }
     assert FEATURES.keys() >= EFFECTIVE_GATES

@@ -241,6 +241,7 @@ def test_functions_are_given_as_objects_too() -> None:
     [
         ({"executor": _OnlySubmit(), "ray": "local"}, "both an executor and a Ray address"),
         ({"executor": _OnlySubmit(), "processes": 2}, "both an executor and a number of processes"),
+        ({"ray": "local", "processes": 0}, "Ray and processes 0, which is this process, were both given"),
         ({"processes": -1}, "processes -1; expected 0 or more"),
         ({"processes": 0, "timeout": 1.0}, "a timeout needs processes"),
         ({"timeout": 0.0}, "timeout 0; expected a number of seconds above 0"),

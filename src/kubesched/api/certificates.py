@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .extras import how_to_install
+
 if TYPE_CHECKING:
     from cryptography import x509
 
@@ -41,7 +43,7 @@ def load_pair(context: ssl.SSLContext, chain: bytes, key: bytes) -> None:
         chain_file.write_bytes(chain)
         key_file.touch(mode=0o600)
         key_file.write_bytes(key)
-        context.load_cert_chain(chain_file, key_file)
+        context.load_cert_chain(chain_file, key_file, password="")  # without a prompt for it
 
 
 def self_signed(
@@ -65,8 +67,8 @@ def self_signed(
         from cryptography.hazmat.primitives.asymmetric import ec, rsa  # noqa: PLC0415 - an optional package
         from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415 - an optional package
     except ImportError:
-        text = "making certificates needs the package cryptography: install it, or give certificate and key as files"
-        raise RuntimeError(text) from None
+        text = f"making certificates needs the package cryptography, which is not installed: {how_to_install('run')}"
+        raise RuntimeError(f"{text}, or give certificate and key as files") from None
 
     def new_key() -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
         if rsa_bits:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["MAX_DEPTH", "TOO_DEEP", "Document", "Duplicate", "TextError"]
+__all__ = ["MAX_DEPTH", "MAX_DUPLICATES", "TOO_DEEP", "Document", "Duplicate", "TextError", "TooManyValuesError"]
 
 #: Levels of lists and mappings within each other.
 MAX_DEPTH: Final = 200
+#: Keys given twice that are reported; each holds its path, which may be long.
+MAX_DUPLICATES: Final = 100
 TOO_DEEP: Final = f"nested more than {MAX_DEPTH} levels deep"
 
 
@@ -37,6 +39,10 @@ class TextError(ValueError):
         places += [f"line {self.line}"] if self.line else []
         what = f"not valid {self.format}: {self.problem}" if self.format else self.problem
         return ": ".join([source, *([", ".join(places)] if places else []), what])
+
+
+class TooManyValuesError(TextError):
+    """A text of more values, in all its objects and lists together, than its reader takes; or of too long names of objects."""
 
 
 @dataclass(frozen=True, slots=True)

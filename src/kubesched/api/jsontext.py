@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from .documents import MAX_DEPTH, TOO_DEEP, Document, Duplicate, TextError
+from .documents import MAX_DEPTH, MAX_DUPLICATES, TOO_DEEP, Document, Duplicate, TextError, TooManyValuesError
 
-__all__ = ["parse_json"]
+__all__ = ["check_values", "has_more_containers", "parse_json"]
 
+#: How long the paths of the values may be on average, where their number is limited.
+_PATH_LENGTH: Final = 1_000
+_CONTAINERS: Final = (dict, list)
 _POSITION: Final = re.compile(r"\(byte (\d+)\)")
+_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SPACED_KEY: Final = re.compile(rb'"\s+:')
 
 
-def parse_json(raw: bytes) -> Document:
-    """A JSON text. Positions of duplicate keys are not known.
+def parse_json(raw: bytes, *, most_values: int = sys.maxsize) -> Document:
+    """A JSON text. Positions of duplicate keys are not known. ``most_values`` is how many values it may hold.
 
     Raises:
         TextError: with the position, for what is not JSON; also for text nested too deep.
+        TooManyValuesError: for more members and items than ``most_values``.
     """
+    if has_more_containers(raw, most_values + 1):
+        raise _too_many(most_values)
     try:
         data = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
@@ -32,12 +40,20 @@ def parse_json(raw: bytes) -> Document:
         raise TextError("the text is not UTF-8", document=0, format="JSON") from None
     except RecursionError:
         raise TextError(TOO_DEEP, document=0) from None
-    members = _count_members(data)
+    members = _measure(data, most_values)[1]
     # Every key is followed by a colon. When there are no more of those than members, no key came twice; texts may hold
     # such a pair of letters too, so only then is a second look needed.
     if raw.count(b'":') == members and _SPACED_KEY.search(raw) is None:
         return Document(data, number=0)
     return Document(data, _json_duplicates(raw), number=0)
+
+
+def has_more_containers(raw: bytes, most: int) -> bool:
+    """Whether a JSON text has more objects and lists: to make them all would take long, and most of the memory."""
+    if raw.count(b"[") + raw.count(b"{") <= most:
+        return False
+    bare = _TEXT.sub(b"", raw)
+    return bare.count(b"[") + bare.count(b"{") > most
 
 
 def _not_json(raw: bytes, error: msgspec.DecodeError) -> TextError:
@@ -52,24 +68,49 @@ def _not_json(raw: bytes, error: msgspec.DecodeError) -> TextError:
     return TextError(text, document=0, format="JSON")
 
 
-def _count_members(data: Any, depth: int = 0) -> int:
-    """How many members all objects in ``data`` have together.
+def check_values(data: Any, most: int) -> None:
+    """Refuse plain data of more members and items, in all its objects and lists together, than ``most``.
 
     Raises:
+        TooManyValuesError: when it holds more.
         TextError: when it is nested too deep.
     """
-    if isinstance(data, dict):
-        count, values = len(data), list(data.values())
-    elif isinstance(data, list):
-        count, values = 0, data
-    else:
-        return 0
-    if depth >= MAX_DEPTH:
-        raise TextError(TOO_DEEP, document=0)
-    for value in values:
-        if isinstance(value, dict | list):
-            count += _count_members(value, depth + 1)
-    return count
+    _measure(data, most)
+
+
+def _measure(data: Any, most: int) -> tuple[int, int]:
+    """The values in all objects and lists of ``data``, and how many of them are members of objects; level by level.
+
+    Raises:
+        TextError: when it is nested too deep, or holds more values than ``most``, or so long names that the paths of
+            as many values could not be so long.
+    """
+    values = members = depth = letters = 0
+    #: Objects and lists, and the lengths of their paths.
+    level: list[tuple[Any, int]] = [(data, 0)] if isinstance(data, dict | list) else []
+    while level:
+        if depth >= MAX_DEPTH:
+            raise TextError(TOO_DEEP, document=0)
+        depth += 1
+        inner: list[tuple[Any, int]] = []
+        for one, length in level:
+            values += len(one)
+            letters += len(one) * length
+            if values > most:
+                raise _too_many(most)
+            if letters > most * _PATH_LENGTH:
+                raise TooManyValuesError("the paths of its fields are too long", document=0)
+            if type(one) is dict:
+                members += len(one)
+                inner += [(value, length + len(key)) for key, value in one.items() if type(value) in _CONTAINERS]
+            else:
+                inner += [(value, length) for value in one if type(value) in _CONTAINERS]
+        level = inner
+    return values, members
+
+
+def _too_many(most: int) -> TooManyValuesError:
+    return TooManyValuesError(f"more than {most} members and items in its objects and lists", document=0)
 
 
 class _Twice(dict[str, Any]):
@@ -102,11 +143,14 @@ def _json_duplicates(raw: bytes) -> list[Duplicate]:
 
 
 def _collect(data: Any, path: str, found: list[Duplicate]) -> None:
+    if len(found) >= MAX_DUPLICATES:
+        return
     if isinstance(data, dict):
         if isinstance(data, _Twice):
-            found += [Duplicate(0, key, f"{path}{key}") for key in data.keys_twice]
+            found += [Duplicate(0, key, f"{path}{key}") for key in data.keys_twice[: MAX_DUPLICATES - len(found)]]
         for key, value in data.items():
-            _collect(value, f"{path}{key}.", found)
+            if type(value) is not str:
+                _collect(value, f"{path}{key}.", found)
     elif isinstance(data, list):
         for index, item in enumerate(data):
             _collect(item, f"{path[:-1]}[{index}].", found)

@@ -28,6 +28,7 @@ from .types import (
 )
 
 __all__ = [
+    "MOST_REQUIREMENTS",
     "NodeSelectorMatcher",
     "Operator",
     "PreferredTerms",
@@ -268,10 +269,13 @@ def selector_from_map(labels: Mapping[str, str] | None) -> Selector:
     return Selector(tuple(Requirement(key, Operator.IN, frozenset((value,))) for key, value in sorted(labels.items())))
 
 
+#: Requirements of a selector in text, which is compared with every object of a list and every change in a watch.
+MOST_REQUIREMENTS: Final = 500
+#: Repetitions are possessive: what was read once is not read again, or a long run of blanks would take time by its square.
 _TEXT_TERM: Final = re.compile(
-    r"\s*(?:(?P<neg>!)\s*(?P<absent>[^\s,=!()<>]+)"
-    r"|(?P<key>[^\s,=!()<>]+)\s*(?:(?P<set>\s(?:in|notin))\s*\((?P<values>[^()]*)\)"
-    r"|(?P<op>==|=|!=|>|<)\s*(?P<value>[^\s,=!()<>]*))?)\s*(?:,|$)"
+    r"\s*+(?:(?P<neg>!)\s*+(?P<absent>[^\s,=!()<>]++)"
+    r"|(?P<key>[^\s,=!()<>]++)(?:\s++(?P<set>in|notin)\s*+\((?P<values>[^()]*+)\)"
+    r"|\s*+(?P<op>==|=|!=|>|<)\s*+(?P<value>[^\s,=!()<>]*+))?)\s*+(?:,|$)"
 )
 
 
@@ -281,7 +285,8 @@ def parse_selector_text(text: str) -> Selector:
     Raises:
         SelectorError: naming the text that could not be read.
     """
-    position, requirements = 0, []
+    position = 0
+    requirements: list[Requirement] = []
     while position < len(text):
         match = _TEXT_TERM.match(text, position)
         if match is None or match.end() == position:
@@ -290,11 +295,13 @@ def parse_selector_text(text: str) -> Selector:
                 "write key, !key, key=value, key!=value, key in (a,b) or key notin (a,b), separated by commas"
             )
         position = match.end()
+        if len(requirements) == MOST_REQUIREMENTS:
+            raise SelectorError(f"more than {MOST_REQUIREMENTS} requirements; write key in (a,b) for those of one key")
         if match["absent"]:
             requirement = _requirement(match["absent"], Operator.DOES_NOT_EXIST, (), "selector", node=True)
         elif match["set"]:
             values = tuple(value.strip() for value in match["values"].split(","))
-            operator = Operator.IN if match["set"].strip() == "in" else Operator.NOT_IN
+            operator = Operator.IN if match["set"] == "in" else Operator.NOT_IN
             requirement = _requirement(match["key"], operator, values, "selector", node=True)
         elif match["op"]:
             operator = {"!=": Operator.NOT_IN, ">": Operator.GT, "<": Operator.LT}.get(match["op"], Operator.IN)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-__all__ = ["EndedFirstError", "Supervisor", "TaskCrashedError", "child", "unless"]
+__all__ = ["EndedFirstError", "Supervisor", "TaskCrashedError", "child", "ended_from_outside", "running_task", "unless"]
 
 T = TypeVar("T")
 
@@ -215,12 +215,15 @@ class Supervisor:
         self._record(crash)
 
     def _record(self, crash: TaskCrashedError) -> None:
+        interrupted = isinstance(crash.__cause__, KeyboardInterrupt)  # which the runner of the loop raises again
         if self._crash is not None:
-            if crash.__cause__ is not None:  # a program that cancels all its tasks at the end needs no report of each
+            if (
+                crash.__cause__ is not None and not interrupted
+            ):  # a program that cancels all its tasks at the end needs no report of each
                 logger.error("%s: %s, after %s", self.name, crash, self._crash, exc_info=crash)
             return
         self._crash = crash
-        if not self._guards and not self._stopping:
+        if not self._guards and not self._stopping and not interrupted:
             logger.error("%s: %s", self.name, crash, exc_info=crash)
         for guard in self._guards:
             guard.fire()
@@ -277,6 +280,24 @@ def _callback_of_ours(error: BaseException | None) -> str:
     frame = trace.tb_next.tb_frame if trace is not None and trace.tb_next is not None else None
     module = str(frame.f_globals.get("__name__", "")) if frame is not None else ""
     return f"{module}.{frame.f_code.co_name}" if frame is not None and module.startswith("kubesched.") else ""
+
+
+def running_task() -> asyncio.Task[Any] | None:
+    """The current task; None where no event loop runs, as in a coroutine that is sent its steps by hand."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def ended_from_outside(task: asyncio.Task[Any] | None, error: BaseException) -> bool:
+    """Whether ``error``, raised at an ``await`` of ``task``, is the task's own end: it is cancelled, or its coroutine closed.
+
+    Otherwise what was awaited has raised it.
+    """
+    return running_task() is not task or (
+        isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    )
 
 
 def child(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:

@@ -35,10 +35,13 @@ class Clock(Protocol):
 
 
 class FixedClock:
-    """A clock that stands still."""
+    """A clock that stands still, at ``seconds`` since the epoch."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
 
     def now(self) -> float:
-        return 0.0
+        return self._seconds
 
 
 class RealClock:

@@ -158,6 +158,11 @@ class Item:
         return self._key
 
     @property
+    def size(self) -> int:
+        """About how many bytes ``raw`` has; known without making it."""
+        return len(self.raw)
+
+    @property
     def typed(self) -> Any:
         """The object as ``kind.type`` (plain data for kinds without one). Shared: never change it."""
         if self._typed is None:

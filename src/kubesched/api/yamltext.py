@@ -30,8 +30,9 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from .documents import MAX_DEPTH, TOO_DEEP, Document, Duplicate, TextError
+from .documents import MAX_DEPTH, MAX_DUPLICATES, TOO_DEEP, Document, Duplicate, TextError, TooManyValuesError
 from .jsontext import parse_json
+from .turns import Steps, finish
 
 __all__ = [
     "CONTROLS",
@@ -44,6 +45,7 @@ __all__ = [
     "parse_documents",
     "parse_json",
     "parse_single",
+    "parsing_single",
     "read_documents",
     "read_single",
     "resolve_plain",
@@ -52,6 +54,8 @@ __all__ = [
 
 #: How many values the aliases of a document may expand to: what a "billion laughs" file would become.
 MAX_ALIASED: Final = 200_000
+#: Parser events in one step: about ten milliseconds.
+_EVENTS_AT_ONCE: Final = 1_000
 _TAG: Final = "tag:yaml.org,2002:"
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -149,15 +153,20 @@ def _copied(value: Any) -> Any:
 
 
 class _Builder:
-    """Builds plain data from parser events; one instance per document."""
+    """Builds plain data from parser events; one instance per document, ``nodes`` were in those before."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, nodes: int = 0) -> None:
         self.document = Document(number=number)
         self.stack: list[_Frame] = []
         #: Value, number of nodes, height.
         self.anchors: dict[str, tuple[Any, int, int]] = {}
-        self.nodes = 0
+        #: Those of the documents before are counted, too.
+        self.nodes = nodes
         self.aliased = 0
+
+    def following(self) -> _Builder:
+        """The builder of the next document."""
+        return _Builder(self.document.number + 1, self.nodes - self.aliased)
 
     def feed(self, event: Any) -> None:
         """Take the next of the parser's events (a :class:`yaml.Event`)."""
@@ -242,7 +251,7 @@ class _Builder:
 
     def _key(self, value: Any, frame: _Frame, line: int) -> str:
         key = value if isinstance(value, str) else self._text_of(value, line)
-        if key in frame.value:
+        if key in frame.value and len(self.document.duplicates) < MAX_DUPLICATES:
             self.document.duplicates.append(Duplicate(line, key, self._path(key)))
         return key
 
@@ -347,19 +356,28 @@ def parse_documents(raw: str | bytes, *, first: int = 1) -> Iterator[Document]:
     Raises:
         TextError: where the text is not YAML, nested too deep, or blown up by aliases.
     """
+    return (document for document in _parsing(as_text(raw), first, sys.maxsize) if document is not None)
+
+
+def _parsing(text: str, first: int, most_nodes: int) -> Iterator[Document | None]:
+    """The documents of a YAML text, and None after some milliseconds of work; all together have ``most_nodes`` at most."""
     builder = _Builder(first)
     ended = 0
     try:
-        for event in _events(as_text(raw)):
+        for number, event in enumerate(_events(text), 1):
             if type(event) is DocumentStartEvent:
                 mark: Any = event.start_mark
                 builder.document.start = builder.document.line = mark.line + 1
             elif type(event) is DocumentEndEvent:
                 yield builder.document
                 mark = event.end_mark
-                builder, ended = _Builder(builder.document.number + 1), mark.line + 1
+                builder, ended = builder.following(), mark.line + 1
             else:
                 builder.feed(event)
+            if builder.nodes - builder.aliased > most_nodes:
+                raise TooManyValuesError(f"more than {most_nodes} values", event.start_mark.line + 1)
+            if number % _EVENTS_AT_ONCE == 0:
+                yield None
     except TextError as error:
         error.document = builder.document.number
         error.start = builder.document.start or ended
@@ -372,9 +390,21 @@ def parse_single(raw: str | bytes, what: str = "text") -> Document:
     Raises:
         TextError: as :func:`parse_documents`, and when there is a second document.
     """
+    return finish(parsing_single(raw, what))
+
+
+def parsing_single(raw: str | bytes, what: str = "text", *, most_nodes: int = sys.maxsize) -> Steps[Document]:
+    """:func:`parse_single` in steps of some milliseconds. ``most_nodes`` bounds the scalars, lists and mappings written.
+
+    Raises:
+        TextError: as :func:`parse_single`.
+        TooManyValuesError: for more nodes than that, those of further documents among them.
+    """
     first: Document | None = None
-    for document in parse_documents(raw):
-        if first is None:
+    for document in _parsing(as_text(raw), 1, most_nodes):
+        if document is None:
+            yield
+        elif first is None:
             first = document
         elif document.data is not None:
             problem = f"a second document starts here; the {what} is a single document"
@@ -400,13 +430,13 @@ def read_documents(raw: str | bytes, name: str) -> Iterator[Document]:
         yield document
 
 
-def read_single(raw: str | bytes, what: str) -> Any:
+def read_single(raw: str | bytes, what: str, *, most_nodes: int = sys.maxsize) -> Any:
     """The plain data of a YAML or JSON text that is a single document, ``what`` in messages. A duplicate key is refused.
 
     Raises:
-        TextError: see :func:`parse_single`.
+        TextError: see :func:`parsing_single`.
     """
-    document = parse_single(raw, what)
+    document = finish(parsing_single(raw, what, most_nodes=most_nodes))
     document.refuse_duplicates()
     return document.data
 

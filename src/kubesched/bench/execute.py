@@ -138,12 +138,8 @@ class _Wait:
 def _http_extenders(config: KubeSchedulerConfiguration) -> tuple[Extender, ...]:
     if not config.extenders:
         return ()
-    try:
-        from kubesched.extenders.http import http_extenders  # noqa: PLC0415 - needs aiohttp, an optional package
-    except ImportError:
-        raise WorkloadError(
-            "the configuration names extenders, which need aiohttp: install kubesched[server]"
-        ) from None
+    from kubesched.extenders.http import http_extenders  # noqa: PLC0415 - an extra
+
     return http_extenders(config.extenders)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.api.large_json import large_json
 from kubesched.framework.metrics import Histogram, HistogramValue, SchedulerMetrics
 
 __all__ = [
@@ -160,4 +161,4 @@ def items_file(items: Iterable[DataItem]) -> bytes:
         ]
         or None,
     }
-    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+    return bytes(large_json(data, indent=2)) + b"\n"

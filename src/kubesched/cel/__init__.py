@@ -6,9 +6,11 @@ with the functions and types of Kubernetes, upstream's messages, and the cost co
 
 from __future__ import annotations
 
-from .environment import CompilationError, Environment, MissingLibraryError, children
-from .program import COST_LIMIT, EvaluationCancelledError, EvaluationInterruptedError, Program
-from .syntax import Call, Checked, Constant, Expr, Ident, Select
+from .engine import MissingLibraryError
+from .environment import CompilationError, Environment
+from .meter import COST_LIMIT, EvaluationCancelledError, EvaluationInterruptedError
+from .program import Program
+from .syntax import Call, Checked, Constant, Expr, Ident, Select, children
 from .values import DefaultMap, EvaluationError, Semver, kind_of, parse_semver
 
 __all__ = [

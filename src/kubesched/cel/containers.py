@@ -2,62 +2,79 @@
 
 from __future__ import annotations
 
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from itertools import pairwise
 from typing import Any, Final
 
-from .functions import call, function
-from .values import NO_VALUE, Duration, EvaluationError, Optional, Timestamp, UInt, equal, key_of
+from .equality import equal, key_of, key_value
+from .functions import call, function, metered
+from .meter import ELEMENT, Meter
+from .values import NO_VALUE, Duration, EvaluationError, Optional, Timestamp, UInt, quoted, size_of
+
+#: What finding the implementation for a pair of elements takes, in steps.
+_PAIR: Final = ELEMENT
 
 
-def _compared(a: Any, b: Any) -> int:
+def _compared(meter: Meter, a: Any, b: Any) -> int:
     """Order for ``sort``, ``min`` and ``max``; of one type only."""
-    if call("_<_", [a, b]):
+    meter.step(_PAIR + min(size_of(a), size_of(b)))
+    if call(meter, "_<_", [a, b]):
         return -1
-    return 0 if equal(a, b) else 1
+    return 0 if equal(a, b, meter) else 1
 
 
-def _is_among(item: Any, items: list[Any]) -> bool:
-    return any(equal(item, other) for other in items)
+def _is_among(meter: Meter, item: Any, items: list[Any]) -> bool:
+    for other in items:
+        meter.step(ELEMENT // 2)
+        if equal(item, other, meter):
+            return True
+    return False
 
 
 @function("isSorted", "list")
-def _is_sorted(items: list[Any]) -> bool:
-    return all(_compared(a, b) <= 0 for a, b in pairwise(items))
+@metered
+def _is_sorted(meter: Meter, items: list[Any]) -> bool:
+    return all(_compared(meter, a, b) <= 0 for a, b in pairwise(items))
 
 
 @function("sum", "list")
-def _sum(items: list[Any]) -> Any:
+@metered
+def _sum(meter: Meter, items: list[Any]) -> Any:
     if not items:
         return 0
     total = items[0]
     for item in items[1:]:
-        total = call("_+_", [total, item])
+        meter.step(_PAIR + size_of(total) + size_of(item))
+        total = call(meter, "_+_", [total, item])
     return total
 
 
 @function("min", "list")
-def _min(items: list[Any]) -> Any:
+@metered
+def _min(meter: Meter, items: list[Any]) -> Any:
     if not items:
         raise EvaluationError("min called on empty list")
-    return min(items, key=cmp_to_key(_compared))
+    return min(items, key=cmp_to_key(partial(_compared, meter)))
 
 
 @function("max", "list")
-def _max(items: list[Any]) -> Any:
+@metered
+def _max(meter: Meter, items: list[Any]) -> Any:
     if not items:
         raise EvaluationError("max called on empty list")
-    return max(items, key=cmp_to_key(_compared))
+    return max(items, key=cmp_to_key(partial(_compared, meter)))
 
 
 @function("indexOf", "list", "*")
-def _list_index(items: list[Any], item: Any) -> int:
-    return next((index for index, other in enumerate(items) if equal(item, other)), -1)
+@metered
+def _list_index(meter: Meter, items: list[Any], item: Any) -> int:
+    return next((index for index, other in enumerate(items) if equal(item, other, meter)), -1)
 
 
 @function("lastIndexOf", "list", "*")
-def _list_last_index(items: list[Any], item: Any) -> int:
-    return next((index for index in range(len(items) - 1, -1, -1) if equal(item, items[index])), -1)
+@metered
+def _list_last_index(meter: Meter, items: list[Any], item: Any) -> int:
+    return next((index for index in range(len(items) - 1, -1, -1) if equal(item, items[index], meter)), -1)
 
 
 @function("slice", "list", "int", "int")
@@ -72,41 +89,47 @@ def _slice(items: list[Any], start: int, end: int) -> list[Any]:
 
 
 @function("flatten", "list")
-def _flatten(items: list[Any]) -> list[Any]:
-    return _flatten_by(items, 1)
+@metered
+def _flatten(meter: Meter, items: list[Any]) -> list[Any]:
+    return _flatten_by(meter, items, 1)
 
 
 @function("flatten", "list", "int")
-def _flatten_by(items: list[Any], depth: int) -> list[Any]:
+@metered
+def _flatten_by(meter: Meter, items: list[Any], depth: int) -> list[Any]:
     if depth < 0:
         raise EvaluationError("level must be non-negative")
+    meter.step(ELEMENT * len(items))
     flat: list[Any] = []
     for item in items:
         if type(item) is list and depth > 0:
-            flat.extend(_flatten_by(item, depth - 1))
+            flat.extend(_flatten_by(meter, item, depth - 1))
         else:
             flat.append(item)
     return flat
 
 
 @function("sort", "list")
-def _sort(items: list[Any]) -> list[Any]:
-    return sorted(items, key=cmp_to_key(_compared))
+@metered
+def _sort(meter: Meter, items: list[Any]) -> list[Any]:
+    return sorted(items, key=cmp_to_key(partial(_compared, meter)))
 
 
 @function("@sortByAssociatedKeys", "list", "list")
-def _sort_by(items: list[Any], keys: list[Any]) -> list[Any]:
+@metered
+def _sort_by(meter: Meter, items: list[Any], keys: list[Any]) -> list[Any]:
     def order(one: tuple[Any, Any], other: tuple[Any, Any]) -> int:
-        return _compared(one[0], other[0])
+        return _compared(meter, one[0], other[0])
 
     return [item for _, item in sorted(zip(keys, items, strict=True), key=cmp_to_key(order))]
 
 
 @function("distinct", "list")
-def _distinct(items: list[Any]) -> list[Any]:
+@metered
+def _distinct(meter: Meter, items: list[Any]) -> list[Any]:
     found: list[Any] = []
     for item in items:
-        if not _is_among(item, found):
+        if not _is_among(meter, item, found):
             found.append(item)
     return found
 
@@ -132,28 +155,32 @@ def _range(count: int) -> list[int]:
 
 
 @function("sets.contains", "list", "list")
-def _set_contains(items: list[Any], others: list[Any]) -> bool:
-    return all(_is_among(other, items) for other in others)
+@metered
+def _set_contains(meter: Meter, items: list[Any], others: list[Any]) -> bool:
+    return all(_is_among(meter, other, items) for other in others)
 
 
 @function("sets.intersects", "list", "list")
-def _set_intersects(items: list[Any], others: list[Any]) -> bool:
-    return any(_is_among(other, items) for other in others)
+@metered
+def _set_intersects(meter: Meter, items: list[Any], others: list[Any]) -> bool:
+    return any(_is_among(meter, other, items) for other in others)
 
 
 @function("sets.equivalent", "list", "list")
-def _set_equivalent(items: list[Any], others: list[Any]) -> bool:
-    return _set_contains(items, others) and _set_contains(others, items)
+@metered
+def _set_equivalent(meter: Meter, items: list[Any], others: list[Any]) -> bool:
+    return _set_contains(meter, items, others) and _set_contains(meter, others, items)
 
 
 @function("includes", "*", "*")
-def _includes(value: Any, item: Any) -> bool:
+@metered
+def _includes(meter: Meter, value: Any, item: Any) -> bool:
     """A list with the item, or a value equal to it."""
     if type(value) is not list:
-        return equal(value, item)
+        return equal(value, item, meter)
     if len(value) > _LONGEST_LIST:
         raise EvaluationError(f"list too long: {len(value)} items, at most {_LONGEST_LIST}")
-    return _is_among(item, value)
+    return _is_among(meter, item, value)
 
 
 _LONGEST_LIST: Final = 48
@@ -164,18 +191,25 @@ _LONGEST_LIST: Final = 48
 
 @function("cel.@mapInsert", "map", "*", "*")
 def _map_insert(mapping: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
-    found = key_of(key)
-    if found in mapping:
-        raise EvaluationError(f"insert failed: key {key} already exists")
-    return {**mapping, found: value}
+    return inserted(dict(mapping), {key_of(key): value})
 
 
 @function("cel.@mapInsert", "map", "map")
 def _map_merge(mapping: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
+    return inserted(dict(mapping), other)
+
+
+def inserted(mapping: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
+    """Insert entries in place, and return the mapping.
+
+    Raises:
+        EvaluationError: a key is there already.
+    """
     for key in other:
         if key in mapping:
-            raise EvaluationError(f"insert failed: key {key} already exists")
-    return {**mapping, **other}
+            raise EvaluationError(f"insert failed: key {quoted(key_value(key))} already exists")
+    mapping.update(other)
+    return mapping
 
 
 # -- optional values ---------------------------------------------------------------------------------------
@@ -217,4 +251,6 @@ def _value(value: Optional) -> Any:
 @function("optional.unwrap", "list")
 @function("unwrapOpt", "list")
 def _unwrap(items: list[Any]) -> list[Any]:
+    if any(type(item) is not Optional for item in items):
+        raise EvaluationError("no such overload")
     return [item.value for item in items if item.present]

@@ -1,4 +1,7 @@
-"""What operations cost (upstream: cel-go's runtime cost tracker, and the Kubernetes library's cost estimator)."""
+"""Cost of operations, as upstream counts it, and the steps that they take beyond it (see :mod:`.meter`).
+
+Costs: cel-go's runtime cost tracker, and the Kubernetes library's cost estimator.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any, Final
 
-from .values import size_of
+from .meter import ELEMENT, Meter
+from .regex import states
+from .values import Semver, size_of
 
-__all__ = ["LIST_COST", "MAP_COST", "SELECT_COST", "call_cost", "traversal_cost"]
+__all__ = ["LIST_COST", "MAP_COST", "SELECT_COST", "call_cost", "call_steps"]
 
 SELECT_COST: Final = 1
 LIST_COST: Final = 10
@@ -20,14 +25,16 @@ _REGEX: Final = 0.25
 Cost = Callable[[Sequence[Any]], int]
 
 
-def traversal_cost(value: Any) -> int:
-    """The cost of a walk over every part of a value."""
+def _traversal_cost(value: Any, meter: Meter) -> int:
+    """The cost of a walk over every part of a value. The walk itself is charged as steps."""
     if type(value) is str or type(value) is bytes:
         return ceil(len(value) * _STRING)
     if type(value) is list:
-        return sum(map(traversal_cost, value))
+        meter.step(ELEMENT * len(value))
+        return sum(_traversal_cost(item, meter) for item in value)
     if isinstance(value, dict):
-        return sum(traversal_cost(key) + traversal_cost(item) for key, item in value.items())
+        meter.step(2 * ELEMENT * len(value))
+        return sum(_traversal_cost(key, meter) + _traversal_cost(item, meter) for key, item in value.items())
     return 1
 
 
@@ -62,10 +69,6 @@ def _searched(args: Sequence[Any]) -> int:
     return size_of(args[1]) if type(args[1]) is list else 1
 
 
-def _walked(args: Sequence[Any]) -> int:
-    return traversal_cost(args[0])
-
-
 def _pairs(args: Sequence[Any]) -> int:
     return size_of(args[0]) * size_of(args[1])
 
@@ -85,8 +88,6 @@ _COSTS: Final[dict[str, Cost]] = {
     "@in": _searched,
     "contains": _product,
     **dict.fromkeys(("matches", "find", "findAll"), _regex),
-    **dict.fromkeys(("isSorted", "sum", "max", "min", "join", "flatten", "sort", "slice"), _walked),
-    **dict.fromkeys(("indexOf", "lastIndexOf", "includes"), _walked),
     **dict.fromkeys(("sets.contains", "sets.intersects"), _pairs),
     "sets.equivalent": _both_ways,
     "distinct": lambda args: size_of(args[0]) ** 2,
@@ -94,6 +95,99 @@ _COSTS: Final[dict[str, Cost]] = {
 }
 
 
-def call_cost(function: str) -> Cost | None:
+#: Functions that walk over every part of their first argument.
+_WALKERS: Final = frozenset(
+    ("isSorted", "sum", "max", "min", "join", "flatten", "sort", "slice", "indexOf", "lastIndexOf", "includes")
+)
+
+
+def call_cost(function: str) -> Callable[[Sequence[Any], Meter], int] | None:
     """How to compute the cost of a call from its arguments; None when it is always 1."""
-    return _COSTS.get(function)
+    if function in _WALKERS:
+        return lambda args, meter: _traversal_cost(args[0], meter)
+    cost = _COSTS.get(function)
+    return None if cost is None else lambda args, meter: cost(args)
+
+
+# -- steps -------------------------------------------------------------------------------------------------
+
+#: Looking for the file of a time zone.
+_ZONE_STEPS: Final = 1_000
+
+
+def _sizes(args: Sequence[Any]) -> int:
+    return sum(map(size_of, args))
+
+
+def _concatenated(args: Sequence[Any]) -> int:
+    return _sizes(args) if type(args[0]) is list else 0  # the cost has it for texts
+
+
+def _split(args: Sequence[Any]) -> int:
+    if type(args[0]) is not str or type(args[1]) is not str:
+        return 0
+    parts: int = (args[0].count(args[1]) if args[1] else len(args[0])) + 1
+    limit: int = args[2] if len(args) > 2 and type(args[2]) is int and args[2] >= 0 else parts
+    return ELEMENT * min(parts, limit)
+
+
+def _replaced(args: Sequence[Any]) -> int:
+    if not all(type(arg) is str for arg in args[:3]):
+        return 0
+    text, old, new = args[:3]
+    found: int = text.count(old)
+    limit: int = args[3] if len(args) > 3 and type(args[3]) is int and args[3] >= 0 else found
+    return max(len(text), len(text) + min(found, limit) * (len(new) - len(old)))
+
+
+def _joined(args: Sequence[Any]) -> int:
+    return size_of(args[0]) * (size_of(args[1]) if len(args) > 1 else 0)
+
+
+def _searched_backwards(args: Sequence[Any]) -> int:
+    """Python's search from the end may compare every character of the part at every place."""
+    return size_of(args[0]) * size_of(args[1]) // 16 if type(args[0]) is str else 0
+
+
+def _regex_steps(args: Sequence[Any]) -> int:
+    """The pattern is made into an automaton each time, at a few steps a state."""
+    return 4 * states(args[1]) if type(args[1]) is str else 0
+
+
+def _found_all(args: Sequence[Any]) -> int:
+    return _regex_steps(args) + ELEMENT * (1 + size_of(args[0]))
+
+
+def _versions(args: Sequence[Any]) -> int:
+    return sum(len(arg.pre) for arg in args if type(arg) is Semver)
+
+
+def _url_parts(args: Sequence[Any]) -> int:
+    return ELEMENT + 4 * sum(map(len, args[0])) if isinstance(args[0], tuple) else 0
+
+
+def _time_part(args: Sequence[Any]) -> int:
+    return _ZONE_STEPS + size_of(args[1]) if len(args) > 1 else 0
+
+
+_STEPS: Final[dict[str, Cost]] = {
+    "_+_": _concatenated,
+    "split": _split,
+    "replace": _replaced,
+    "join": _joined,
+    "lastIndexOf": _searched_backwards,
+    **dict.fromkeys(("matches", "find"), _regex_steps),
+    "findAll": _found_all,
+    **dict.fromkeys(("isGreaterThan", "isLessThan", "compareTo"), _versions),
+    **dict.fromkeys(("getScheme", "getHost", "getHostname", "getPort", "getEscapedPath", "getQuery"), _url_parts),
+    **dict.fromkeys(("getFullYear", "getMonth", "getDayOfYear", "getDayOfMonth", "getDate"), _time_part),
+    **dict.fromkeys(("getDayOfWeek", "getHours", "getMinutes", "getSeconds", "getMilliseconds"), _time_part),
+    **dict.fromkeys(("string", "bytes", "double", "timestamp", "duration", "format.named"), _sizes),
+    **dict.fromkeys(("containsIP", "containsCIDR", "@sortByAssociatedKeys", "reverse", "cel.@mapInsert"), _sizes),
+    **dict.fromkeys(("optional.unwrap", "unwrapOpt"), _sizes),
+}
+
+
+def call_steps(function: str) -> Cost | None:
+    """How to compute the steps of a call from its arguments, beyond those that the function charges itself."""
+    return _STEPS.get(function)

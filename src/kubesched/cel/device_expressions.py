@@ -10,8 +10,8 @@ import re
 from functools import cache
 from typing import Final
 
-from .environment import CompilationError, Environment, children
-from .syntax import Checked, Expr, Ident, Select
+from .environment import CompilationError, Environment
+from .syntax import Checked, Expr, Ident, Select, children
 
 __all__ = ["VARIABLES", "compile_device_expression"]
 
@@ -23,6 +23,8 @@ VARIABLES: Final = {
     "device.capacity": "map<string,map<string,kubernetes.Quantity>>",
 }
 
+#: The bytes that a selector may have, as the API server has it.
+_LONGEST: Final = 10 * 1024
 #: String literals and comments, which are left alone, and tests of the fields of ``device``.
 _TOKENS: Final = re.compile(
     r"""[bB]?[rR][bB]?(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*')"""
@@ -46,6 +48,8 @@ def compile_device_expression(expression: str, *, lists: bool = False) -> Checke
         CompilationError: it cannot be compiled, or does not result in a bool.
         MissingLibraryError: the CEL library is not installed.
     """
+    if len(expression.encode()) > _LONGEST:
+        raise CompilationError(f"may not be more than {_LONGEST} bytes")
     environment = _environment()
     text = _without_tests_of_fields(expression)
     try:
@@ -54,7 +58,7 @@ def compile_device_expression(expression: str, *, lists: bool = False) -> Checke
         raise CompilationError(_quoting(expression, text, str(error))) from None
     unknown = _unknown_field(checked.expr)
     if unknown is not None:
-        raise environment.error_at(expression, checked, unknown, f"undefined field '{unknown.field}'")
+        raise environment.error_at(expression, checked, [(unknown, f"undefined field '{unknown.field}'")])
     kind = checked.types.get(checked.expr.id, "dyn")
     if kind not in ("bool", "any", *(("dyn",) if lists else ())):
         raise CompilationError(f"must evaluate to bool or the unknown type, not {kind}")

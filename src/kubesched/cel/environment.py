@@ -7,42 +7,37 @@ all libraries, whatever the gates.
 
 from __future__ import annotations
 
-import importlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
-from .syntax import Call, Checked, Comprehension, Expr, ListExpr, MapExpr, Select, read_checked
+from .engine import library
+from .syntax import Checked, Constant, Expr, MapExpr, children, read_checked, read_parsed
+from .validators import problems
 
-__all__ = ["CompilationError", "Environment", "MissingLibraryError", "children", "library"]
+__all__ = ["LONGEST_EXPRESSION", "CompilationError", "Environment", "declared_overloads"]
+
+#: The characters that an expression may have (upstream: cel-go's parser).
+LONGEST_EXPRESSION: Final = 100_000
+#: ``optMap`` writes its target twice, so that a chain of them doubles the expression with each. So much it may become.
+_LARGEST_EXPANSION: Final = 200_000
+_DOUBLING: Final = re.compile(r"\bopt(?:Flat)?Map\b")
+#: A map that is a key of another doubles the name of its type: so many maps may have keys that are no constants.
+_MOST_COMPUTED_KEYS: Final = 8
+
+
+#: So many problems are reported, each with its line, as the library does.
+_MOST_PROBLEMS: Final = 20
+#: The text of an error ends up in logs and conditions; what is longer is cut.
+_LONGEST_TEXT: Final = 1 << 14
 
 
 class CompilationError(Exception):
     """An expression that cannot be compiled; the text is upstream's."""
 
-
-class MissingLibraryError(Exception):
-    """The CEL library cannot be imported on this platform."""
-
-
-@cache
-def library() -> Any:
-    """The module of the CEL library.
-
-    Raises:
-        MissingLibraryError: it is not installed.
-    """
-    try:
-        # The library imports protobuf's messages with its first environment, and aborts the process if a signal's handler
-        # raises meanwhile.
-        importlib.import_module("google.protobuf.message_factory")
-        return importlib.import_module("cel_expr_python.cel")
-    except ImportError as error:
-        raise MissingLibraryError(
-            f"CEL expressions need the package cel-expr-python, which cannot be imported here: {error}; "
-            "install it with: pip install cel-expr-python"
-        ) from None
+    def __init__(self, text: str) -> None:
+        super().__init__(text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…")
 
 
 _ORDER: Final = ("int", "uint", "double")
@@ -55,7 +50,7 @@ is_quantity_string isQuantity(string) bool
 quantity_is_integer kubernetes.Quantity.isInteger() bool
 quantity_get_int kubernetes.Quantity.asInteger() int
 quantity_get_float kubernetes.Quantity.asApproximateFloat() double
-quantity_sign kubernetes.Quantity.sign() int
+quantity_sign sign(kubernetes.Quantity) int
 quantity_add kubernetes.Quantity.add(kubernetes.Quantity) kubernetes.Quantity
 quantity_add_int kubernetes.Quantity.add(int) kubernetes.Quantity
 quantity_sub kubernetes.Quantity.sub(kubernetes.Quantity) kubernetes.Quantity
@@ -130,6 +125,8 @@ format_validate kubernetes.NamedFormat.validate(string) optional_type<list<strin
 format_named format.named(string) optional_type<kubernetes.NamedFormat>
 includes_value dyn.includes(dyn) bool
 """
+#: How the signatures of members begin.
+_MEMBERS: Final = ("kubernetes.", "net.", "string.", "list<", "dyn.")
 _FORMATS: Final = [
     "dns1123Label",
     "dns1123Subdomain",
@@ -147,16 +144,42 @@ _FORMATS: Final = [
 ]
 #: The library's own extension for strings would not let ``indexOf`` be declared for lists too.
 _EXTENSIONS: Final = ("bindings", "lists", "optional", "sets", "two-var-comprehensions")
-_WHERE: Final = re.compile(r" \(in container ''\)$", re.MULTILINE)
-_NAME: Final = re.compile(r"([A-Za-z_.0-9]+)\(")
+#: A call without an overload: its place, the function, the first type (with its parameters), and the others.
+_NO_OVERLOAD: Final = re.compile(
+    r"^ERROR: <input>:(\d+):(\d+): found no matching overload for '([\w.]+)' applied to "
+    r"'\(([\w.]+(?:\(.*?\)+)?)((?:, .*)?)\)'$",
+    re.MULTILINE,
+)
+#: A type that no value has.
+_NOTHING: Final = "kubernetes.Nothing"
 
 
 def _overloads() -> Iterator[tuple[str, str, str, str]]:
     """Function, id, signature, result."""
+    yield from declared_overloads()
+    for name, is_member in function_styles().items():
+        # A function that is called as a member, or not, against its declaration is known all the same, as upstream:
+        # the message is about the types then. The check of styles refuses such a call with a dynamic argument.
+        if "." not in name:
+            signature = f"{name}({_NOTHING})" if is_member else f"{_NOTHING}.{name}()"
+            yield name, f"{name.lower()}_otherwise", signature, "dyn"
+
+
+@cache
+def function_styles() -> dict[str, bool]:
+    """The functions that are always called as members (True), or never (False)."""
+    styles: dict[str, set[bool]] = {}
+    for name, _, signature, _ in declared_overloads():
+        styles.setdefault(name, set()).add(signature.startswith(_MEMBERS))
+    return {name: True in known for name, known in styles.items() if len(known) == 1}
+
+
+def declared_overloads() -> Iterator[tuple[str, str, str, str]]:
+    """Function, id, signature, result, as upstream declares them."""
     for line in _DECLARATIONS.strip().splitlines():
         overload, signature, result = line.split()
         head = signature[: signature.rindex("(")]
-        member = head.startswith(("kubernetes.", "net.", "string.", "list<", "dyn."))
+        member = head.startswith(_MEMBERS)
         # Dots in the name of a function that is no member are escaped.
         plain = signature if member else head.replace(".", "\\.") + signature[len(head) :]
         yield head.rpartition(".")[2] if member else head, overload, plain, result
@@ -213,61 +236,68 @@ class Environment:
         Raises:
             CompilationError: with the place and the reason, as upstream.
         """
-        try:
-            checked = read_checked(self._env.compile(expression).serialize())
-        except RuntimeError as error:
-            text = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
-            raise CompilationError(f"compilation failed: {text}") from None
-        problem = _mixed_literal(checked.expr, checked.types)
-        if problem is not None:
-            expr, text = problem
-            raise self.error_at(expression, checked, expr, text)
+        self._check_size(expression)
+        checked = read_checked(self._serialized(expression))
+        found = problems(checked, function_styles())
+        if found:
+            raise self.error_at(expression, checked, found)
         return checked
 
-    def error_at(self, expression: str, checked: Checked, expr: Expr, text: str) -> CompilationError:
-        """An error about a part of an expression, with the line and a mark below it."""
-        offset = checked.positions.get(expr.id, 0)
-        before = expression[:offset]
-        line, column = before.count("\n"), offset - (before.rfind("\n") + 1)
-        source = expression.split("\n")[line]
-        mark = f" | {source}\n | {'.' * column}^"
-        return CompilationError(f"compilation failed: ERROR: <input>:{line + 1}:{column + 1}: {text}\n{mark}")
+    def _serialized(self, expression: str, *, unchecked: bool = False) -> bytes:
+        try:
+            serialized: bytes = self._env.compile(expression, unchecked).serialize()
+        except RuntimeError as error:
+            text = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+            raise CompilationError(f"compilation failed: {_as_upstream(expression, text)}") from None
+        return serialized
+
+    def _check_size(self, expression: str) -> None:
+        """Refuse what would keep the library busy for long, or make it take much memory: it cannot be interrupted."""
+        size = len(expression)
+        if size > LONGEST_EXPRESSION:
+            raise CompilationError(
+                "compilation failed: ERROR: <input>:-1:-1: expression code point size exceeds limit: "
+                f"size: {size}, limit {LONGEST_EXPRESSION}"
+            )
+        if size << min(64, len(_DOUBLING.findall(expression))) > _LARGEST_EXPANSION:
+            raise CompilationError(
+                "compilation failed: too many optMap and optFlatMap for an expression of this length"
+            )
+        if "{" in expression:
+            maps = _computed_keys(read_parsed(self._serialized(expression, unchecked=True)))
+            if maps > _MOST_COMPUTED_KEYS:
+                raise CompilationError(
+                    f"compilation failed: {maps} maps have keys that are no constants, at most {_MOST_COMPUTED_KEYS} may"
+                )
+
+    def error_at(self, expression: str, checked: Checked, problems: Iterable[tuple[Expr, str]]) -> CompilationError:
+        """An error about parts of an expression: each with its line and a mark below it, in the order of the expression."""
+        lines = expression.split("\n")
+        texts = []
+        places = sorted((checked.positions.get(part.id, 0), text) for part, text in problems)
+        for offset, text in places[:_MOST_PROBLEMS]:
+            before = expression[:offset]
+            line, column = before.count("\n"), offset - (before.rfind("\n") + 1)
+            mark = f" | {lines[line]}\n | {'.' * column}^"
+            texts.append(f"ERROR: <input>:{line + 1}:{column + 1}: {text}\n{mark}")
+        return CompilationError(f"compilation failed: {chr(10).join(texts)}")
 
 
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """The parts that an expression is directly made of."""
-    match expr:
-        case Select():
-            return (expr.operand,)
-        case Call():
-            return expr.args
-        case ListExpr():
-            return expr.elements
-        case MapExpr():
-            return tuple(part for entry in expr.entries for part in (entry.key, entry.value))
-        case Comprehension():
-            return (expr.iter_range, expr.accu_init, expr.condition, expr.step, expr.result)
-    return ()
+def _as_upstream(expression: str, text: str) -> str:
+    """The library's message in upstream's words, where these differ: for calls of members, and for no expression at all."""
+    lines = expression.split("\n")
+
+    def member(match: re.Match[str]) -> str:
+        line, column, name, target, args = match.groups()
+        before = "\n".join([*lines[: int(line) - 1], lines[int(line) - 1][: int(column) - 1]])
+        if re.search(rf"\.\s*{re.escape(name)}\s*\Z", before) is None:
+            return match[0]
+        return match[0].replace(f"'({target}{args})'", f"'{target}.({args.removeprefix(', ')})'")
+
+    return _NO_OVERLOAD.sub(member, text) if expression else text.replace("<input>:1:1:", "<input>:1:0:")
 
 
-def _mixed_literal(expr: Expr, types: Mapping[int, str]) -> tuple[Expr, str] | None:
-    """Lists and maps have to be written with elements of one type (upstream: homogeneous aggregate literals)."""
-    groups: list[tuple[Expr, ...]] = []
-    if isinstance(expr, ListExpr):
-        groups = [expr.elements]
-    elif isinstance(expr, MapExpr):
-        groups = [tuple(entry.key for entry in expr.entries), tuple(entry.value for entry in expr.entries)]
-    for group in groups:
-        first = next((types[part.id] for part in group if types.get(part.id, "dyn") not in _OPEN), None)
-        for part in group:
-            found = types.get(part.id, "dyn")
-            if first is not None and found not in _OPEN and found != first:
-                return part, f"expected type '{first}' but found '{found}'"
-    for part in children(expr):
-        problem = _mixed_literal(part, types)
-        if problem is not None:
-            return problem
-    return None
-
-
-_OPEN: Final = ("dyn", "any", "error", "null_type")
+def _computed_keys(expr: Expr) -> int:
+    """The maps in an expression with a key that is no constant."""
+    is_one = isinstance(expr, MapExpr) and any(not isinstance(entry.key, Constant) for entry in expr.entries)
+    return is_one + sum(map(_computed_keys, children(expr)))

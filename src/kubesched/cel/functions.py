@@ -1,13 +1,18 @@
-"""The table of functions: name and kinds of the arguments to an implementation."""
+"""The table of functions: name and kinds of the arguments to an implementation.
+
+A function whose work depends on more than the size of its arguments is *metered*: it gets the meter of the evaluation
+before its arguments, and charges what it does as it does it. For the others :mod:`.cost` says what they take.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from .meter import Meter
 from .values import EvaluationError, kind_of
 
-__all__ = ["ANY", "OPERATORS", "FunctionTable", "function"]
+__all__ = ["ANY", "OPERATORS", "call", "call_free", "function", "metered"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -18,21 +23,25 @@ OPERATORS: Final = frozenset(
     ["_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "_[_]"]
 )
 
-FunctionTable = dict[tuple[str, ...], Callable[..., Any]]
-_TABLE: Final[FunctionTable] = {}
-_WILD: Final[dict[tuple[str, int], list[tuple[tuple[str, ...], Callable[..., Any]]]]] = {}
+#: An implementation, and whether it is metered.
+_Entry = tuple[Callable[..., Any], bool]
+_TABLE: Final[dict[tuple[str, ...], _Entry]] = {}
+_METERED: Final[set[Callable[..., Any]]] = set()
+_WILD: Final[dict[tuple[str, int], list[tuple[tuple[str, ...], _Entry]]]] = {}
 
 
 def function(name: str, *kinds: str) -> Callable[[F], F]:
     """Register an implementation; ``*`` accepts every kind, ``int|uint`` either. The target of a member is first."""
 
     def register(implementation: F) -> F:
+        entry = implementation, implementation in _METERED
+
         def expand(done: tuple[str, ...], rest: tuple[str, ...]) -> None:
             if not rest:
                 if ANY in done:
-                    _WILD.setdefault((name, len(done)), []).append((done, implementation))
+                    _WILD.setdefault((name, len(done)), []).append((done, entry))
                 else:
-                    _TABLE[(name, *done)] = implementation
+                    _TABLE[(name, *done)] = entry
                 return
             for kind in rest[0].split("|"):
                 expand((*done, kind), rest[1:])
@@ -43,19 +52,39 @@ def function(name: str, *kinds: str) -> Callable[[F], F]:
     return register
 
 
-def call(name: str, args: list[Any]) -> Any:
+def metered(implementation: F) -> F:
+    """Mark an implementation that gets the meter before its arguments; below the decorator that registers it."""
+    _METERED.add(implementation)
+    return implementation
+
+
+def call(meter: Meter, name: str, args: list[Any]) -> Any:
     """Call the implementation for these arguments.
 
     Raises:
         EvaluationError: there is none, or it failed.
     """
     kinds = tuple(map(kind_of, args))
-    implementation = _TABLE.get((name, *kinds))
-    if implementation is not None:
-        return implementation(*args)
-    for pattern, candidate in _WILD.get((name, len(args)), ()):
+    entry = _TABLE.get((name, *kinds)) or _wild(name, kinds)
+    if entry is None:
+        raise EvaluationError(
+            "no such overload" if name in OPERATORS else f"no such overload: {name}({', '.join(kinds)})"
+        )
+    implementation, is_metered = entry
+    try:
+        return implementation(meter, *args) if is_metered else implementation(*args)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # An expression's author must not be able to end more than the evaluation.
+        raise EvaluationError(f"internal error in {name}: {type(error).__name__}: {error}") from error
+
+
+def _wild(name: str, kinds: tuple[str, ...]) -> _Entry | None:
+    for pattern, candidate in _WILD.get((name, len(kinds)), ()):
         if all(want in (ANY, kind) for want, kind in zip(pattern, kinds, strict=True)):
-            return candidate(*args)
-    if name in OPERATORS:
-        raise EvaluationError("no such overload")
-    raise EvaluationError(f"no such overload: {name}({', '.join(kinds)})")
+            return candidate
+    return None
+
+
+def call_free(name: str, args: list[Any]) -> Any:
+    """Call an implementation outside of an evaluation, for values that are small."""
+    return call(Meter(), name, args)

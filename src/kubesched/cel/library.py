@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable
 from datetime import date
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from kubesched.api.quantity import INT64_MAX, Quantity, QuantityError, parse_quantity
 from kubesched.api.selectors import is_label_value, is_qualified_name
 
-from .functions import call, function
+from .functions import call_free, function
+from .network import parsed_url
 from .values import NO_VALUE, EvaluationError, NamedFormat, Optional, parse_semver
 
 _Q: Final = "kubernetes.Quantity"
@@ -143,7 +143,7 @@ def _is_date(text: str) -> bool:
 
 def _is_datetime(text: str) -> bool:
     try:
-        call("timestamp", [text])
+        call_free("timestamp", [text])
     except EvaluationError:
         return False
     return True
@@ -151,7 +151,7 @@ def _is_datetime(text: str) -> bool:
 
 def _is_uri(text: str) -> bool:
     try:
-        parts = urlsplit(text)
+        parts = parsed_url(text)
     except ValueError:
         return False
     return bool(parts.scheme and parts.netloc) or text.startswith("/")

@@ -107,10 +107,25 @@ def _contains_cidr_text(network: Network, text: str) -> bool:
     return _contains_cidr(network, _network(text))
 
 
+#: Python remembers some URLs that it has read; longer ones are refused lest it remember much.
+_LONGEST_URL: Final = 1 << 16
+
+
+def parsed_url(text: str) -> SplitResult:
+    """The parts of a URL.
+
+    Raises:
+        ValueError: it is none, or is too long.
+    """
+    if len(text) > _LONGEST_URL:
+        raise ValueError(f"longer than {_LONGEST_URL} characters")
+    return urlsplit(text)
+
+
 @function("url", "string")
 def _url(text: str) -> SplitResult:
     try:
-        parts = urlsplit(text)
+        parts = parsed_url(text)
         _ = parts.port
     except ValueError as error:
         raise EvaluationError(f'URL parse error during conversion from string: parse "{text}": {error}') from None

@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from . import containers, library, network, standard, strings, timelib  # noqa: F401 - they fill the table of functions
-from .cost import LIST_COST, MAP_COST, SELECT_COST, call_cost
+from . import containers, formatting, library, network, standard, strings, timelib  # noqa: F401 - they fill the table of functions
+from .cost import LIST_COST, MAP_COST, SELECT_COST, call_cost, call_steps
+from .equality import equal, key_of, key_value
 from .functions import call
-from .syntax import Call, Checked, Comprehension, Constant, Expr, Ident, ListExpr, MapExpr, Select
-from .values import NO_VALUE, DefaultMap, EvaluationError, Optional, TypeValue, UInt, equal, key_of, key_value, kind_of
+from .meter import COST_LIMIT, ELEMENT, EvaluationCancelledError, Meter
+from .syntax import Call, Checked, Comprehension, Constant, Expr, Ident, ListExpr, MapExpr, Select, children
+from .values import NO_VALUE, OWN_KINDS, DefaultMap, EvaluationError, Optional, TypeValue, UInt, kind_of, quoted
 
-__all__ = ["COST_LIMIT", "EvaluationCancelledError", "EvaluationInterruptedError", "Program"]
-
-#: The cost that one evaluation may have at most.
-COST_LIMIT: Final = 1_000_000
-#: An evaluation checks whether it is to end whenever it has cost so much more.
-_INTERVAL: Final = 1_000
+__all__ = ["Evaluation", "Program"]
 
 _TYPE_NAMES: Final = {
     name: TypeValue(name)
@@ -28,40 +25,32 @@ _TYPE_NAMES: Final = {
 }
 
 
-class EvaluationCancelledError(EvaluationError):
-    """The evaluation was ended because of its cost. Logic operators do not absorb this error."""
+class Evaluation(Meter):
+    """One evaluation: its variables, and what it has taken so far."""
 
+    __slots__ = ("_code", "variables")
 
-class EvaluationInterruptedError(Exception):
-    """The evaluation was ended by its caller. It has no result, not even an error."""
-
-
-class _Run:
-    """One evaluation."""
-
-    __slots__ = ("cost", "interrupted", "limit", "next_check", "variables")
-
-    def __init__(self, variables: dict[str, Any], limit: int, interrupted: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self, code: _Code, variables: dict[str, Any], limit: int, interrupted: Callable[[], bool] | None = None
+    ) -> None:
+        super().__init__(limit, interrupted)
+        self._code = code
         self.variables = variables
-        self.limit = limit
-        self.interrupted = interrupted
-        self.cost = 0
-        self.next_check = limit if interrupted is None else min(limit, _INTERVAL)
 
-    def charge(self, amount: int) -> None:
-        self.cost += amount
-        if self.cost > self.next_check:
-            self._check()
+    def result(self) -> Any:
+        """The expression's value.
 
-    def _check(self) -> None:
-        if self.cost > self.limit:
-            raise EvaluationCancelledError("operation cancelled: actual cost limit exceeded")
-        if self.interrupted is not None and self.interrupted():
-            raise EvaluationInterruptedError
-        self.next_check = min(self.limit, self.cost + _INTERVAL)
+        Raises:
+            EvaluationError: the evaluation came to an error, or to a cost above the limit.
+            EvaluationInterruptedError: ``interrupted`` said so.
+        """
+        try:
+            return self._code(self)
+        except RecursionError:
+            raise EvaluationCancelledError("operation cancelled: values are nested too deeply") from None
 
 
-_Code = Callable[[_Run], Any]
+_Code = Callable[["Evaluation"], Any]
 
 
 class Program:
@@ -70,35 +59,29 @@ class Program:
     def __init__(self, checked: Checked) -> None:
         self._code = _compile(checked.expr)
 
-    def evaluate(
+    def begin(
         self,
         variables: Mapping[str, Any],
         *,
         cost_limit: int = COST_LIMIT,
         interrupted: Callable[[], bool] | None = None,
-    ) -> Any:
-        """The expression's value. ``interrupted`` is called now and then, and ends a long evaluation by True.
+    ) -> Evaluation:
+        """An evaluation. ``interrupted`` is called now and then, and ends a long one by True."""
+        return Evaluation(self._code, dict(variables), cost_limit, interrupted)
+
+    def evaluate(self, variables: Mapping[str, Any], *, cost_limit: int = COST_LIMIT) -> Any:
+        """The expression's value.
 
         Raises:
-            EvaluationError: the evaluation came to an error, or to a cost above the limit.
-            EvaluationInterruptedError: ``interrupted`` said so.
+            EvaluationError: see :meth:`Evaluation.result`.
         """
-        return self._code(_Run(dict(variables), cost_limit, interrupted))
-
-    def measure(self, variables: Mapping[str, Any], cost_limit: int) -> tuple[Any, int]:
-        """The expression's value, and what the evaluation cost.
-
-        Raises:
-            EvaluationError: as for :meth:`evaluate`.
-        """
-        run = _Run(dict(variables), cost_limit)
-        return self._code(run), run.cost
+        return self.begin(variables, cost_limit=cost_limit).result()
 
     def cost(self, variables: Mapping[str, Any]) -> int:
         """What an evaluation costs."""
-        run = _Run(dict(variables), COST_LIMIT)
-        self._code(run)
-        return run.cost
+        evaluation = self.begin(variables)
+        evaluation.result()
+        return evaluation.cost
 
 
 def _compile(expr: Expr) -> _Code:
@@ -114,7 +97,7 @@ def _ident(expr: Ident) -> _Code:
     name = expr.name
     cost = SELECT_COST * (1 + name.count("."))
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         run.charge(cost)
         try:
             return run.variables[name]
@@ -127,11 +110,11 @@ def _ident(expr: Ident) -> _Code:
     return code
 
 
-def _field(value: Any, key: Any) -> Any:
+def _field(run: Evaluation, value: Any, key: Any) -> Any:
     """``value[key]`` for maps and lists, without optional values."""
     if isinstance(value, dict):
         try:
-            return value[key_of(key)]
+            return value[key_of(key, run)]
         except KeyError:
             shown = key if not isinstance(key, bool) else str(key).lower()
             raise EvaluationError(f"no such key: {shown}") from None
@@ -146,27 +129,27 @@ def _field(value: Any, key: Any) -> Any:
     raise EvaluationError("no such overload")
 
 
-def _optional_field(value: Any, key: Any) -> Optional:
+def _optional_field(run: Evaluation, value: Any, key: Any) -> Optional:
     """``value[?key]``: absent instead of an error for a missing key."""
     if type(value) is Optional:
-        return _optional_field(value.value, key) if value.present else NO_VALUE
+        return _optional_field(run, value.value, key) if value.present else NO_VALUE
     if isinstance(value, dict):
-        found = key_of(key)
+        found = key_of(key, run)
         return Optional(value[found]) if found in value or type(value) is DefaultMap else NO_VALUE
     if type(value) is list and type(key) in (int, UInt):
         return Optional(value[key]) if 0 <= key < len(value) else NO_VALUE
     raise EvaluationError("no such overload")
 
 
-def _index(value: Any, key: Any) -> Any:
-    return _optional_field(value, key) if type(value) is Optional else _field(value, key)
+def _index(run: Evaluation, value: Any, key: Any) -> Any:
+    return _optional_field(run, value, key) if type(value) is Optional else _field(run, value, key)
 
 
 def _select(expr: Select) -> _Code:
     operand, field = _compile(expr.operand), expr.field
     if expr.test_only:
 
-        def test(run: _Run) -> Any:
+        def test(run: Evaluation) -> Any:
             value = operand(run)
             run.charge(SELECT_COST)
             if type(value) is Optional:
@@ -177,7 +160,7 @@ def _select(expr: Select) -> _Code:
 
         return test
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         value = operand(run)
         run.charge(SELECT_COST)
         if isinstance(value, dict):
@@ -185,7 +168,7 @@ def _select(expr: Select) -> _Code:
                 return value[field]
             except KeyError:
                 raise EvaluationError(f"no such key: {field}") from None
-        return _index(value, field)
+        return _index(run, value, field)
 
     return code
 
@@ -194,7 +177,7 @@ def _logic(expr: Call, decisive: bool) -> _Code:
     """``&&`` and ``||``: an operand that decides wins over an error of the other one, on either side."""
     left, right = map(_compile, expr.args)
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         error: EvaluationError | None = None
         for operand in (left, right):
             try:
@@ -220,7 +203,7 @@ def _conditional(expr: Call) -> _Code:
 
 
 def _choice(condition: _Code, yes: _Code, no: _Code) -> _Code:
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         value = condition(run)
         if value is True:
             return yes(run)
@@ -234,7 +217,7 @@ def _choice(condition: _Code, yes: _Code, no: _Code) -> _Code:
 def _not_strictly_false(expr: Call) -> _Code:
     operand = _compile(expr.args[0])
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         try:
             return operand(run) is not False
         except EvaluationCancelledError:
@@ -250,10 +233,12 @@ def _equality(expr: Call, wanted: bool) -> _Code:
     cost = call_cost(expr.function)
     assert cost is not None
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         a, b = left(run), right(run)
-        run.charge(cost((a, b)))
-        return equal(a, b) is wanted
+        run.charge(cost((a, b), run))
+        if b is not None and (kind := kind_of(a)) in OWN_KINDS and kind_of(b) != kind:
+            raise EvaluationError("no such overload")  # the types of Kubernetes compare with themselves only
+        return equal(a, b, run) is wanted
 
     return code
 
@@ -261,10 +246,10 @@ def _equality(expr: Call, wanted: bool) -> _Code:
 def _subscript(expr: Call) -> _Code:
     operand, key = map(_compile, expr.args)
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         value, found = operand(run), key(run)
         run.charge(SELECT_COST)
-        return _index(value, found)
+        return _index(run, value, found)
 
     return code
 
@@ -272,10 +257,10 @@ def _subscript(expr: Call) -> _Code:
 def _optional_subscript(expr: Call) -> _Code:
     operand, key = map(_compile, expr.args)
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         value, found = operand(run), key(run)
         run.charge(SELECT_COST)
-        return _optional_field(value, found)
+        return _optional_field(run, value, found)
 
     return code
 
@@ -285,7 +270,7 @@ def _or_value(expr: Call) -> _Code:
     target, other = map(_compile, expr.args)
     unwrap = expr.function == "orValue"
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         value = target(run)
         if type(value) is not Optional:
             raise EvaluationError("no such overload")
@@ -302,13 +287,14 @@ def _call(expr: Call) -> _Code:
         return special(expr)
     name = expr.function
     args = tuple(map(_compile, expr.args))
-    cost = call_cost(name)
+    cost, steps = call_cost(name), call_steps(name)
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         values = [arg(run) for arg in args]
-        result = call(name, values)
-        run.charge(1 if cost is None else cost(values))
-        return result
+        run.charge(1 if cost is None else cost(values, run))
+        if steps is not None:
+            run.step(steps(values))
+        return call(run, name, values)
 
     return code
 
@@ -316,17 +302,20 @@ def _call(expr: Call) -> _Code:
 def _list(expr: ListExpr) -> _Code:
     elements = tuple((_compile(item), index in expr.optional) for index, item in enumerate(expr.elements))
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         values = []
+        run.charge(LIST_COST)
+        run.step(len(elements))
         for element, optional in elements:
             value = element(run)
             if not optional:
                 values.append(value)
             elif type(value) is not Optional:
-                raise EvaluationError(f"cannot initialize optional list element from non-optional value {value}")
+                raise EvaluationError(
+                    f"cannot initialize optional list element from non-optional value {quoted(value)}"
+                )
             elif value.present:
                 values.append(value.value)
-        run.charge(LIST_COST)
         return values
 
     return code
@@ -337,20 +326,23 @@ def _map(expr: MapExpr) -> _Code:
         raise ValueError(f"messages are not supported: {expr.message}")
     entries = tuple((_compile(entry.key), _compile(entry.value), entry.optional) for entry in expr.entries)
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         result: dict[Any, Any] = {}
+        run.charge(MAP_COST)
+        run.step(len(entries))
         for key_code, value_code, optional in entries:
-            key, value = key_of(key_code(run)), value_code(run)
+            key, value = key_of(key_code(run), run), value_code(run)
             if optional:
                 if type(value) is not Optional:
-                    raise EvaluationError(f"cannot initialize optional entry '{key}' from non-optional value {value}")
+                    raise EvaluationError(
+                        f"cannot initialize optional entry '{quoted(key_value(key))}' from non-optional value {quoted(value)}"
+                    )
                 if not value.present:
                     continue
                 value = value.value
             if key in result:
-                raise EvaluationError(f"Failed with repeated key: {key}")
+                raise EvaluationError(f"Failed with repeated key: {quoted(key_value(key))}")
             result[key] = value
-        run.charge(MAP_COST)
         return result
 
     return code
@@ -362,7 +354,7 @@ def _step(expr: Expr, accu: str) -> _Code:
         case Call(function="_+_", args=(Ident(name=name), ListExpr() as added)) if name == accu:
             items, cost = _compile(added), SELECT_COST + 1
 
-            def extend(run: _Run) -> Any:
+            def extend(run: Evaluation) -> Any:
                 value = run.variables[accu]
                 value += items(run)
                 run.charge(cost)
@@ -372,18 +364,32 @@ def _step(expr: Expr, accu: str) -> _Code:
         case Call(function="cel.@mapInsert", args=(Ident(name=name), key, value)) if name == accu:
             key_code, value_code = _compile(key), _compile(value)
 
-            def insert(run: _Run) -> Any:
-                mapping, found = run.variables[accu], key_of(key_code(run))
-                if found in mapping:
-                    raise EvaluationError(f"insert failed: key {key_value(found)} already exists")
-                mapping[found] = value_code(run)
+            def insert(run: Evaluation) -> Any:
+                found = key_of(key_code(run), run)
                 run.charge(SELECT_COST + 1)
-                return mapping
+                return containers.inserted(run.variables[accu], {found: value_code(run)})
 
             return insert
+        case Call(function="cel.@mapInsert", args=(Ident(name=name), mapping)) if name == accu:
+            other_code = _compile(mapping)
+
+            def merge(run: Evaluation) -> Any:
+                other = other_code(run)
+                run.charge(SELECT_COST + 1)
+                if not isinstance(other, dict):
+                    raise EvaluationError("no such overload")
+                run.step(ELEMENT * len(other))
+                return containers.inserted(run.variables[accu], other)
+
+            return merge
         case Call(function="_?_:_", args=(condition, yes, Ident(name=name) as no)) if name == accu:
             return _choice(_compile(condition), _step(yes, accu), _compile(no))
     return _compile(expr)
+
+
+def _parts(expr: Expr) -> int:
+    """The parts of an expression: what evaluating it once takes, also where that costs nothing."""
+    return 1 + sum(map(_parts, children(expr)))
 
 
 def _comprehension(expr: Comprehension) -> _Code:
@@ -391,8 +397,9 @@ def _comprehension(expr: Comprehension) -> _Code:
     condition, result = _compile(expr.condition), _compile(expr.result)
     step = _step(expr.step, expr.accu_var)
     first, second, accu = expr.iter_var, expr.iter_var2, expr.accu_var
+    parts = _parts(expr.condition) + _parts(expr.step)
 
-    def code(run: _Run) -> Any:
+    def code(run: Evaluation) -> Any:
         items = iter_range(run)
         if isinstance(items, dict):
             pairs: Any = ((key_value(key), value) for key, value in items.items())
@@ -409,6 +416,7 @@ def _comprehension(expr: Comprehension) -> _Code:
             run.variables = inner
             inner[accu] = value
             for key, item in pairs:
+                run.step(parts)
                 if second:
                     inner[first], inner[second] = key, item
                 else:

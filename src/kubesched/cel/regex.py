@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
-from .environment import library
+from .engine import library
 from .values import EvaluationError
 
-__all__ = ["search"]
+__all__ = ["search", "states"]
 
 _CONFIG = """
 name: regex
@@ -21,6 +22,53 @@ variables:
 - name: pattern
   type_name: string
 """
+
+
+#: States of an automaton that one part of a pattern becomes: a character, a set of them, a class of Unicode.
+_CHARACTER: Final = 1
+_ASCII_SET: Final = 3
+_SET: Final = 10
+_CLASS: Final = 2_500
+#: Larger automatons are refused, which takes the longest.
+_MOST_STATES: Final = 1_000_000
+#: Longer patterns are refused.
+_LONGEST_PATTERN: Final = 100_000
+_PARTS: Final = re.compile(
+    r"(?P<class>\\[pP](?:\{[^}]*\}|.)|\\X)|\\.|(?P<set>\[\^?\]?(?:\\.|\[:|[^\]\\])*\]?|\.)|(?P<open>\()|(?P<close>\))"
+    r"|\{(?P<low>[0-9]*),?(?P<high>[0-9]*)\}|.",
+    re.DOTALL,
+)
+
+
+def states(pattern: str) -> int:
+    """How large an automaton a pattern becomes at most, roughly: making one takes much longer than reading the pattern."""
+    if len(pattern) > _LONGEST_PATTERN:
+        return _MOST_STATES
+    outer: list[int] = []
+    total = last = 0
+    plain = _SET if "(?" in pattern and "i" in pattern else _CHARACTER  # letters in both cases, perhaps
+    for part in _PARTS.finditer(pattern):
+        if part["open"]:
+            outer.append(total)
+            total = last = 0
+        elif part["close"]:
+            last, total = total, total + (outer.pop() if outer else 0)
+        elif part["low"] is not None:
+            times = max(1, *(int(text[:4] or "0") for text in (part["low"], part["high"])))
+            total += last * (times - 1)
+            last *= times
+        else:
+            last = _CLASS if part["class"] else plain if part["set"] is None else _states_of_set(part["set"])
+            total += last
+        if total > _MOST_STATES:
+            return _MOST_STATES
+    return min(_MOST_STATES, total + sum(outer))
+
+
+def _states_of_set(text: str) -> int:
+    if "\\p" in text or "\\P" in text:
+        return _CLASS
+    return _ASCII_SET if text.isascii() and text != "." and "^" not in text else _SET
 
 
 def _without_groups(pattern: str) -> str:
@@ -38,14 +86,13 @@ def _without_groups(pattern: str) -> str:
         elif char == "]":
             in_class = False
         if char == "(" and not in_class:
-            following = pattern[index + 1 :]
-            if not following.startswith("?"):
+            if not pattern.startswith("?", index + 1):
                 parts.append("(?:")
                 index += 1
                 continue
-            if following.startswith(("?P<", "?<")):
+            if pattern.startswith(("?P<", "?<"), index + 1):
                 parts.append("(?:")
-                index = pattern.index(">", index) + 1 if ">" in following else index + 1
+                index = max(pattern.find(">", index), index) + 1
                 continue
         parts.append(char)
         index += 1
@@ -66,6 +113,8 @@ class _Search:
         )
 
     def _run(self, which: int, text: str, pattern: str) -> Any:
+        if len(pattern) > _LONGEST_PATTERN:
+            raise EvaluationError(f"error parsing regexp: longer than {_LONGEST_PATTERN} characters")
         try:
             value = self._programs[which].eval(data={"text": text, "pattern": pattern})
             failed = value.type().name() == "ERROR"
@@ -80,10 +129,10 @@ class _Search:
         return bool(self._run(0, text, pattern))
 
     def find(self, text: str, pattern: str) -> str:
-        return str(self._run(1, text, _without_groups(pattern)))
+        return str(self._run(1, text, _without_groups(pattern[: _LONGEST_PATTERN + 1])))
 
     def find_all(self, text: str, pattern: str) -> list[str]:
-        return list(self._run(2, text, _without_groups(pattern)))
+        return list(self._run(2, text, _without_groups(pattern[: _LONGEST_PATTERN + 1])))
 
 
 search = _Search()

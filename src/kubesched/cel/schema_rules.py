@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from .environment import CompilationError, Environment, MissingLibraryError, children
-from .functions import call
-from .program import COST_LIMIT, EvaluationCancelledError, Program
-from .syntax import Expr, Ident
+from .engine import MissingLibraryError
+from .environment import CompilationError, Environment
+from .functions import call_free
+from .meter import COST_LIMIT, EvaluationCancelledError
+from .program import Program
+from .syntax import Expr, Ident, children
 from .values import NO_VALUE, EvaluationError, Optional
 
 __all__ = ["Failure", "Rules"]
@@ -30,6 +32,8 @@ _RULES: Final = "x-kubernetes-validations"
 #: What all rules together may cost for one object.
 _BUDGET: Final = 10_000_000
 _BUDGET_TEXT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+#: What ``messageExpression`` may make; longer texts are not shown.
+_LONGEST_MESSAGE: Final = 5 * 1024
 _RESERVED: Final = frozenset(
     [
         "true",
@@ -72,9 +76,9 @@ def _bytes(text: str) -> bytes:
 
 
 _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "date-time": lambda text: call("timestamp", [text]),
-    "date": lambda text: call("timestamp", [f"{text}T00:00:00Z"]),
-    "duration": lambda text: call("duration", [text]),
+    "date-time": lambda text: call_free("timestamp", [text]),
+    "date": lambda text: call_free("timestamp", [f"{text}T00:00:00Z"]),
+    "duration": lambda text: call_free("duration", [text]),
     "byte": _bytes,
 }
 
@@ -237,15 +241,35 @@ def _evaluate(rule: _Rule, now: Any, before: Any, budget: list[int]) -> str:
     elif rule.is_transition and before is _ABSENT:
         return ""
     try:
-        value, cost = rule.program.measure(variables, min(COST_LIMIT, budget[0]))
-        budget[0] -= cost
-        if value is True:
+        if _spend(rule.program, variables, budget) is True:
             return ""
-        text = rule.data.get("message") or ""
-        if rule.message is not None:
-            text = str(rule.message.evaluate(variables)) or text
+        text = _message(rule, variables, budget)
     except EvaluationCancelledError:
         raise
     except EvaluationError as error:
         return f"{error} evaluating rule: {rule.data['rule']}"
     return text.strip() or f"failed rule: {rule.data['rule']}"
+
+
+def _message(rule: _Rule, variables: Mapping[str, Any], budget: list[int]) -> str:
+    """What a rule says when it does not hold. Its expression for that counts when it makes a text that can be shown."""
+    text: str = rule.data.get("message") or ""
+    if rule.message is None:
+        return text
+    try:
+        made = _spend(rule.message, variables, budget)
+    except EvaluationCancelledError:
+        raise
+    except EvaluationError:
+        return text
+    is_shown = type(made) is str and made.strip() and "\n" not in made.strip() and len(made) <= _LONGEST_MESSAGE
+    return str(made) if is_shown else text
+
+
+def _spend(program: Program, variables: Mapping[str, Any], budget: list[int]) -> Any:
+    """The value of a program, whose evaluation is taken off ``budget``."""
+    evaluation = program.begin(variables, cost_limit=min(COST_LIMIT, budget[0]))
+    try:
+        return evaluation.result()
+    finally:
+        budget[0] -= evaluation.total

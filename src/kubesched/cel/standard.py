@@ -7,18 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from .functions import function
-from .values import (
-    INT_MAX,
-    INT_MIN,
-    UINT_MAX,
-    EvaluationError,
-    TypeValue,
-    UInt,
-    equal,
-    key_of,
-    kind_of,
-)
+from .equality import equal, key_of
+from .functions import function, metered
+from .meter import Meter
+from .values import INT_MAX, INT_MIN, UINT_MAX, EvaluationError, TypeValue, UInt, kind_of
 
 _NUMBER: Final = "int|uint|double"
 
@@ -103,13 +95,15 @@ for _name, _compare in _COMPARISONS.items():
 
 
 @function("@in", "*", "list")
-def _in_list(item: Any, items: list[Any]) -> bool:
-    return any(equal(item, other) for other in items)
+@metered
+def _in_list(meter: Meter, item: Any, items: list[Any]) -> bool:
+    return any(equal(item, other, meter) for other in items)
 
 
 @function("@in", "*", "map")
-def _in_map(key: Any, mapping: dict[Any, Any]) -> bool:
-    return key_of(key) in mapping
+@metered
+def _in_map(meter: Meter, key: Any, mapping: dict[Any, Any]) -> bool:
+    return key_of(key, meter) in mapping
 
 
 @function("size", "string|bytes|list|map")
@@ -147,7 +141,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 
 @function("int", "string")
 def _int_of_string(text: str) -> int:
-    if not _INTEGER.match(text) or len(text) > 100 or not INT_MIN <= int(text) <= INT_MAX:
+    if len(text) > 100 or not _INTEGER.match(text) or not INT_MIN <= int(text) <= INT_MAX:
         raise EvaluationError(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)
 
@@ -166,7 +160,7 @@ def _uint_of_double(value: float) -> UInt:
 
 @function("uint", "string")
 def _uint_of_string(text: str) -> UInt:
-    if not _INTEGER.match(text) or len(text) > 100 or text[0] in "+-" or int(text) > UINT_MAX:
+    if len(text) > 100 or not _INTEGER.match(text) or text[0] in "+-" or int(text) > UINT_MAX:
         raise EvaluationError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
     return UInt(int(text))
 

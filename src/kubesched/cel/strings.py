@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
-from .functions import call, function
+from .functions import function
 from .regex import search
-from .values import EvaluationError, TypeValue, UInt, kind_of
+from .values import EvaluationError, quoted
 
 
 @function("startsWith", "string", "string")
@@ -126,7 +125,7 @@ def _join(items: list[Any]) -> str:
 def _join_with(items: list[Any], separator: str) -> str:
     for item in items:
         if type(item) is not str:
-            raise EvaluationError(f"join: invalid input: {item}")
+            raise EvaluationError(f"join: invalid input: {quoted(item)}")
     return separator.join(items)
 
 
@@ -152,60 +151,11 @@ def _trim(text: str) -> str:
     return text.strip()
 
 
+_ESCAPES: Final = str.maketrans(
+    {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
+)
+
+
 @function("strings.quote", "string")
 def _quote(text: str) -> str:
-    escapes = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
-    return '"' + "".join(escapes.get(c) or ("\\" + c if c in '\\"' else c) for c in text) + '"'
-
-
-_VERB: Final = re.compile(r"%(?:%|(?:\.(\d+))?([sdfebxXo]))|%")
-
-
-@function("format", "string", "list")
-def _format(text: str, args: list[Any]) -> str:
-    rest = iter(args)
-
-    def write(match: re.Match[str]) -> str:
-        if match[0] == "%%":
-            return "%"
-        if match[2] is None:
-            raise EvaluationError("could not parse formatting clause: unrecognized formatting clause")
-        try:
-            value = next(rest)
-        except StopIteration:
-            raise EvaluationError("index out of range") from None
-        return _formatted(match[2], int(match[1] or 6), value)
-
-    return _VERB.sub(write, text)
-
-
-def _formatted(verb: str, precision: int, value: Any) -> str:
-    match verb:
-        case "s":
-            return _shown(value)
-        case "d" if type(value) in (int, UInt):
-            return str(int(value))
-        case "f" | "e" if type(value) in (int, UInt, float):
-            return f"{value:.{precision}{verb}}"
-        case "b" if type(value) in (int, UInt, bool):
-            return f"{int(value):b}"
-        case "o" if type(value) in (int, UInt):
-            return f"{int(value):o}"
-        case "x" | "X" if type(value) in (int, UInt):
-            return f"{int(value):{verb}}"
-        case "x" | "X" if type(value) in (str, bytes):
-            digits = (value if isinstance(value, bytes) else value.encode()).hex()
-            return digits if verb == "x" else digits.upper()
-    raise EvaluationError(f"error during formatting: no formatting function for %{verb} and {kind_of(value)}")
-
-
-def _shown(value: Any) -> str:
-    if type(value) is list:
-        return f"[{', '.join(map(_shown, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(sorted(f'{_shown(k)}: {_shown(v)}' for k, v in value.items()))}}}"
-    if value is None:
-        return "null"
-    if type(value) is TypeValue:
-        return value.name
-    return str(call("string", [value]))
+    return f'"{text.translate(_ESCAPES)}"'

@@ -24,7 +24,9 @@ __all__ = [
     "MapEntry",
     "MapExpr",
     "Select",
+    "children",
     "read_checked",
+    "read_parsed",
 ]
 
 
@@ -57,6 +59,7 @@ class Call:
     id: int
     function: str
     args: tuple[Expr, ...]
+    is_member: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,22 @@ class Checked:
     expr: Expr
     types: dict[int, str] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The parts that an expression is directly made of."""
+    match expr:
+        case Select():
+            return (expr.operand,)
+        case Call():
+            return expr.args
+        case ListExpr():
+            return expr.elements
+        case MapExpr():
+            return tuple(part for entry in expr.entries for part in (entry.key, entry.value))
+        case Comprehension():
+            return (expr.iter_range, expr.accu_init, expr.condition, expr.step, expr.result)
+    return ()
 
 
 # -- the wire format ---------------------------------------------------------------------------------------
@@ -176,6 +195,12 @@ def read_checked(serialized: bytes) -> Checked:
     return Checked(_expr(root, names, constants), types, positions)
 
 
+def read_parsed(serialized: bytes) -> Expr:
+    """Read an expression that was parsed and not checked."""
+    data = dict(_fields(serialized))[2]
+    return _expr(dict(_fields(data))[2], {}, {})
+
+
 def _constant(data: bytes) -> Any:
     for number, value in _fields(data):
         match number:
@@ -232,7 +257,7 @@ def _expr(data: bytes, names: dict[int, str], constants: dict[int, Any]) -> Expr
                     function = value.decode()
                 else:
                     args.append(read(value))
-            return Call(expr_id, function, (*target, *args))
+            return Call(expr_id, function, (*target, *args), bool(target))
         case 7:
             elements: list[Expr] = []
             optional: list[int] = []

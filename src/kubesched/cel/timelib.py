@@ -22,6 +22,8 @@ _RFC3339: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:([Zz])|([+-])(\d\d):(\d\d))\Z", re.ASCII
 )
 _UNITS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
+#: More digits than this are either beyond a duration, or less than a nanosecond.
+_MANY_DIGITS: Final = 20
 _PART: Final = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|ms|s|m|h)", re.ASCII)
 
 
@@ -83,8 +85,10 @@ def _parse_duration(text: str) -> Duration:
         match = _PART.match(body, at)
         if match is None or not (match[1] or match[2]):
             break
-        unit = _UNITS[match[3]]
-        nanos += int(match[1] or "0") * unit + int(int(match[2] or "0") * unit / 10 ** len(match[2] or ""))
+        unit, whole, fraction = _UNITS[match[3]], match[1].lstrip("0"), (match[2] or "")[:_MANY_DIGITS]
+        nanos += int(whole[: _MANY_DIGITS + 1] or "0") * unit + int(int(fraction or "0") * unit / 10 ** len(fraction))
+        if nanos > INT_MAX + 1:
+            raise EvaluationError(f'time: invalid duration "{text}"')
         at = match.end()
     if body != "0" and (not body or at < len(body)):
         raise EvaluationError(f'time: invalid duration "{text}"')

@@ -19,6 +19,7 @@ __all__ = [
     "INT_MAX",
     "INT_MIN",
     "NO_VALUE",
+    "OWN_KINDS",
     "UINT_MAX",
     "BoolKey",
     "DefaultMap",
@@ -30,11 +31,9 @@ __all__ = [
     "Timestamp",
     "TypeValue",
     "UInt",
-    "equal",
-    "key_of",
-    "key_value",
     "kind_of",
     "parse_semver",
+    "quoted",
     "size_of",
 ]
 
@@ -43,8 +42,19 @@ INT_MAX: Final = (1 << 63) - 1
 UINT_MAX: Final = (1 << 64) - 1
 
 
+#: Texts of errors quote values, and end up in logs and conditions; what is longer is cut.
+_LONGEST_TEXT: Final = 1024
+
+
 class EvaluationError(Exception):
     """An evaluation that came to an error; the text is upstream's. Logic operators may absorb it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*(_cut(arg) for arg in args))
+
+
+def _cut(value: Any) -> Any:
+    return f"{value[:_LONGEST_TEXT]}…" if type(value) is str and len(value) > _LONGEST_TEXT else value
 
 
 class UInt(int):
@@ -221,6 +231,10 @@ _KINDS: Final[dict[type, str]] = {
 }
 
 
+#: Names of the types that Kubernetes adds to CEL.
+OWN_KINDS: Final = frozenset(kind for kind in _KINDS.values() if kind.startswith(("kubernetes.", "net.")))
+
+
 def kind_of(value: Any) -> str:
     """The name of a value's type."""
     kind = _KINDS.get(type(value))
@@ -231,44 +245,9 @@ def kind_of(value: Any) -> str:
     return type(value).__name__
 
 
-_NUMBERS: Final = (int, UInt, float)
-
-
-def equal(left: Any, right: Any) -> bool:
-    """CEL's ``==``: numbers compare across types; values of different types are unequal."""
-    kind = type(left)
-    if kind is type(right):
-        if kind is list:
-            return len(left) == len(right) and all(map(equal, left, right))
-        if isinstance(left, dict):
-            return len(left) == len(right) and all(
-                key in right and equal(value, right[key]) for key, value in left.items()
-            )
-        if kind is Optional:
-            return left.present == right.present and (not left.present or equal(left.value, right.value))
-        return bool(left == right)
-    if kind in _NUMBERS and type(right) in _NUMBERS:
-        return bool(left == right)
-    if isinstance(left, dict) and isinstance(right, dict):
-        return equal(dict(left), dict(right))
-    return False
-
-
-def key_of(value: Any) -> Any:
-    """A value as a key of a dict."""
-    kind = type(value)
-    if kind is str or kind is int or kind is UInt:
-        return value
-    if kind is bool:
-        return BoolKey(value)
-    if kind is float:
-        return value
-    raise EvaluationError(f"unsupported key type: {kind_of(value)}")
-
-
-def key_value(key: Any) -> Any:
-    """The reverse of :func:`key_of`."""
-    return key.value if type(key) is BoolKey else key
+def quoted(value: Any) -> str:
+    """A value in the text of an error: texts and numbers themselves, of others the type."""
+    return str(value) if type(value) in (str, bytes, int, UInt, float, bool) else f"a value of type {kind_of(value)}"
 
 
 def size_of(value: Any) -> int:

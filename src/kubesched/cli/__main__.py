@@ -1,7 +1,8 @@
-"""``python -m kubesched.cli``."""
+"""``python -m kubesched.cli``: the same as the command ``kubesched``."""
 
 import sys
 
-from .main import main
+from .first import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -15,6 +15,7 @@ __all__ = [
     "config",
     "conformance",
     "demo",
+    "examples",
     "import_",
     "plugins",
     "run",
@@ -387,6 +388,11 @@ def conformance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", metavar="PATH", nargs="+", help="golden files (*.jsonl.gz), or directories of them")
     parser.add_argument("--area", default="", help="only this area, such as fit or taints")
     parser.add_argument("--coverage", action="store_true", help="also show which code paths the decisions took")
+    parser.add_argument(
+        "--gates",
+        metavar="FILE",
+        help="feature gates of single vectors, one a line: the vector's name and A=true,B=false",
+    )
     _json(parser, "the result as JSON")
     _quiet(parser)
 
@@ -471,6 +477,13 @@ placed in real time, a summary, a pending pod explained, and a ten-line plugin t
     parser.add_argument("--fast", action="store_true", help="no pauses for reading")
 
 
+def examples(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Copy the examples, which are part of every installation, to a folder: manifests, configurations, plugins, policies and
+notebooks. The documentation names them as examples/..."""
+    parser.add_argument("folder", metavar="FOLDER", nargs="?", default="examples", help="a new one (default: examples)")
+
+
 def up(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 An embedded cluster in one process: API server, scheduler, controllers and hollow nodes; kubectl works against it.
@@ -517,6 +530,13 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
         help="ask for a bearer token; a random one when none is given (kubectl sends tokens over HTTPS only: add --tls)",
     )
     parser.add_argument(
+        "--authorization-mode",
+        choices=("AlwaysAllow", "RBAC"),
+        default="AlwaysAllow",
+        help="RBAC: service accounts and impersonated users may do what stored roles allow; the administrator, everything "
+        "(default: AlwaysAllow)",
+    )
+    parser.add_argument(
         "--tls", action="store_true", help="HTTPS, with certificates made on the spot if none are given"
     )
     parser.add_argument("--tls-cert", metavar="FILE", help="server certificate (PEM)")
@@ -555,8 +575,8 @@ def import_(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Copy a real cluster into a file for kubesched up --snapshot: nodes, pods and what they refer to, from dumps
 (kubectl get … -o yaml or json) or from an API server. Left behind are Secrets, what containers may hold secrets in
-(environment, command, arguments, probes), parameters of volume drivers and storage classes, and annotations other than
-kubernetes.io's, k8s.io's and kubesched.io's. Names, labels and names of Secrets are kept."""
+(environment, command, arguments, probes), messages in status (what containers wrote as they ended, why a condition is as it is),
+parameters of volume drivers and storage classes, and annotations other than kubernetes.io's, k8s.io's and kubesched.io's. Names, labels and names of Secrets are kept."""
     parser.epilog = """\
 examples: kubectl get nodes,pods,pvc,pv,deployments,replicasets -A -o yaml >dump.yaml; kubesched import dump.yaml -o c.jsonl.gz
           kubesched import --kubeconfig ~/.kube/config -o cluster.jsonl.gz"""
@@ -587,7 +607,8 @@ def config(parser: argparse.ArgumentParser) -> None:
         "default filled in. What is replaced or ignored is printed as warnings on stderr.",
     )
     convert.add_argument("file", metavar="FILE")
-    convert.add_argument("-o", "--output", metavar="FILE", help="where to (default: standard output)")
+    convert.add_argument("-o", "--output", metavar="FILE", help="where to, a new file (default: standard output)")
+    convert.add_argument("--overwrite", action="store_true", help="write over a file that is there, also FILE itself")
 
 
 def plugins(parser: argparse.ArgumentParser) -> None:

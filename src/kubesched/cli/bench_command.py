@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import marshal
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, BinaryIO
 
 from kubesched import __version__
 from kubesched.bench import Decisions, Param, Run, Workload, load_workloads, measure_decisions, run_workload
 from kubesched.config import DEFAULT_GATES
+from kubesched.framework.registry import Registry
 from kubesched.simulate.data import data_folder
 from kubesched.simulate.report import Line, columns
 
@@ -22,6 +25,7 @@ from .console import print_lines, progress_bar, warn, write_json
 from .errors import CliError
 from .interrupts import run_loop
 from .loading import load_registry
+from .saved_file import output_file, refuse_inputs
 
 __all__ = ["run"]
 
@@ -50,9 +54,30 @@ def run(options: argparse.Namespace) -> int:
     if not options.quiet:
         for remark in _remarks(workload):
             warn(remark)
+    if options.profile_to is not None and options.file:
+        refuse_inputs([("--profile-to", options.profile_to)], [options.file])
+    # Opened before the runs: what cannot be written to is to be known before.
+    with (
+        output_file(options.profile_to, "--profile-to") if options.profile_to is not None else nullcontext() as profile
+    ):
+        runs, decisions = _measured(options, workload, registry, profile)
+    nodes = sum(getattr(op, "count", 0) for op in operations if op.opcode == "createNodes")
+    if options.output == "json":
+        write_json(_document(workload, nodes, runs, decisions))
+    else:
+        print_lines(_as_table(workload, nodes, runs, decisions))
+    if profile is not None and not options.quiet:
+        warn(f"profile of the last run's measured part: {options.profile_to} (python -m pstats {options.profile_to})")
+    return 0
+
+
+def _measured(
+    options: argparse.Namespace, workload: Workload, registry: Registry, profile: BinaryIO | None
+) -> tuple[list[Run], list[Decisions]]:
+    """All runs, and the measurements of decisions alone; the profile of the last run goes to ``profile``."""
     runs: list[Run] = []
     decisions: list[Decisions] = []
-    profiler = cProfile.Profile() if options.profile_to else None
+    profiler = cProfile.Profile() if profile is not None else None
     for number in range(1, options.runs + 1):
         with progress_bar(f"run {number} of {options.runs}: pods bound", quiet=options.quiet) as bar:
             runs.append(
@@ -68,16 +93,10 @@ def run(options: argparse.Namespace) -> int:
             )
         if options.decisions:
             decisions.append(run_loop(measure_decisions(workload, registry, seed=options.seed)))
-    if profiler is not None:
-        profiler.dump_stats(options.profile_to)
-    nodes = sum(getattr(op, "count", 0) for op in operations if op.opcode == "createNodes")
-    if options.output == "json":
-        write_json(_document(workload, nodes, runs, decisions))
-    else:
-        print_lines(_as_table(workload, nodes, runs, decisions))
-    if profiler is not None and not options.quiet:
-        warn(f"profile of the last run's measured part: {options.profile_to} (python -m pstats {options.profile_to})")
-    return 0
+    if profiler is not None and profile is not None:
+        profiler.create_stats()
+        marshal.dump(profiler.stats, profile)
+    return runs, decisions
 
 
 def _chosen(options: argparse.Namespace) -> Workload:

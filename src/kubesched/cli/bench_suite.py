@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.api.whole_file import write_file
 from kubesched.bench import Run, Section, Workload, WorkloadError, load_workloads
 from kubesched.bench.items import DataItem, items_file
 from kubesched.bench.workloads import ThresholdSelector, labels_match, topic_of
@@ -219,7 +220,7 @@ def _compared(selector: ThresholdSelector, sections: Sequence[Section], throughp
 def _write_results(folder: Path, items: Mapping[str, Iterable[DataItem]]) -> None:
     stamp = datetime.now().astimezone().strftime("%Y-%m-%dT%H:%M:%SZ")  # local time with a literal Z, as upstream
     for topic, listed in items.items():
-        (folder / f"BenchmarkPerfScheduling_benchmark_{topic}_{stamp}.json").write_bytes(items_file(listed))
+        write_file(folder / f"BenchmarkPerfScheduling_benchmark_{topic}_{stamp}.json", items_file(listed))
 
 
 def _table(rows: Sequence[Row], options: argparse.Namespace, machine: Mapping[str, Any]) -> list[Line]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from kubesched.api.whole_file import whole_file
 from kubesched.config import dump_yaml
 from kubesched.config.legacy import Loaded, load_any_file
 from kubesched.simulate.loading import expand
@@ -12,6 +11,7 @@ from kubesched.simulate.report import Line
 
 from .console import print_lines, warn, write, write_json
 from .loading import load_setup
+from .saved_file import output_file, refuse_to_overwrite
 
 __all__ = ["run"]
 
@@ -28,7 +28,9 @@ def _convert(options: argparse.Namespace) -> int:
     if options.output is None:
         write(text)
         return 0
-    with whole_file(options.output) as file:
+    if not options.overwrite:
+        refuse_to_overwrite(options.output, "--output", "add --overwrite, or give another name")
+    with output_file(options.output, "--output") as file:
         file.write(text.encode())
     return 0
 

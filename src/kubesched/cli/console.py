@@ -1,11 +1,12 @@
 """What commands print with: styled lines on stdout, progress bars on stderr.
 
-Colour only on a terminal (rich decides, ``NO_COLOR`` included); a progress bar only when stderr is a terminal and
-``--quiet`` was not given. Results always go to stdout, everything else to stderr.
+Colour only on a terminal, and no escape sequence at all with ``NO_COLOR`` or ``TERM=dumb``; a progress bar only when stderr is
+a terminal and ``--quiet`` was not given. Results always go to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -13,10 +14,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from .errors import CliError
+
 if TYPE_CHECKING:
     from kubesched.simulate.report import Line
 
-__all__ = ["ProgressBar", "print_lines", "progress_bar", "terminal_width", "warn", "write", "write_json"]
+__all__ = ["ProgressBar", "flush", "print_lines", "progress_bar", "terminal_width", "warn", "write", "write_json"]
 
 _STYLES: Final = {"": "", "title": "bold", "dim": "dim", "good": "green", "warn": "yellow", "bad": "red"}
 _REFRESH_SECONDS: Final = 0.1
@@ -24,14 +27,32 @@ _REFRESH_SECONDS: Final = 0.1
 
 def write(text: str) -> None:
     """Text as it is, to stdout."""
-    sys.stdout.write(text)
+    with _writing():
+        sys.stdout.write(text)
+
+
+def flush() -> None:
+    """Write what is left of the output; later Python would only mention that it failed."""
+    with _writing():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again when it ends
+        raise CliError(f"the output cannot be written: {error.strerror}") from None
 
 
 def write_json(data: Any) -> None:
     """A document as indented JSON, to stdout."""
-    import msgspec  # noqa: PLC0415 - only for a document
+    from kubesched.api.large_json import large_json  # noqa: PLC0415 - only for a document
 
-    write(msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n")
+    write(large_json(data, indent=2).decode() + "\n")
 
 
 def warn(text: str) -> None:
@@ -46,7 +67,7 @@ def terminal_width() -> int | None:
 
 def print_lines(lines: Iterable[Line]) -> None:
     """Styled lines to stdout; plain, uncut text when it is not a terminal."""
-    if not sys.stdout.isatty():
+    if not sys.stdout.isatty() or _plain():
         write("".join(f"{line.text}\n" for line in lines))
         return
     from rich.console import Console  # noqa: PLC0415 - only for a terminal
@@ -55,6 +76,11 @@ def print_lines(lines: Iterable[Line]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for line in lines:
         console.print(Text(line.text, style=_STYLES[line.style]))
+
+
+def _plain() -> bool:
+    """Whether no escape sequence may be printed at all: rich would leave bold type and the moves of a progress bar."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 class ProgressBar:
@@ -67,7 +93,7 @@ class ProgressBar:
 @contextmanager
 def progress_bar(title: str, *, quiet: bool = False) -> Iterator[ProgressBar]:
     """A bar that disappears when the work is over; does nothing unless stderr is a terminal."""
-    if quiet or not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty() or _plain():
         yield ProgressBar()
         return
     from rich.console import Console  # noqa: PLC0415 - only for a terminal

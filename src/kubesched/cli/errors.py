@@ -19,20 +19,25 @@ class CliError(Exception):
 
 def describe(error: BaseException) -> str | None:
     """The message for a mistake of the user's, None for a defect of ours."""
-    from kubesched.api.wire import ApiError  # noqa: PLC0415 - see above
+    from kubesched.api.extras import MissingPackageError  # noqa: PLC0415 - see above
+    from kubesched.api.wire import ApiError  # noqa: PLC0415
     from kubesched.cluster.kubelets import StageError  # noqa: PLC0415
     from kubesched.config import ConfigError  # noqa: PLC0415
     from kubesched.files import ManifestError  # noqa: PLC0415
     from kubesched.framework.registry import PluginError  # noqa: PLC0415
 
+    if isinstance(error, MissingPackageError):
+        return str(error)
     if isinstance(error, ConfigError):
-        return error.user_message
+        return error.plain_message
     from kubesched.bench.workloads import WorkloadError  # noqa: PLC0415
     from kubesched.simulate.traces.table import TraceError  # noqa: PLC0415
     from kubesched.sweeps.plan import SweepError  # noqa: PLC0415
 
     if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError | StageError | SweepError | TraceError):
         return str(error)
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this; give the process more, or make the run smaller"
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         return f"{error.filename}: {reason}" if error.filename else reason

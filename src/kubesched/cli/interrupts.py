@@ -1,7 +1,7 @@
 """Ctrl-C ends the program, whatever it is doing: also in a plugin that does not return, or that catches the interrupt.
 
-Callers: :mod:`.main` for commands that run in virtual time or without an event loop, and the commands that serve, whose
-loop handles signals in good order as long as it comes round to it.
+Callers: :mod:`.main` for commands that run in virtual time or without an event loop, and the commands that serve, whose loop
+handles signals in good order as long as it comes round to it. What comes before is in :mod:`.quiet`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final, TypeVar
 
+from .quiet import end_quietly
+
 __all__ = ["add_signal_handler", "interruptible", "run_loop"]
 
 T = TypeVar("T")
@@ -25,6 +27,9 @@ _AT_ONCE: Final = 3
 _INTERRUPTED: Final = 130
 #: A loop that does not come round to a signal for so long is held up.
 _HELD_UP_SECONDS: Final = 1.0
+_HELD_UP: Final = b"kubesched: stopping, but something that does not return, such as a plugin, holds it up; Ctrl-C again interrupts that\n"
+#: What asks a command to end. A closed terminal and a service manager mean the same as Ctrl-C.
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _end_at_once() -> None:
@@ -34,9 +39,10 @@ def _end_at_once() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt wherever the program is; the third one ends the process.
+    """Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt wherever the program is; the third ends the process.
 
     asyncio, left to itself, would only cancel its main task at the first, which code that does not return never notices.
+    A signal that is ignored, or that the program which calls this handles, is left alone.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -50,15 +56,14 @@ def interruptible() -> Iterator[None]:
             _end_at_once()
         raise KeyboardInterrupt
 
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # ignored in the background, or a program's own
-        yield
-        return
-    signal.signal(signal.SIGINT, interrupt)
+    replaced = (signal.SIG_DFL, signal.default_int_handler, end_quietly)
+    own = [number for number in _SIGNALS if signal.getsignal(number) in replaced]
+    before = {number: signal.signal(number, interrupt) for number in own}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run_loop(main: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
@@ -89,27 +94,57 @@ def add_signal_handler(
     *,
     held_up: Callable[[], None] = _interrupt,
 ) -> None:
-    """As the loop's own method; but a signal that comes while the loop has not come round to the one before for a second
-    calls ``held_up`` in whatever the program is doing, which is to interrupt it. The next one ends the process.
+    """As the loop's own method; but for a loop that does not come round to a signal for a second, what holds it up is named.
+
+    A second signal then calls ``held_up`` in whatever the program is doing, which is to interrupt it; one that came during that
+    second counts. If that does not help for a second, the next one ends the process at once.
     """
-    waiting = 0
-    since = 0.0
+    waiting = _Waiting(number, held_up)
 
     def come_round() -> None:
-        nonlocal waiting
-        waiting = 0
+        waiting.over()
         callback()
 
-    def count(number: int, frame: FrameType | None) -> None:
-        nonlocal waiting, since
-        now = time.monotonic()
-        if waiting and now - since < _HELD_UP_SECONDS:
-            return
-        waiting, since = waiting + 1, now
-        if waiting >= _AT_ONCE:
-            _end_at_once()
-        if waiting > 1:
-            held_up()
-
     loop.add_signal_handler(number, come_round)  # it has the signal wake the loop up
-    signal.signal(number, count)
+    signal.signal(number, waiting.signalled)
+
+
+class _Waiting:
+    """Signals that the loop has not come round to."""
+
+    def __init__(self, number: int, held_up: Callable[[], None]) -> None:
+        self._number = number
+        self._held_up = held_up
+        self._count = 0
+        self._since = 0.0
+        self._interrupted = False
+        self._timer: threading.Timer | None = None
+
+    def over(self) -> None:
+        """The loop has come round."""
+        self._count, self._interrupted = 0, False
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def signalled(self, number: int, frame: FrameType | None) -> None:
+        """Called in the main thread, between two steps of whatever runs there."""
+        now = time.monotonic()
+        if not self._count:
+            self._count, self._since = 1, now
+            self._timer = threading.Timer(_HELD_UP_SECONDS, self._late, (threading.get_ident(),))
+            self._timer.daemon = True
+            self._timer.start()
+        elif now - self._since < _HELD_UP_SECONDS:
+            self._count = 2
+        elif self._interrupted:
+            _end_at_once()
+        else:
+            self._since, self._interrupted = now, True
+            self._held_up()
+
+    def _late(self, thread: int) -> None:
+        """The second is over; in a thread of its own, as the main one is busy."""
+        if self._count == 1:
+            os.write(2, _HELD_UP)
+        elif self._count:
+            signal.pthread_kill(thread, self._number)

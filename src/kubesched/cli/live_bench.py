@@ -130,6 +130,9 @@ def _running(options: argparse.Namespace, pods: int, bar: ProgressBar) -> LiveRu
             raise CliError(str(error)) from None
         async with HttpTransport.connect(access) as transport:
             watch = _Bindings(transport, options.scheduler_name or _DEFAULT_NAME, pods)
+            await transport.list(
+                PODS, limit=1
+            )  # a cluster that does not answer is one error, not one of each connection
             try:
                 # The watch looks on while pods are created: the first are bound before the last exist.
                 async with Supervisor("bench") as tasks:

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from kubesched import __version__
+from kubesched.api.extras import needing
 
 from . import arguments
+from .console import flush
 from .errors import CliError, describe
 from .interrupts import interruptible
 
@@ -36,6 +38,7 @@ CRASHED: Final = 70
 #: Name, what it does in a line, its arguments.
 _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
     ("demo", "a cluster, pods being placed, a pending pod explained; under a minute", arguments.demo),
+    ("examples", "copy the examples that come along to a folder", arguments.examples),
     ("simulate", "schedule manifests on a simulated cluster, and say what is pending and why", arguments.simulate),
     ("sweep", "many runs with different parameters, on processes or a cluster, into one table", arguments.sweep),
     ("trace", "read a published batch trace, and write its tasks as pods that arrive over time", arguments.trace),
@@ -66,18 +69,14 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is returned, except for usage errors, which raise SystemExit(2) as argparse does."""
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] == ["run"]:
-        # Its flags are kube-scheduler's, read and refused as there; argparse reads them differently.
-        try:
-            from .run.command import main as run_main  # noqa: PLC0415 - it needs the extra "run"
-        except ImportError as error:
-            return _fail(f"kubesched run needs more packages: pip install 'kubesched[run]' ({error})", 1)
-        return run_main(given[1:])
-    options = build_parser().parse_args(given)
+    # The flags of "run" are kube-scheduler's, read and refused as there; argparse reads them differently.
+    options = build_parser().parse_args(given) if given[:1] != ["run"] else None
     try:
+        if options is None:
+            return _run(given[1:])
         with interruptible():
             code: int = import_module(f"kubesched.cli.{options.command}_command").run(options)
-            sys.stdout.flush()
+            flush()
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:
@@ -91,6 +90,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if message is None:
             return _crash(error)
         return _fail(message, 1)
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """``kubesched run``, which handles signals and failures itself."""
+    with needing("kubesched run", "run"):
+        from .run.command import main as run_main  # noqa: PLC0415 - it needs the extra "run"
+    code = run_main(arguments)
+    flush()
     return code
 
 

@@ -16,14 +16,14 @@ import msgspec
 from kubesched.config import IN_TREE
 from kubesched.config.args import ARGS_TYPES, Go
 from kubesched.config.durations import Duration
-from kubesched.config.features import FEATURES
+from kubesched.config.features import FEATURES, UNAVAILABLE
 from kubesched.config.retired_flags import RETIRED_FLAGS
 from kubesched.config.types import API_VERSION, KubeSchedulerConfiguration
 from kubesched.framework import metrics
 from kubesched.plugins import in_tree_registry
 from kubesched.server.metrics_page import page as metrics_page
 
-from .reference_texts import FIELDS, GATES, SELECTOR_TYPES
+from .reference_texts import FIELDS, GATES, SELECTOR_TYPES, WITHOUT_EFFECT
 from .run.flags import FLAG_SET
 
 __all__ = ["configuration_page", "configuration_types", "flags_page", "gates_page", "main", "pages"]
@@ -181,7 +181,12 @@ def gates_page() -> str:
     with_metrics = {row.gate for row in metrics.DEFINITIONS if row.gate}
     rows = []
     for feature in FEATURES.values():
-        effects = [GATES[feature.name]] if feature.name in GATES else []
+        effects = ["always on"] if feature.locked else []
+        if feature.name in UNAVAILABLE:
+            effects.append(f"cannot be turned on: there is no {UNAVAILABLE[feature.name]}")
+        if feature.name in WITHOUT_EFFECT:
+            effects.append(f"no effect: {WITHOUT_EFFECT[feature.name]}")
+        effects += [GATES[feature.name]] if feature.name in GATES else []
         if plugins := [row.name for row in IN_TREE.values() if row.gate == feature.name]:
             effects.append(f"default plugins: {', '.join(map(_with_note, plugins))}")
         effects += ["has metrics"] if feature.name in with_metrics else []
@@ -193,10 +198,11 @@ def gates_page() -> str:
         "\n\n".join(
             (
                 "# Feature gates",
-                "Every gate that kube-scheduler 1.36 has is accepted by `--feature-gates`, with its checks: an unknown gate, a locked gate "
-                "that is changed, and a gate that needs another one are errors. `AllAlpha` and `AllBeta` set all gates of a stage. An "
-                "empty last column means that nothing here depends on the gate: it is accepted, shown by `kubernetes_feature_enabled`, "
-                "and has no effect.",
+                "`--feature-gates` knows every gate that kube-scheduler 1.36 reads, with its checks: an unknown gate, a locked gate "
+                "that is changed, and a gate that needs another one are errors. `AllAlpha` and `AllBeta` set all gates of a stage.",
+                "The last column says what a gate switches here. A gate that turns on what kubesched does not have is refused, also when "
+                "`AllAlpha` turns it on: add `NAME=false` for each that the message names. A gate without effect is accepted, and shown by "
+                "`kubernetes_feature_enabled`. Tests show each row: what is decided with the gate on and off, or the refusal.",
                 _MADE,
                 _table(head, rows).rstrip(),
             )

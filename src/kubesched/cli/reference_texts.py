@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FIELDS", "GATES", "SELECTOR_TYPES"]
+__all__ = ["FIELDS", "GATES", "SELECTOR_TYPES", "WITHOUT_EFFECT"]
 
 #: Types of the Kubernetes API that the configuration contains; they are described by Kubernetes.
 SELECTOR_TYPES: Final = frozenset({"NodeAffinity", "TopologySpreadConstraint"})
@@ -171,13 +171,38 @@ GATES: Final[dict[str, str]] = {
     "DRAListTypeAttributes": "attributes of devices may be lists, in CEL expressions",
     "DRAPartitionableDevices": "devices may consume shared counters, and choose their nodes one by one",
     "DRAPrioritizedList": "claims may have requests with `firstAvailable`",
-    "DRAResourceClaimDeviceStatus": "`bindingTimeout` of DynamicResourcesArgs may be given",
+    "DRAResourceClaimDeviceStatus": "devices may have binding conditions; `bindingTimeout` of DynamicResourcesArgs may be given",
     "DRASchedulerFilterTimeout": "`filterTimeout` of DynamicResourcesArgs may be given",
+    "InPlacePodLevelResourcesVerticalScaling": "`status.resources` and `status.allocatedResources` of a pod count besides its spec",
     "LoggingAlphaOptions": "log buffer and split-stream flags may be given",
+    "LoggingBetaOptions": "`--logging-format=json` may be given",
+    "MatchLabelKeysInPodTopologySpread": "`matchLabelKeys` of topology spread constraints are honoured",
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge": "the cluster of a simulation stores new pods with these keys in the selectors of spread constraints; a real API server has a gate of its own",
+    "NodeDeclaredFeatures": "pods run on nodes that declare the features they need",
     "NominatedNodeNameForExpectation": "the chosen node is published before work on the binding begins",
+    "PodLevelResources": "`spec.resources` of a pod replaces the sum over its containers",
+    "RemoteRequestHeaderUID": "front proxies may say the UID of a user; `--requestheader-uid-headers` may be given",
     "SchedulerAsyncPreemption": "victims are evicted alongside further scheduling cycles",
-    "StorageCapacityScoring": "`shape` of VolumeBindingArgs may be given",
+    "SchedulerPopFromBackoffQ": "a rejected pod is tried before its backoff ends when no other waits; backoff ends at whole seconds",
+    "StorageCapacityScoring": "VolumeBinding scores nodes by the use of storage; `shape` of VolumeBindingArgs may be given",
     "VolumeLimitScaling": "NodeVolumeLimits rejects nodes without a CSI driver that asks for that (preventPodSchedulingIfMissing)",
     "TaintTolerationComparisonOperators": "tolerations may compare numbers with `Lt` and `Gt`",
     "WatchListClient": "lists come as the beginning of a watch, in pages only when the server cannot do that",
+}
+
+_CLIENT: Final = "about the inside of the Go client library"
+#: Gates on which nothing here depends, and why.
+WITHOUT_EFFECT: Final[dict[str, str]] = {
+    "AtomicFIFO": _CLIENT,
+    "ClearingNominatedNodeNameAfterBinding": "read by the API server only; the embedded one always clears the nomination of a bound pod",
+    "ClientsAllowCARotation": "the CA of the API server is read as the transport does it, whatever the gate says",
+    "ClientsAllowCBOR": "allows an encoding that the client does not ask for: it reads and writes JSON",
+    "ClientsAllowTLSCacheGC": _CLIENT,
+    "ContextualLogging": "log lines name their objects in any case",
+    "DRAResourceClaimGranularStatusAuthorization": "read by the API server only; the shipped role has what it asks for",
+    "InOrderInformersBatchProcess": _CLIENT,
+    "InformerResourceVersion": _CLIENT,
+    "OpportunisticBatching": "what plugins say of pods that are alike is remembered in another way, with the same decisions",
+    "SchedulerAsyncAPICalls": "status patches are written in the background, and bindings alongside further cycles, in any case",
+    "UnlockWhileProcessingFIFO": _CLIENT,
 }

@@ -7,23 +7,35 @@ Callers: :mod:`.up_command` for its snapshot, :mod:`.import_command` for what it
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from kubesched.api.turns import in_turns
-from kubesched.api.whole_file import whole_file
+from kubesched.api.whole_file import remove_leftover, whole_file
 from kubesched.cluster.store import Store
 from kubesched.files import is_saved_cluster, saving
 
 from .errors import CliError
 
-__all__ = ["claimed", "output_file", "refuse_other_file", "save_or_rescue"]
+__all__ = [
+    "claimed",
+    "output_file",
+    "refuse_inputs",
+    "refuse_missing_directory",
+    "refuse_other_file",
+    "refuse_to_overwrite",
+    "save_or_rescue",
+]
+
+#: Errors of a file system that cannot take more; the system does not say of which file.
+_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @contextmanager
@@ -43,6 +55,7 @@ def claimed(given: str, option: str) -> Iterator[None]:
             raise CliError(f"{where}: is there and is no regular file; give the name of a file")
     place = path.with_name(f".{path.name}.lock")
     try:
+        remove_leftover(path)
         descriptor = _locked(place)
     except BlockingIOError:
         text = (
@@ -72,14 +85,58 @@ def output_file(given: str, option: str) -> Iterator[BinaryIO]:
     where = f"{option} {given}"
     if not given:
         raise CliError(f"{option}: the name of the file is empty", code=2)
-    if not Path(given).parent.is_dir():
-        raise CliError(f"{where}: there is no directory {Path(given).parent}")
+    refuse_missing_directory(given, option)
     with ExitStack() as opened:
         try:
             file = opened.enter_context(whole_file(given))
         except OSError as error:
             raise CliError(f"{where}: cannot be written: {error.strerror or error}") from None
-        yield file
+        try:
+            yield file
+            opened.close()
+        except OSError as error:
+            if error.filename is None and error.errno in _DISK:
+                raise CliError(f"{where}: cannot be written: {error.strerror}") from None
+            raise
+
+
+def refuse_missing_directory(given: str, option: str) -> None:
+    """No command makes directories for the files that it writes: a name that is mistyped is to be noticed.
+
+    Raises:
+        CliError: when the file's directory is not there.
+    """
+    parent = Path(given).parent
+    if not parent.exists():
+        raise CliError(f"{option} {given}: there is no directory {parent}")
+    if not parent.is_dir():
+        raise CliError(f"{option} {given}: cannot be written: Not a directory")
+
+
+def refuse_to_overwrite(given: str, option: str, advice: str) -> None:
+    """Nothing that people write themselves is written over unasked.
+
+    Raises:
+        CliError: when the file is there and is not empty.
+    """
+    path = Path(given)
+    if path.is_file() and path.stat().st_size:
+        raise CliError(f"{option} {given}: is there and is not overwritten; {advice}")
+
+
+def refuse_inputs(outputs: Iterable[tuple[str, str]], inputs: Iterable[str]) -> None:
+    """A result never takes the place of what it was made from.
+
+    Raises:
+        CliError: when one of ``outputs``, by option and name, is one of ``inputs``, or a file in a directory of these.
+    """
+    read = {os.path.realpath(name) for name in inputs}
+    for option, given in outputs:
+        place = Path(os.path.realpath(given))
+        if str(place) in read or (place.is_file() and not read.isdisjoint(map(str, place.parents))):
+            raise CliError(
+                f"{option} {given}: is read by this command, and is not overwritten; give another name", code=2
+            )
 
 
 def refuse_other_file(given: str, option: str) -> None:

@@ -25,12 +25,13 @@ from kubesched.simulate.workload_table import read_table
 from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
 from .loading import load_setup
-from .saved_file import output_file
+from .saved_file import output_file, refuse_inputs
 
 __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
+    _check_outputs(options)
     try:
         gates = FeatureGates.parse(*options.feature_gates)
     except FeatureGateError as error:
@@ -40,7 +41,6 @@ def run(options: argparse.Namespace) -> int:
     if not paths and not options.trace and options.start is None:
         text = "give manifests with -f, a cluster with --from, or a table of pods with --trace"
         raise CliError(f"there is nothing to simulate: {text}", code=2)
-    _check_outputs(options)
     with collector_off():
         manifests = load_manifests(paths, lenient=True)
         if options.start is not None:
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
             on_slow_plugin=warn,
         )
         if page is not None:
-            page.write(render_html(result, _title(paths, options.trace)).encode())
+            page.write(render_html(result, _title(paths, options.trace)).encode(errors="backslashreplace"))
         for name, path, file in tables:
             write_table(table(result, name), path, file)
     for remark in result.warnings:
@@ -109,6 +109,11 @@ def run(options: argparse.Namespace) -> int:
 def _check_outputs(options: argparse.Namespace) -> None:
     """Refuse names that no file can be written by, before a long run and not after it."""
     given = [*([options.report] if options.report is not None else []), *(path for _, path in options.save)]
+    read = (
+        [path for group in options.filename for path in group] + options.trace + options.stages + options.plugin_module
+    )
+    read += [path for path in (options.start, options.config, options.node_template) if path]
+    refuse_inputs((("--report" if path == options.report else "--save", path) for path in given), read)
     places = [os.path.realpath(path) for path in given]
     for path, place in zip(given, places, strict=True):
         if places.count(place) > 1:

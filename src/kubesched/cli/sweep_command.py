@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import signal
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import BinaryIO, Final
 
 from kubesched.simulate.plots import new_figure
@@ -18,7 +16,7 @@ from kubesched.sweeps.text import summary_lines
 
 from .console import progress_bar, warn, write
 from .errors import CliError
-from .saved_file import output_file
+from .saved_file import output_file, refuse_inputs
 
 __all__ = ["run"]
 
@@ -45,12 +43,12 @@ def run(options: argparse.Namespace) -> int:
     for option, name in asked:
         if name not in known:
             raise CliError(f"--{option} {name}: no run has such a parameter")
-    signal.signal(signal.SIGTERM, _interrupt)
     with ExitStack() as outputs:
         # Opened before the runs: what cannot be written to is to be known before.
         plot = None
         if options.plot is not None:
             _check_plot(options.plot)
+            refuse_inputs([("--plot", options.plot)], [options.file] if options.file else [])
             plot = outputs.enter_context(output_file(options.plot, "--plot"))
         return _run(options, description, plot)
 
@@ -122,8 +120,3 @@ def _plot(
         drawn.savefig(file, format=Path(options.plot).suffix.removeprefix("."))
     except (ImportError, ValueError) as error:
         raise CliError(f"--plot {options.plot}: {error}") from error
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a sweep as Ctrl-C does: workers are ended, and what was recorded stays."""
-    raise KeyboardInterrupt

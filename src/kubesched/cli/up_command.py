@@ -62,7 +62,7 @@ from .interrupts import run_loop
 from .loading import load_setup
 from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .preemption_log import PreemptionLog
-from .saved_file import claimed, save_or_rescue
+from .saved_file import claimed, refuse_missing_directory, save_or_rescue
 from .stopping import StopSignal
 
 __all__ = ["run"]
@@ -170,6 +170,7 @@ def _check_kubeconfig(given: str) -> None:
     path = Path(given)
     if path.is_dir():
         raise CliError(f"--kubeconfig-out {given}: is a directory; give the name of a file")
+    refuse_missing_directory(given, "--kubeconfig-out")
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -319,6 +320,7 @@ async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tu
             host=options.host,
             port=options.port,
             token=token,
+            authorization_mode=options.authorization_mode,
             allowed_hosts=options.allowed_host,
             insecure_without_token=options.insecure_without_token,
             tls_cert=cert,

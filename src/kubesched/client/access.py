@@ -6,8 +6,10 @@ kubernetes_asyncio, which is imported only when it is needed. Callers: the comma
 
     kubeconfig given          -> that file, its current context or the one named
     only a server address     -> that address, nothing else
-    neither, inside a cluster -> the service account; its token is read again every minute
+    neither, inside a cluster -> the service account
     neither, outside          -> AccessError
+
+Token files are read again every minute, certificates, keys and authorities when they change.
 """
 
 from __future__ import annotations
@@ -16,13 +18,16 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import yaml
+
+from kubesched.api.extras import needing
+from kubesched.api.followed_files import FollowedContext
 
 __all__ = ["AccessError", "ClusterAccess", "Credentials", "default_kubeconfig", "load_access", "load_kubeconfig"]
 
@@ -107,13 +112,22 @@ class _Loaded:
             if self._stale:
                 self._loader.__dict__.pop("exec_plugin_expiry", None)
                 self._stale = False
-            elif "exec_plugin_expiry" not in self._loader.__dict__ and "token" in self._loader.__dict__:
-                return str(self._loader.token)  # it does not expire until it is refused
+            elif "exec_plugin_expiry" not in self._loader.__dict__ and self._is_loaded:
+                return self._token  # it does not expire until it is refused
             try:
                 await self._loader._load_authentication()
             except Exception as error:
                 raise AccessError(f"{self._source}: {_without_output(error)}") from None
-            return str(self._loader.token) if "token" in self._loader.__dict__ else None
+            return self._token
+
+    @property
+    def _is_loaded(self) -> bool:
+        """Whether the plugin was asked already; instead of a token it may have given a certificate."""
+        return not {"token", "cert_file"}.isdisjoint(self._loader.__dict__)
+
+    @property
+    def _token(self) -> str | None:
+        return str(self._loader.token) if "token" in self._loader.__dict__ else None
 
     def rejected(self) -> None:
         self._stale = True
@@ -129,7 +143,7 @@ class ClusterAccess:
     url: str
     namespace: str = "default"
     credentials: Credentials = field(default_factory=lambda: _Fixed(None))
-    ssl: ssl.SSLContext | None = None
+    ssl: FollowedContext | None = None
     proxy: str = ""
     server_name: str = ""
 
@@ -150,7 +164,8 @@ async def load_access(
     if kubeconfig:
         return await load_kubeconfig(kubeconfig, server=master)
     if master:
-        return ClusterAccess(_url(master, "--master"), ssl=_context(None, None, None, verify=True, url=master))
+        url = _url(master, "--master")
+        return ClusterAccess(url, ssl=_tls(url, "--master", lambda: (None, None, None)))
     return _in_cluster(os.environ if environ is None else environ)
 
 
@@ -161,7 +176,8 @@ async def load_kubeconfig(path: str | Path | None = None, context: str = "", *, 
         AccessError: for a file that cannot be read, and for parts that are missing or not supported.
     """
     # Only here: it costs a third of a second and 40 MB.
-    from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger  # noqa: PLC0415
+    with needing("reading a kubeconfig", "server"):
+        from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger  # noqa: PLC0415
 
     source = os.fspath(path) if path else default_kubeconfig()
     places = _files(source)
@@ -181,7 +197,7 @@ async def load_kubeconfig(path: str | Path | None = None, context: str = "", *, 
         url,
         str((loader.current_context or {}).get("context", {}).get("namespace") or "default"),
         _credentials(loader, settings, source, places),
-        _tls(settings, source, url),
+        _tls(url, source, lambda: _tls_files(loader, settings), verify=settings.verify_ssl),
         settings.proxy or "",
         settings.tls_server_name or "",
     )
@@ -218,25 +234,39 @@ def _credentials(loader: Any, settings: _Settings, source: str, places: list[Pat
     return _Fixed(settings.api_key.get("BearerToken"))
 
 
-def _tls(settings: _Settings, source: str, url: str) -> ssl.SSLContext | None:
-    try:
-        return _context(
-            settings.ssl_ca_cert, settings.cert_file, settings.key_file, verify=settings.verify_ssl, url=url
-        )
-    except (ssl.SSLError, OSError, ValueError) as error:
-        raise AccessError(f"{source}: a certificate cannot be used: {_reason(error)}") from None
+#: Names of the authority's file, the client certificate's and the key's.
+_TlsFiles = tuple[str | None, str | None, str | None]
 
 
-def _context(ca: str | None, cert: str | None, key: str | None, *, verify: bool, url: str) -> ssl.SSLContext | None:
+def _tls_files(loader: Any, settings: _Settings) -> _TlsFiles:
+    """The files of the moment: an exec plugin may have written other ones since."""
+    found = loader.__dict__
+    return (
+        settings.ssl_ca_cert,
+        found.get("cert_file") or settings.cert_file,
+        found.get("key_file") or settings.key_file,
+    )
+
+
+def _tls(url: str, source: str, files: Callable[[], _TlsFiles], *, verify: bool = True) -> FollowedContext | None:
+    """The context of an HTTPS server, which follows its files."""
     if not url.startswith("https://"):
         return None
-    context = ssl.create_default_context(cafile=ca)
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if cert and key:
-        context.load_cert_chain(cert, key)
-    return context
+
+    def make() -> ssl.SSLContext:
+        ca, cert, key = files()
+        context = ssl.create_default_context(cafile=ca)
+        if not verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if cert and key:
+            context.load_cert_chain(cert, key, password="")  # without a prompt for it
+        return context
+
+    try:
+        return FollowedContext(make, files)
+    except (OSError, ValueError) as error:
+        raise AccessError(f"{source}: a certificate cannot be used: {_reason(error)}") from None
 
 
 def _in_cluster(environ: Mapping[str, str]) -> ClusterAccess:
@@ -249,12 +279,11 @@ def _in_cluster(environ: Mapping[str, str]) -> ClusterAccess:
         if not file.is_file():
             raise AccessError(f"open {file}: no such file or directory")
     try:
-        context = ssl.create_default_context(cafile=str(authority))
-        namespace = (
-            (SERVICE_ACCOUNT / "namespace").read_text().strip() if (SERVICE_ACCOUNT / "namespace").is_file() else ""
-        )
-    except (ssl.SSLError, OSError) as error:
-        raise AccessError(f"{authority}: a certificate cannot be used: {_reason(error)}") from None
+        file = SERVICE_ACCOUNT / "namespace"
+        namespace = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccessError(f"{file}: cannot be read: {_reason(error)}") from None
+    context = _tls(url, str(authority), lambda: (str(authority), None, None))
     return ClusterAccess(url, namespace or "default", TokenFile(token), context)
 
 

@@ -14,10 +14,23 @@ from typing import TypeVar
 
 from kubesched.api.wire import ApiError
 
-__all__ = ["Backoff", "TokenBucket", "is_other_uid", "is_write_retriable", "retry", "retry_write", "token_bucket"]
+__all__ = [
+    "MOST_RETRY_AFTER",
+    "Backoff",
+    "TokenBucket",
+    "is_other_uid",
+    "is_write_retriable",
+    "retry",
+    "retry_after",
+    "retry_write",
+    "token_bucket",
+]
 
 T = TypeVar("T")
 logger = logging.getLogger("kubesched.client")
+
+#: The longest time (seconds) that a server can have a client wait by Retry-After or ``retryAfterSeconds``.
+MOST_RETRY_AFTER = 60.0
 
 #: Waits longer than this for the rate limiter are logged as information, shorter ones only for debugging.
 SLOW_WAIT_SECONDS = 1.0
@@ -91,6 +104,21 @@ class TokenBucket:
         if delay > SLOW_WAIT_SECONDS:
             logger.info("a request waited %.1f s because of client-side throttling", delay)
         return delay
+
+
+def retry_after(value: object) -> float | None:
+    """Seconds to wait before a request is repeated, from a ``retryAfterSeconds`` of JSON or the text of a Retry-After header.
+
+    At most :data:`MOST_RETRY_AFTER`: any server may say anything. None for what is no whole number of seconds, dates among
+    them: API servers send numbers.
+    """
+    if isinstance(value, str):
+        if not (value.isascii() and value.isdigit()):
+            return None
+        value = int(value) if len(value) <= 20 else MOST_RETRY_AFTER
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        return None
+    return float(min(value, MOST_RETRY_AFTER))
 
 
 def token_bucket(qps: float, burst: int) -> TokenBucket | None:

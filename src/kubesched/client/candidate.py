@@ -21,6 +21,7 @@ from kubesched.api.times import Clock, micro_time, parse_time
 from kubesched.api.wire import ApiError, Transport
 
 from .backoff import Backoff
+from .connection_log import ConnectionLog
 from .informer import Informer
 from .lease import LeaseConfig
 
@@ -53,7 +54,9 @@ class LeaseCandidate:
         rng: Random,
         binary_version: str,
         emulation_version: str,
+        connection: ConnectionLog | None = None,
     ) -> None:
+        self._connection = connection or ConnectionLog()
         self._transport = transport
         self._lease = lease
         self._clock = clock
@@ -67,6 +70,7 @@ class LeaseCandidate:
             rng=Random(rng.getrandbits(64)),
             namespace=lease.namespace,
             field_selector=f"metadata.name={lease.identity}",
+            connection=self._connection,
         )
         self.informer.add_handler(self)
 
@@ -91,7 +95,8 @@ class LeaseCandidate:
                 async with asyncio.timeout(self._lease.request_timeout):
                     await self._write()
             except (ApiError, OSError, ValueError) as error:  # a timeout is an OSError, a wrong time a ValueError
-                logger.error("cannot renew lease candidate %s: %s", self._name, error or "timed out")
+                if not self._connection.failed(error):
+                    logger.error("cannot renew lease candidate %s: %s", self._name, error or "timed out")
             else:
                 self.renewals += 1
                 return

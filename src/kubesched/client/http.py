@@ -8,7 +8,8 @@ batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` a
     not reached, cut off       -> OSError (ConnectionRefusedError when nothing listens)
     lease lost meanwhile       -> NotLeaderError: a write that waited for a connection, or to be repeated, is not sent
     401                        -> once again with new credentials, if they can be renewed; then ApiError
-    429 or 5xx with Retry-After -> waited for and repeated, at most ``max_retries`` times
+    429 or 5xx with Retry-After -> waited for, at most a minute, and repeated, at most ``max_retries`` times
+    more bytes than a limit    -> AnswerTooLongError, which is an OSError
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, Unpack
 from urllib.parse import quote, urlencode
 
-import aiohttp
 import msgspec
 
 from kubesched.api.event_record import EventRecord
+from kubesched.api.extras import needing
+from kubesched.api.followed_files import FollowedContext
 from kubesched.api.kinds import PODS, Kind
 from kubesched.api.turns import in_turns
 from kubesched.api.wire import (
@@ -42,10 +44,15 @@ from kubesched.api.wire import (
 )
 
 from .access import AccessError, ClusterAccess, Credentials
-from .http_reading import read_events, read_item, reading_list, status_error
+from .backoff import retry_after
+from .bodies import MOST_LIST, MOST_REFUSAL, read_body
+from .http_reading import has_cause, read_events, read_item, reading_list, status_error
 from .metered import NO_RESPONSE, NotLeaderError
 from .proxies import environment_proxy
 from .write_connections import WriteConnections
+
+with needing("the client of an API server", "server"):
+    import aiohttp
 
 __all__ = ["FencedConnector", "HttpTransport", "RequestObserver"]
 
@@ -110,7 +117,7 @@ class _TcpConnector(FencedConnector, aiohttp.TCPConnector):
 class HttpTransport:
     """Requests to the API server at ``base_url``.
 
-    ``token`` or ``credentials`` is sent with every request. ``context`` is for HTTPS, ``server_name`` the name that the
+    ``token`` or ``credentials`` is sent with every request. ``context`` is for HTTPS, fixed or following files; ``server_name`` is the name that the
     certificate must have when it is not the address's; ``proxy`` a proxy's URL (else the environment's). A given
     ``session`` is used and left open; otherwise one is made and closed by ``close``. ``observer`` receives what each
     request did, retries included. ``may_write`` may be set at any time; see :class:`FencedConnector`, which the
@@ -124,7 +131,7 @@ class HttpTransport:
         session: aiohttp.ClientSession | None = None,
         token: str | None = None,
         credentials: Credentials | None = None,
-        context: ssl.SSLContext | None = None,
+        context: ssl.SSLContext | FollowedContext | None = None,
         server_name: str = "",
         proxy: str = "",
         user_agent: str = "kubesched",
@@ -137,7 +144,7 @@ class HttpTransport:
         self._owns_session = session is None
         self._token = token
         self._credentials = credentials
-        self._context = context
+        self._tls = FollowedContext(lambda: context) if isinstance(context, ssl.SSLContext) else context
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._max_retries = max_retries
         self._slots = asyncio.Semaphore(REQUESTS_AT_A_TIME)
@@ -153,7 +160,7 @@ class HttpTransport:
         #: For writes; None when they need what only a session can do.
         self._writing: WriteConnections | None = None
         if session is None and not self._options["proxy"] and "@" not in self._base:
-            self._writing = WriteConnections(self._base, context=context, server_name=server_name, timeout=timeout)
+            self._writing = WriteConnections(self._base, tls=self._tls, server_name=server_name, timeout=timeout)
 
     @classmethod
     def connect(cls, access: ClusterAccess, **options: Any) -> HttpTransport:
@@ -204,7 +211,7 @@ class HttpTransport:
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = _TcpConnector(limit=0, ssl=self._context if self._context is not None else True)
+            connector = _TcpConnector(limit=0)
             # Without automatic decompression and cookies: neither is used by API servers here.
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18
@@ -212,6 +219,17 @@ class HttpTransport:
             self._owns_session = True
             connector.may_write = self._may_write
         return self._session
+
+    def _context(self) -> ssl.SSLContext | bool:
+        """For a request by way of the session, whose connections belong to the context that they were made with."""
+        return self._tls.current() if self._tls is not None else True
+
+    def _refused(self) -> None:
+        """The server refused the credentials: what can be renewed is."""
+        if self._credentials is not None:
+            self._credentials.rejected()
+        if self._tls is not None:
+            self._tls.refused()
 
     async def _headers(self, content_type: str) -> dict[str, str]:
         headers = dict(self._headers_without_body)
@@ -249,13 +267,19 @@ class HttpTransport:
             except ApiError as error:
                 if error.code == 401 and self._credentials is not None and not renewed:
                     renewed = True
-                    self._credentials.rejected()
+                    self._refused()
                     continue
-                after = error.details.get("retryAfterSeconds")
-                known = isinstance(after, int | float) and (error.code == 429 or error.code >= 500)
-                if not known or not retry or tries >= self._max_retries or _is_too_large(error):
+                after = retry_after(error.details.get("retryAfterSeconds"))
+                may = retry and (error.code == 429 or error.code >= 500)
+                # Of a version that this server has not seen: waiting does not help, the reflector asks without one.
+                if (
+                    after is None
+                    or not may
+                    or has_cause(error, "ResourceVersionTooLarge")
+                    or tries >= self._max_retries
+                ):
                     raise
-                delay, code = float(after or 0), str(error.code)
+                delay, code = after, str(error.code)
             except ConnectionResetError:
                 if method != "GET" or not retry or tries >= self._max_retries:
                     raise
@@ -284,9 +308,11 @@ class HttpTransport:
                     data=io.BytesIO(raw) if raw is not None and len(raw) > _LARGE else raw,
                     headers=headers,
                     timeout=self._timeout,
+                    ssl=self._context(),
                     **self._options,
                 ) as response:
-                    status, answered, answer = response.status, response.headers, await _body(response)
+                    status, answered = response.status, response.headers
+                    answer = await read_body(response, MOST_LIST if status < 300 else MOST_REFUSAL)
             code = str(status)
             if self._observer is not None:
                 self._observer.transferred(method, len(raw or b""), len(answer))
@@ -296,6 +322,8 @@ class HttpTransport:
         except aiohttp.ClientError as error:
             raise _network_error(error) from error
         finally:
+            if code == NO_RESPONSE and self._tls is not None:
+                self._tls.refused()
             self._finished(method, code, started)
 
     def _finished(self, method: str, code: str, started: float) -> None:
@@ -327,20 +355,27 @@ class HttpTransport:
                 params=query,
                 headers=await self._headers(""),
                 timeout=timeout,
+                ssl=self._context(),
                 **self._options,
             ) as response:
                 is_open = True
                 self._finished("GET", str(response.status), started)
                 if response.status >= 400:
-                    if response.status == 401 and self._credentials is not None:
-                        self._credentials.rejected()
-                    raise _refusal(response.status, response.headers.get("Retry-After", ""), await response.read())
+                    if response.status == 401:
+                        self._refused()
+                    raise _refusal(
+                        response.status,
+                        response.headers.get("Retry-After", ""),
+                        await read_body(response, MOST_REFUSAL),
+                    )
                 async for batch in read_events(kind, response.content.iter_any()):
                     yield batch
         except aiohttp.ClientError as error:
             raise _network_error(error) from error
         finally:
             if not is_open:
+                if self._tls is not None:
+                    self._tls.refused()
                 self._finished("GET", NO_RESPONSE, started)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Item:
@@ -402,30 +437,17 @@ class HttpTransport:
 # -- errors -------------------------------------------------------------------------------------------
 
 
-async def _body(response: aiohttp.ClientResponse) -> bytes | bytearray:
-    """All of an answer. One that is large grows as it arrives: joining 160 MB at its end would hold the event loop for 65 ms."""
-    body = bytearray()
-    async for piece in response.content.iter_any():
-        body += piece
-    return body if len(body) > _LARGE else bytes(body)
-
-
 def _refusal(status: int, after: str, raw: bytes | bytearray) -> ApiError:
     """``after`` is the answer's header Retry-After."""
     error = status_error(raw, status)
     error.code = status
-    if after.isascii() and after.isdigit():
-        error.details["retryAfterSeconds"] = int(after)
+    seconds = retry_after(after.strip())
+    if seconds is not None:
+        error.details["retryAfterSeconds"] = seconds
     else:
         # Only with the header may a request be repeated unchanged.
         error.details.pop("retryAfterSeconds", None)
     return error
-
-
-def _is_too_large(error: ApiError) -> bool:
-    """A version this server has not seen: waiting does not help, the reflector asks without one."""
-    causes = error.details.get("causes") or ()
-    return any(isinstance(cause, dict) and cause.get("reason") == "ResourceVersionTooLarge" for cause in causes)
 
 
 def _network_error(error: aiohttp.ClientError) -> OSError:

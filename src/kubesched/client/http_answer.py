@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-import httptools
+from kubesched.api.extras import needing
+
+with needing("the client of an API server", "server"):
+    import httptools
 
 __all__ = ["Answer", "AnswerReader", "UnreadableAnswerError"]
 

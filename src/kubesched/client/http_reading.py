@@ -5,8 +5,9 @@ Objects are not decoded here, only the few fields of an :class:`~kubesched.api.w
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Final
+import errno
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -14,7 +15,7 @@ from kubesched.api.kinds import Kind
 from kubesched.api.turns import Steps
 from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
 
-__all__ = ["read_events", "read_item", "reading_list", "status_error"]
+__all__ = ["AnswerTooLongError", "error_of", "has_cause", "read_events", "read_item", "reading_list", "status_error"]
 
 _LINE_LIMIT: Final = 64 * 1024 * 1024
 #: A list of more bytes is split into parts, as one of 160 MB takes 0.1 s.
@@ -23,6 +24,13 @@ _ITEMS_PER_STEP: Final = 512
 _ITEMS: Final = b'"items":['
 #: In so many bytes a list's items begin.
 _MOST_HEAD: Final = 64 * 1024
+
+
+class AnswerTooLongError(ConnectionError):
+    """A peer sent more than it may; the connection was closed."""
+
+    def __init__(self, limit: int, what: str = "the answer") -> None:
+        super().__init__(errno.EMSGSIZE, f"{what} is longer than {limit} bytes, which is the limit")
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -53,6 +61,9 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+#: What decoding raises for bytes that a peer sends.
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 _object = msgspec.json.Decoder(_Object).decode
 _list = msgspec.json.Decoder(_List).decode
 _event = msgspec.json.Decoder(_Event).decode
@@ -73,7 +84,7 @@ def reading_list(kind: Kind, raw: bytes | bytearray) -> Steps[ListPage]:
                 items.append(_item(kind, bytes(item)))
                 if len(items) % _ITEMS_PER_STEP == 0:
                     yield
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise _unreadable(f"list of {kind}", error) from None
     return ListPage(items, metadata.resource_version or "", metadata.continue_ or "", metadata.remaining_item_count)
 
@@ -96,7 +107,7 @@ def _parts(raw: bytes | bytearray) -> Iterator[_List]:
             break
         try:
             part = _list(head + raw[start:end] + b"]}")
-        except msgspec.DecodeError:
+        except _UNREADABLE:
             break  # the cut is within an object, or the list is not JSON
         yield part
         start = end + 1
@@ -111,7 +122,7 @@ def read_item(kind: Kind, raw: bytes | bytearray) -> Item:
     """
     try:
         return _item(kind, bytes(raw))
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise _unreadable(str(kind), error) from None
 
 
@@ -142,7 +153,7 @@ async def read_events(kind: Kind, chunks: AsyncIterator[bytes]) -> AsyncIterator
             rest.append(chunk)
             held += len(chunk)
             if held > _LINE_LIMIT:
-                raise ConnectionError(f"watch of {kind}: an event is longer than {_LINE_LIMIT} bytes")
+                raise AnswerTooLongError(_LINE_LIMIT, f"watch of {kind}: an event")
             continue
         lines = b"".join((*rest, chunk[:end])).split(b"\n")
         rest, held = [chunk[end + 1 :]], len(chunk) - end - 1
@@ -156,7 +167,7 @@ async def read_events(kind: Kind, chunks: AsyncIterator[bytes]) -> AsyncIterator
                     refusal = status_error(bytes(event.object), 500)
                     break
                 batch.append(WatchEvent(event.type, _item(kind, bytes(event.object))))
-            except msgspec.DecodeError as error:
+            except _UNREADABLE as error:
                 raise _unreadable(f"watch of {kind}", error) from None
         else:
             if batch:
@@ -172,21 +183,34 @@ def _unreadable(what: str, error: Exception) -> ApiError:
 
 
 def status_error(raw: bytes | bytearray, code: int) -> ApiError:
-    """The error in a Status; a body that is none is quoted."""
+    """The error in a Status; a body that is none is quoted. Fields of other types than a Status has do not count."""
     try:
         status = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
         text = raw[:256].decode("utf-8", "replace").strip() or "no message"
         return ApiError(code, _REASONS.get(code, "Unknown"), f"the server answered {code}: {text}")
-    details = status.get("details")
+    return error_of(status, code, f"the server answered {code}")
+
+
+def error_of(status: Mapping[str, Any], code: int, message: str) -> ApiError:
+    """The error that a Status describes; ``code`` and ``message`` for one that does not say."""
+    said, reason, text, details = (status.get(name) for name in ("code", "reason", "message", "details"))
+    if isinstance(said, int) and 100 <= said < 600:
+        code = said
     return ApiError(
-        int(status.get("code") or code),
-        str(status.get("reason") or _REASONS.get(code, "Unknown")),
-        str(status.get("message") or f"the server answered {code}"),
+        code,
+        reason if isinstance(reason, str) and reason else _REASONS.get(code, "Unknown"),
+        text if isinstance(text, str) and text else message,
         details if isinstance(details, dict) else None,
     )
+
+
+def has_cause(error: ApiError, reason: str) -> bool:
+    """Whether a Status names this reason among its causes."""
+    causes = error.details.get("causes")
+    return isinstance(causes, list) and any(isinstance(one, dict) and one.get("reason") == reason for one in causes)
 
 
 _REASONS: Final = {

@@ -22,6 +22,7 @@ from kubesched.api.tombstone import DeletedFinalStateUnknown
 from kubesched.api.turns import in_batches
 from kubesched.api.wire import Item, Transport
 
+from .connection_log import ConnectionLog
 from .delivery import Deliveries, ResourceEventHandler, uid_of
 from .reflector import PAGE_SIZE, WATCH_TIMEOUT, YIELD_INTERVAL, Reflector
 from .running import Background
@@ -77,6 +78,7 @@ class Informer(Background):
         watch_list: bool = False,
         skip_ended: bool = False,
         on_error: Callable[[Exception], None] | None = None,
+        connection: ConnectionLog | None = None,
     ) -> None:
         super().__init__()
         self.kind = kind
@@ -95,12 +97,14 @@ class Informer(Background):
             watch_list=watch_list,
             skip_ended=skip_ended,
             on_error=on_error,
+            connection=connection,
         )
         self._synced = False
         self._sync_or_end = asyncio.Event()
         self._stale = self._undecodable = 0
         self._documents: dict[str, bytes] | None = None
         self._wants_document: Callable[[Any], bool] = lambda obj: True
+        self._view: Callable[[Any], Any] | None = None
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -137,6 +141,10 @@ class Informer(Background):
             KeyError: when there is no such index.
         """
         return self._store.by_index(name, value)
+
+    def show_as(self, view: Callable[[Any], Any]) -> None:
+        """Hold and deliver what ``view`` makes of each object. Before :meth:`run`."""
+        self._view = view
 
     def keep_documents(self, wanted: Callable[[Any], bool]) -> None:
         """Keep the JSON of the objects that ``wanted`` accepts, with the fields that are not decoded. Before :meth:`run`."""
@@ -320,7 +328,7 @@ class Informer(Background):
 
     def _decode(self, item: Item) -> Any:
         try:
-            return item.typed
+            return item.typed if self._view is None else self._view(item.typed)
         except (DecodeError, msgspec.DecodeError) as error:
             self._undecodable += 1
             logger.error("%s %s (version %d) skipped: %s", self.kind, item.key, item.resource_version, error)

@@ -25,6 +25,8 @@ from kubesched.api.tasks import child
 from kubesched.api.times import Clock, micro_time, timestamp
 from kubesched.api.wire import ApiError, Item, Transport
 
+from .connection_log import ConnectionLog
+
 __all__ = ["LeaderElector", "LeaseConfig", "LeaseError"]
 
 logger = logging.getLogger("kubesched.client.lease")
@@ -103,8 +105,10 @@ class LeaderElector:
         rng: Random,
         on_new_leader: Callable[[str], None] = lambda identity: None,
         component: str = "default-scheduler",
+        connection: ConnectionLog | None = None,
     ) -> None:
-        """``transport`` must not be fenced by this elector. ``component`` is the source of the elector's events.
+        """``transport`` must not be fenced by this elector. ``component`` is the source of the elector's events,
+        ``connection`` logs what is wrong with the connection.
 
         Raises:
             LeaseError: when the timings cannot work.
@@ -116,6 +120,7 @@ class LeaderElector:
         self._rng = rng
         self._on_new_leader = on_new_leader
         self._component = component
+        self._connection = connection or ConnectionLog()
         self._observed: _Observed | None = None
         self._reported = ""
         self._renewed = -math.inf
@@ -186,7 +191,8 @@ class LeaderElector:
             async with asyncio.timeout(seconds):
                 won = await (self._follow() if self._config.coordinated else self._take_or_renew())
         except (ApiError, OSError, TimeoutError) as error:
-            logger.error("error retrieving or updating lease %s: %s", self._name, error or "timed out")
+            if not self._connection.failed(error):
+                logger.error("error retrieving or updating lease %s: %s", self._name, error or "timed out")
             return False
         finally:
             self._report_holder()
@@ -201,7 +207,8 @@ class LeaderElector:
                 try:
                     await self._put(observed.item, {**observed.spec, "renewTime": self._now()})
                 except (ApiError, OSError) as error:
-                    logger.error("failed to update lease optimistically: %s, falling back to slow path", error)
+                    if not self._connection.failed(error):
+                        logger.error("failed to update lease optimistically: %s, falling back to slow path", error)
                 else:
                     return True
             self.slow_paths += 1

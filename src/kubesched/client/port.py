@@ -17,6 +17,7 @@ from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, Pat
 
 from ..api.times import Clock
 from .backoff import TokenBucket, is_other_uid, is_write_retriable, retry_write
+from .connection_log import ConnectionLog
 from .event_writer import CACHE_SIZE
 from .events import QUEUE_SIZE, REFRESH_SECONDS, EventBroadcaster, EventRecorder
 from .informer import Informer
@@ -42,6 +43,8 @@ class ApiPort:
 
     With ``watch_list`` informers read their list from the beginning of a watch (upstream's gate WatchListClient).
 
+    ``connection`` logs what is wrong with the connection, for all informers together.
+
     The owner runs ``events.run()`` in a task of its own; until then recorded events wait in the queue.
     """
 
@@ -60,7 +63,9 @@ class ApiPort:
         event_refresh_seconds: float = REFRESH_SECONDS,
         watch_list: bool = False,
         on_request: Callable[[str, str, float], None] | None = None,
+        connection: ConnectionLog | None = None,
     ) -> None:
+        self._connection = connection or ConnectionLog()
         self._clock = clock
         self._rng = rng
         self._hostname = hostname
@@ -109,6 +114,7 @@ class ApiPort:
             watch_list=self._watch_list,
             skip_ended=kind is PODS,
             on_error=on_error,
+            connection=self._connection,
         )
 
     def recorder(self, scheduler_name: str) -> EventRecorder:

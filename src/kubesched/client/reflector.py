@@ -20,7 +20,9 @@ from typing import Protocol
 from kubesched.api.kinds import Kind
 from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent, WatchOptions
 
-from .backoff import Backoff
+from .backoff import Backoff, retry_after
+from .connection_log import ConnectionLog
+from .http_reading import has_cause
 from .watch_list import OpenWatch, read_initial_events, stream_error
 
 __all__ = ["PAGE_SIZE", "WATCH_TIMEOUT", "Reflector", "Sink", "VeryShortWatchError"]
@@ -71,7 +73,7 @@ class Reflector:
 
     With ``skip_ended`` a change is left out that comes together with the object's deletion: nothing would see it.
     ``watch_timeout`` is the range of seconds a watch may last, None for no limit. ``on_error`` receives every
-    error that made the reflector back off. Counters are plain attributes, read by the informer.
+    error that made the reflector back off. ``connection`` logs those that others have as well, and is shared with them. Counters are plain attributes, read by the informer.
     """
 
     def __init__(
@@ -89,7 +91,9 @@ class Reflector:
         watch_list: bool = False,
         skip_ended: bool = False,
         on_error: Callable[[Exception], None] | None = None,
+        connection: ConnectionLog | None = None,
     ) -> None:
+        self._connection = connection or ConnectionLog()
         self._skip_ended = skip_ended
         self._transport = transport
         self._kind = kind
@@ -152,8 +156,10 @@ class Reflector:
         self.errors += 1
         delay = self._backoff.next_delay(asyncio.get_running_loop().time())
         if isinstance(error, ApiError):
-            delay = max(delay, _retry_after(error))
-        if isinstance(error, ApiError | OSError | VeryShortWatchError):
+            delay = max(delay, retry_after(error.details.get("retryAfterSeconds")) or 0.0)
+        if self._connection.failed(error):
+            logger.debug("%s: %s in %.1f s", self._kind, then, delay)
+        elif isinstance(error, ApiError | OSError | VeryShortWatchError):
             level = logging.INFO if _is_expired(error) else logging.WARNING
             logger.log(level, "%s: %s; %s in %.1f s", self._kind, error or repr(error), then, delay)
         else:
@@ -178,6 +184,7 @@ class Reflector:
 
     async def _replace(self, items: list[Item], version: int) -> None:
         self.lists += 1
+        self._connection.worked()
         try:
             await self._sink.replace(items, version)
         except Exception as error:
@@ -210,9 +217,11 @@ class Reflector:
                 elif isinstance(error, ConnectionRefusedError) or (isinstance(error, ApiError) and error.code == 429):
                     await self._rest(error, "watch again")
                 else:
-                    logger.warning(
-                        "%s: the list cannot be streamed and comes in pages: %s", self._kind, error or repr(error)
-                    )
+                    # Without permission the list in pages is refused as well, which is logged there.
+                    is_said = self._connection.failed(error) or (isinstance(error, ApiError) and error.code == 403)
+                    level = logging.DEBUG if is_said else logging.WARNING
+                    text = "%s: the list cannot be streamed and comes in pages: %s"
+                    logger.log(level, text, self._kind, error or repr(error))
                     return None
             except BaseException:
                 await watch.close()
@@ -273,6 +282,7 @@ class Reflector:
             await watch.close()
 
     async def _consume(self, batch: Sequence[WatchEvent]) -> None:
+        self._connection.worked()
         for start in range(0, len(batch), YIELD_INTERVAL):
             if start:
                 await asyncio.sleep(0)
@@ -325,12 +335,4 @@ def _is_expired(error: Exception) -> bool:
 
 def _is_too_large(error: ApiError) -> bool:
     """The server has not yet seen the version we know (it was restarted, or is another replica)."""
-    causes = error.details.get("causes") or ()
-    return "too large resource version" in error.message.lower() or any(
-        cause.get("reason") == "ResourceVersionTooLarge" for cause in causes
-    )
-
-
-def _retry_after(error: ApiError) -> float:
-    seconds = error.details.get("retryAfterSeconds")
-    return float(seconds) if isinstance(seconds, int | float) else 0.0
+    return "too large resource version" in error.message.lower() or has_cause(error, "ResourceVersionTooLarge")

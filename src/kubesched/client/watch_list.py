@@ -16,6 +16,8 @@ import msgspec
 
 from kubesched.api.wire import ApiError, Item, WatchEvent, ends_initial_events
 
+from .http_reading import error_of
+
 __all__ = ["InitialEvents", "OpenWatch", "read_initial_events", "stream_error"]
 
 logger = logging.getLogger("kubesched.client")
@@ -106,12 +108,6 @@ def stream_error(item: Item) -> ApiError:
     """The ``Status`` inside an ERROR event."""
     try:
         status = item.data()
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         status = {}
-    details = status.get("details")
-    return ApiError(
-        int(status.get("code") or 500),
-        str(status.get("reason") or "InternalError"),
-        str(status.get("message") or "the watch reported an error without a message"),
-        details if isinstance(details, dict) else None,
-    )
+    return error_of(status, 500, "the watch reported an error without a message")

@@ -15,6 +15,8 @@ from ipaddress import ip_address
 from typing import cast
 from urllib.parse import urlsplit
 
+from kubesched.api.followed_files import FollowedContext
+
 from .http_answer import Answer, AnswerReader
 from .metered import NotLeaderError
 
@@ -24,7 +26,7 @@ __all__ = ["WriteConnections"]
 class WriteConnections:
     """Connections to one server, each with one request at a time.
 
-    ``server_name`` is the name that the certificate must have, when it is not the address's. ``timeout``: seconds for the
+    ``tls`` is for HTTPS, ``server_name`` the name that the certificate must have, when it is not the address's. ``timeout``: seconds for the
     connection, and again for the answer; ``keep``: seconds that a connection without a request is kept. ``may_write`` is
     evaluated whenever a request is about to be sent; None allows all.
     """
@@ -33,7 +35,7 @@ class WriteConnections:
         self,
         base_url: str,
         *,
-        context: ssl.SSLContext | None = None,
+        tls: FollowedContext | None = None,
         server_name: str = "",
         timeout: float = 60.0,
         keep: float = 15.0,
@@ -46,7 +48,7 @@ class WriteConnections:
         self._next_address_after = None if _is_address(self._host) else 0.25
         self._path = parts.path
         self._head = f" HTTP/1.1\r\nHost: {parts.netloc}\r\n"
-        self._context = context
+        self._tls = tls
         self._server_name = server_name
         self._timeout = timeout
         self._keep = keep
@@ -84,9 +86,10 @@ class WriteConnections:
         lines.append(f"Content-Length: {len(body)}\r\n\r\n")
         head = "".join(lines).encode()
         self._check_lease()
-        connection = self._free()
+        context = self._tls.current() if self._tls is not None else None
+        connection = self._free(context)
         if connection is None:
-            connection = await self._connect()
+            connection = await self._connect(context)
             try:
                 self._check_lease()  # a connection may take as long as a lease lasts
             except NotLeaderError:
@@ -112,26 +115,25 @@ class WriteConnections:
         if self.may_write is not None and not self.may_write():
             raise NotLeaderError
 
-    def _free(self) -> _Connection | None:
+    def _free(self, context: ssl.SSLContext | None) -> _Connection | None:
         idle = self._idle
         while idle:
             connection, _ = idle.pop()
             if connection.is_open:
-                return connection
+                if connection.context is context:
+                    return connection
+                connection.close()  # it was made with certificates of before
         return None
 
-    async def _connect(self) -> _Connection:
-        context: ssl.SSLContext | bool | None = None
-        if self._is_https:
-            context = self._context if self._context is not None else True
+    async def _connect(self, context: ssl.SSLContext | None) -> _Connection:
         try:
             async with asyncio.timeout(self._timeout):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: _Connection(self._open.discard),
+                    lambda: _Connection(self._open.discard, context),
                     self._host,
                     self._port,
-                    ssl=context,
-                    server_hostname=(self._server_name or self._host) if context else None,
+                    ssl=(context or True) if self._is_https else None,
+                    server_hostname=(self._server_name or self._host) if self._is_https else None,
                     happy_eyeballs_delay=self._next_address_after,
                 )
         except TimeoutError:
@@ -173,7 +175,8 @@ def _is_address(host: str) -> bool:
 class _Connection(asyncio.Protocol):
     """One connection, and the answer that it waits for."""
 
-    def __init__(self, lost: Callable[[_Connection], None]) -> None:
+    def __init__(self, lost: Callable[[_Connection], None], context: ssl.SSLContext | None) -> None:
+        self.context = context
         self._lost = lost
         self._transport: asyncio.Transport | None = None
         self._reader = AnswerReader()

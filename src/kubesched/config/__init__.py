@@ -24,7 +24,15 @@ from .args import (
 from .dump import dump_config, dump_yaml
 from .durations import Duration, DurationError
 from .errors import ConfigError
-from .features import DEFAULT_GATES, FEATURES, Feature, FeatureGateError, FeatureGates, parse_feature_gates
+from .features import (
+    DEFAULT_GATES,
+    FEATURES,
+    Feature,
+    FeatureGateError,
+    FeatureGates,
+    UnavailableGateError,
+    parse_feature_gates,
+)
 from .intree import IN_TREE, IN_TREE_CAPABILITIES, InTreePlugin
 from .load import decode_config, default_config, load_config, load_config_data, load_config_file
 from .profiles import expand_profile, expand_profiles, ignore_extender_resources, plugin_type
@@ -87,6 +95,7 @@ __all__ = [
     "RequestedToCapacityRatioParam",
     "ResourceSpec",
     "ScoringStrategy",
+    "UnavailableGateError",
     "UtilizationShapePoint",
     "VolumeBindingArgs",
     "decode_config",

@@ -1,11 +1,12 @@
 """What is wrong with a configuration, in upstream's words and in plain ones.
 
-Raised by every module of this package; the command line prints :attr:`ConfigError.user_message` and exits
-with status 1.
+Raised by every module of this package; ``kubesched run`` prints :attr:`ConfigError.user_message`, other commands
+:attr:`ConfigError.plain_message`; the status is 1.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final, Literal
 
@@ -15,6 +16,30 @@ __all__ = ["MAX_DETAILS", "ArgsTypeError", "ConfigError", "Stage", "join_errors"
 MAX_DETAILS: Final = 20
 
 Stage = Literal["decode", "validate", "framework"]
+
+
+_WRONG_TYPE: Final = "a value has the wrong type"
+#: What Go's libraries say, and the same in words.
+_GO: Final = (
+    (re.compile(r"json: cannot unmarshal .*", re.DOTALL), _WRONG_TYPE),
+    (re.compile(r"couldn't get version/kind; json parse error: .*", re.DOTALL), "the file is no mapping of fields"),
+    (re.compile(r"Object 'Kind' is missing in .*", re.DOTALL), "the field kind is missing"),
+    (
+        re.compile(r'no kind "(.*?)" is registered for version "(.*?)" in scheme ".*?"'),
+        r"there is no apiVersion \2 with kind \1",
+    ),
+    (re.compile(r"schedulerName: Duplicate value: \{\}"), "schedulerName: another profile has the same name"),
+    (re.compile(r'Duplicate value: ""'), 'Duplicate value: "": two entries have no name'),
+    (re.compile(r"[a-z ]+plugins: total score of Score plugins could overflow"), "a weight cannot be used"),
+    (re.compile(r'\w+Plugin "" does not exist'), "a plugin has no name"),
+    (re.compile(r"yaml: unmarshal errors:\n *"), ""),
+)
+
+
+def _without_go(text: str) -> str:
+    for pattern, words in _GO:
+        text = pattern.sub(words, text)
+    return text
 
 
 def join_errors(errors: Iterable[str]) -> str:
@@ -52,9 +77,22 @@ class ConfigError(ValueError):
 
         Control characters, which a file may carry, are escaped so that they cannot play with the terminal.
         """
-        head = f"{self.source}: {self}" if self.source else str(self)
-        lines = "\n  ".join([head, *self.details[:MAX_DETAILS]])
-        return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in lines)
+        return self._message([str(self)])
+
+    @property
+    def plain_message(self) -> str:
+        """As :attr:`user_message`, but without upstream's Go: types, struct fields, source files.
+
+        A text that only says that a type is wrong is left out where a detail says which.
+        """
+        plain = [_without_go(text) for text in self.errors]
+        said = [text for text in plain if not (self.details and text.endswith(_WRONG_TYPE))]
+        return self._message([join_errors(said)] if said else [])
+
+    def _message(self, lines: list[str]) -> str:
+        first, *more = [*lines, *self.details[:MAX_DETAILS]]
+        text = "\n  ".join([f"{self.source}: {first}" if self.source else first, *more])
+        return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
 
     def with_source(self, source: str) -> ConfigError:
         """The same error for the file ``source``."""

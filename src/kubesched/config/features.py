@@ -7,7 +7,7 @@ The command line builds one :class:`FeatureGates` and passes it on; everything e
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -15,16 +15,32 @@ from typing import Final
 __all__ = [
     "DEFAULT_GATES",
     "FEATURES",
+    "UNAVAILABLE",
     "Feature",
     "FeatureGateError",
     "FeatureGates",
     "Stage",
+    "UnavailableGateError",
     "parse_feature_gates",
 ]
 
 
 class FeatureGateError(ValueError):
     """A setting of feature gates that cannot be applied; the message is upstream's."""
+
+
+class UnavailableGateError(FeatureGateError):
+    """Gates that turn on what kubesched does not have.
+
+    Attributes:
+        names: the gates.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        reasons = "; ".join(f"{name} ({UNAVAILABLE[name]})" for name in names)
+        off = ",".join(f"{name}=false" for name in names)
+        super().__init__(f"kubesched does not have what these feature gates turn on: {reasons}; leave them off ({off})")
 
 
 class Stage(enum.StrEnum):
@@ -104,6 +120,20 @@ def _table() -> Iterable[Feature]:
 #: Every gate by name.
 FEATURES: Final[Mapping[str, Feature]] = MappingProxyType({feature.name: feature for feature in _table()})
 
+#: Gates that cannot be turned on here, with what they turn on. All are off by default.
+UNAVAILABLE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "GenericWorkload": "scheduling of pod groups",
+        "GangScheduling": "the plugin GangScheduling",
+        "TopologyAwareWorkloadScheduling": "placements of pod groups",
+        "WorkloadAwarePreemption": "preemption by pod groups",
+        "DRANodeAllocatableResources": "devices that count as cpu or memory of a node",
+        "DRAWorkloadResourceClaims": "claims of pod groups",
+        "NativeHistograms": "native histograms in metrics",
+        "ClientsPreferCBOR": "requests in CBOR",
+    }
+)
+
 #: Names that represent all gates of a stage.
 _ALL: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 _BOOLS: Final = {
@@ -153,7 +183,8 @@ class FeatureGates:
         """The 1.36 defaults with ``settings`` (``AllAlpha`` and ``AllBeta`` included) applied.
 
         Raises:
-            FeatureGateError: for an unknown gate, a locked one, or one that needs another that is off.
+            FeatureGateError: for an unknown gate, a locked one, one that needs another that is off, and one that turns on
+                what there is not here (:class:`UnavailableGateError`).
         """
         values = {feature.name: feature.default for feature in FEATURES.values()}
         for key, stage in _ALL.items():
@@ -177,6 +208,8 @@ class FeatureGates:
         gates = cls(values)
         if errors := gates.dependency_errors():
             raise FeatureGateError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
+        if missing := [name for name in UNAVAILABLE if values[name]]:
+            raise UnavailableGateError(missing)
         return gates
 
     @classmethod

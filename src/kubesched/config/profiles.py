@@ -33,8 +33,8 @@ def plugin_type(point: str) -> str:
     return f"{point[0].upper()}{point[1:]}Plugin"
 
 
-def _error(text: str) -> ConfigError:
-    return ConfigError("framework", [text])
+def _error(text: str, *details: str) -> ConfigError:
+    return ConfigError("framework", [text], details=details)
 
 
 def expand_profile(
@@ -92,13 +92,23 @@ def _explicit(profile: Profile, point: str, capabilities: Mapping[str, frozenset
     names: list[str] = []
     for plugin in profile.plugins.at(point).enabled:
         if plugin.name not in capabilities:
-            raise _error(f'{plugin_type(point)} "{plugin.name}" does not exist')
+            raise _error(f'{plugin_type(point)} "{plugin.name}" does not exist', *_unnamed(plugin, point))
         if point not in capabilities[plugin.name]:
             raise _error(f'plugin "{plugin.name}" does not extend {plugin_type(point)} plugin')
         if plugin.name in names:
-            raise _error(f'plugin "{plugin.name}" already registered as "{plugin_type(point)}"')
+            raise _error(
+                f'plugin "{plugin.name}" already registered as "{plugin_type(point)}"',
+                f"plugins.{point}.enabled names {plugin.name} twice; once is right",
+            )
         names.append(plugin.name)
     return names
+
+
+def _unnamed(plugin: Plugin, point: str) -> list[str]:
+    """A detail about an entry without a name."""
+    return (
+        [] if plugin.name else [f"an entry of plugins.{point}.enabled has no name; write - name: and a plugin's name"]
+    )
 
 
 def _with_multi_point(
@@ -118,13 +128,16 @@ def _with_multi_point(
     for plugin in multi:
         name = plugin.name
         if name not in capabilities:
-            raise _error(f'{plugin_type(point)} "{name}" does not exist')
+            raise _error(f'{plugin_type(point)} "{name}" does not exist', *_unnamed(plugin, "multiPoint"))
         if point not in capabilities[name] or name in disabled:
             continue
         if name in explicit:
             overrides.add(name)
         elif name in added:
-            raise _error(f'plugin "{name}" already registered as "{plugin_type(point)}"')
+            raise _error(
+                f'plugin "{name}" already registered as "{plugin_type(point)}"',
+                f"plugins.multiPoint.enabled names {name} twice; once is right",
+            )
         else:
             added.append(name)
     first = [name for name in explicit if name in overrides]
@@ -152,7 +165,12 @@ def _weights(
             continue
         weight = plugin.weight or 1
         if weight < 0 or weight * _MAX_NODE_SCORE > _MAX_INT64 - total:
-            raise _error(f"{_WEIGHTED[point]}: total score of Score plugins could overflow")
+            raise _error(
+                f"{_WEIGHTED[point]}: total score of Score plugins could overflow",
+                f"the weight of {plugin.name} at {point} is {weight}; it must be at least 1"
+                if weight < 0
+                else f"the weights at {point} add up to more than {_MAX_INT64 // _MAX_NODE_SCORE}",
+            )
         total += weight * _MAX_NODE_SCORE
         weights[plugin.name] = weight
     return weights
@@ -190,7 +208,9 @@ def expand_profiles(
                 raise _error(text)
             points = expand_profile(profile, capabilities, known_missing=known_missing, gates=gates)
         except ConfigError as error:
-            raise _error(f"initializing profiles: creating profile for scheduler name {name}: {error}") from None
+            raise _error(
+                f"initializing profiles: creating profile for scheduler name {name}: {error}", *error.details
+            ) from None
         if first is None:
             first = profile
         sorter, first_sorter = points["queueSort"][0][0], next(iter(expanded.values()), points)["queueSort"][0][0]

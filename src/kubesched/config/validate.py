@@ -130,23 +130,26 @@ def _profile(profile: Profile, path: str, gates: FeatureGates, removed: frozense
 
 
 def _common_queue_sort(profiles: tuple[Profile, ...]) -> Iterator[str]:
-    """All profiles share one queue: the same sorter, with the same arguments."""
+    """All profiles share one queue: the same sorter, with the same arguments.
+
+    Without a sorter in the first profile, arguments without a plugin's name count as those of the sorter, as upstream.
+    """
     if not profiles:
         return
     first = profiles[0].plugins.queue_sort
     if len(first.enabled) > 1:
         text = "only one queue sort plugin can be enabled"
         yield invalid("profiles[0].plugins.queueSort.Enabled", len(first.enabled), text)
-    sorter = first.enabled[0].name if first.enabled else None
+    sorter = first.enabled[0].name if first.enabled else ""
     args = profiles[0].args_for(sorter) if sorter else None
     for index, profile in enumerate(profiles[1:], start=1):
         own: PluginSet = profile.plugins.queue_sort
         if own != first:
             yield invalid(f"profiles[{index}].plugins.queueSort", go_json(own), "must be the same for all profiles")
-        if sorter and profile.args_for(sorter) != args:
-            value = go_json(profile.args_for(sorter))
-            text = "queueSort must be the same for all profiles"
-            yield invalid(f"profiles[{index}].pluginConfig.args", value, text)
+        for entry in profile.plugin_config:
+            if entry.name == sorter and entry.args != args:
+                text = "queueSort must be the same for all profiles"
+                yield invalid(f"profiles[{index}].pluginConfig.args", go_json(entry.args), text)
 
 
 def _extenders(extenders: tuple[Extender, ...]) -> Iterator[str]:

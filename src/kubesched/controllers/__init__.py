@@ -5,7 +5,7 @@ Written against :class:`kubesched.api.wire.Transport`. :mod:`.manager` runs them
 """
 
 from .attachments import Attachments
-from .base import Controller
+from .base import MOST_PODS, Controller
 from .context import ControllerSettings
 from .daemon_sets import daemon_spec
 from .deployments import replica_set_body
@@ -18,4 +18,4 @@ from .pods import pod_body
 __all__ = ["ALL", "BATCH", "DEVICES", "STORAGE", "Attachments", "Controller", "ControllerManager", "ControllerSettings"]
 __all__ += ["DEVICES_ANNOTATION", "DevicesError", "parse_devices"]
 __all__ += ["COMPLETION_INDEX", "TRACKING", "completed_indexes", "daemon_spec", "finished_as", "indexed_spec"]
-__all__ += ["job_labels", "pod_body", "replica_set_body"]
+__all__ += ["MOST_PODS", "job_labels", "pod_body", "replica_set_body"]

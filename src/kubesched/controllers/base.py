@@ -20,13 +20,15 @@ from .context import Context, differ, owner_key, spec_of
 from .pods import is_ready, ready_since
 from .work_queue import WorkQueue
 
-__all__ = ["Controller", "ObjectController", "WorkloadController"]
+__all__ = ["MOST_PODS", "Controller", "ObjectController", "WorkloadController"]
 
 #: Brings an object a step further.
 Step = Callable[[Item], Awaitable[object]]
 
 _log = logging.getLogger("kubesched.controllers")
 
+#: Pods that one workload gets, whatever its specification asks for: they are held in memory.
+MOST_PODS: Final = 250_000
 #: Reconciles before other tasks get a turn.
 _LOOKS_PER_TURN: Final = 32
 
@@ -174,8 +176,20 @@ class WorkloadController(ObjectController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        #: UIDs of objects that want more pods than they get.
+        self._bounded: set[str] = set()
         context.owned_cache(self.kind)  # their own owners matter, too
         context.watch(PODS, self._pod_changed)
+
+    async def bounded(self, owner: Item, wanted: int) -> int:
+        """How many pods an object gets of those that it asks for. An event says once that it gets no more."""
+        if wanted <= MOST_PODS:
+            self._bounded.discard(owner.uid)
+        elif owner.uid not in self._bounded:
+            self._bounded.add(owner.uid)
+            text = f"{wanted} pods are wanted, and one workload gets {MOST_PODS} at most here"
+            await self.record(owner, WARNING, "TooManyPods", text)
+        return min(wanted, MOST_PODS)
 
     def is_available(self, owner: Item, pod: Item) -> bool:
         """Whether a pod has been ready for ``minReadySeconds``; when it will have been, its owner is reconciled again."""

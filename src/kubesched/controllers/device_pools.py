@@ -29,6 +29,10 @@ DEVICES: Final = "kubesched.io/devices"
 #: Members that are ours; all others are those of a device in a ResourceSlice.
 _OWN: Final = ("name", "count", "attributes", "capacity", "perDevice", "counters", "partitions", "consumes")
 _GROUP: Final = "an object with a name"
+#: Devices of one driver on a node: each takes memory, and time whenever its node is reconciled.
+_MOST_OF_DRIVER: Final = 4_096
+#: Scalars, lists and mappings in a description.
+_MOST_NODES: Final = 20_000
 _MOST_DEVICES: Final = 128
 _MOST_SPECIAL_DEVICES: Final = 64
 _MOST_COUNTER_SETS: Final = 8
@@ -76,17 +80,18 @@ def parse_devices(text: str, source: str = f"annotation {DEVICES}") -> list[Devi
         DevicesError: naming the place and what would be right.
     """
     try:
-        data = read_single(text, "list of drivers")
+        data = read_single(text, "list of drivers", most_nodes=_MOST_NODES)
     except TextError as error:
         raise DevicesError(error.in_file(source)) from None
     if not isinstance(data, list):
         raise DevicesError(f"{source}: expected a list of drivers, each with `driver` and `devices`")
     wanted = "an object with `driver` and `devices`"
     pools = [_pool(Entry(item, f"{source}: [{index}]", DevicesError, wanted)) for index, item in enumerate(data)]
-    drivers = [pool.driver for pool in pools]
-    for driver in drivers:
-        if drivers.count(driver) > 1:
-            raise DevicesError(f"{source}: driver {driver!r} is given twice; put its devices into one entry")
+    drivers: set[str] = set()
+    for pool in pools:
+        if pool.driver in drivers:
+            raise DevicesError(f"{source}: driver {pool.driver!r} is given twice; put its devices into one entry")
+        drivers.add(pool.driver)
     return pools
 
 
@@ -125,7 +130,7 @@ def _expand(group: Entry, devices: list[Data], sets: list[Data]) -> None:
     extra = group.items("perDevice", " of attributes") or [{}]
     if not all(isinstance(item, dict) for item in extra):
         raise group.refusal("perDevice", f"must be a list of attributes, got {extra!r}")
-    for number in range(group.count("count", 1)):
+    for number in range(_count(group, devices)):
         full = f"{name}-{number}"
         device = _device(full, group, extra[number % len(extra)])
         if counters.data:
@@ -139,9 +144,17 @@ def _expand(group: Entry, devices: list[Data], sets: list[Data]) -> None:
                 known = ", ".join(counters.data)
                 raise consumed.refusal("", f"must name some of the counters {known}, got {consumed.data!r}")
             taken = [{"counterSet": full, "counters": _amounts(consumed)}]
-            for one in range(partition.count("count", 1)):
+            for one in range(_count(partition, devices)):
                 given = {**extra[number % len(extra)], **group.entry("attributes").data}
                 devices.append({**_device(f"{full}-{part}-{one}", partition, given), "consumesCounters": taken})
+
+
+def _count(entry: Entry, devices: list[Data]) -> int:
+    """How many devices an entry describes, of which the driver can have no more than some."""
+    count = entry.count("count", 1)
+    if count > _MOST_OF_DRIVER - len(devices):
+        raise entry.refusal("count", f"makes more than {_MOST_OF_DRIVER} devices of one driver on a node")
+    return count
 
 
 def _name(entry: Entry) -> str:

@@ -11,7 +11,7 @@ behind; either way no job is left to count for, and the finalizer would keep the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import groupby, islice, repeat
+from itertools import islice, repeat
 from typing import Any, Final
 
 from kubesched.api.kinds import JOBS, PODS
@@ -24,10 +24,11 @@ from kubesched.cluster.schema import has_condition
 
 from .base import ObjectController, WorkloadController
 from .context import Context, Data, controller_of, data_of, owner_key, spec_of, status_of
+from .indexes import Indexes
 from .pods import is_finished, is_ready, pod_body
 
 __all__ = ["COMPLETION_INDEX", "TRACKING", "JobOrphans", "Jobs", "completed_indexes", "finished_as"]
-__all__ += ["format_indexes", "indexed_spec", "job_labels", "parse_indexes"]
+__all__ += ["indexed_spec", "job_labels"]
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
@@ -79,31 +80,10 @@ async def _release(context: Context, pods: Iterable[Item]) -> None:
                 await context.patch(pod, {"metadata": {"uid": pod.uid, "finalizers": left or None}})
 
 
-def parse_indexes(text: str, completions: int) -> set[int]:
-    """``1,3-5`` as {1, 3, 4, 5}; parts that cannot be read and indexes from ``completions`` on are left out."""
-    result: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        begin, end = parse_int64(first), parse_int64(last or first)
-        if begin is not None and end is not None and begin >= 0:
-            result.update(range(begin, min(end + 1, completions)))
-    return result
-
-
-def format_indexes(indexes: Iterable[int]) -> str:
-    """{1, 3, 4, 5} as ``1,3-5``."""
-    parts: list[str] = []
-    # The numbers of a run are all as far from their positions.
-    for _, run in groupby(enumerate(sorted(indexes)), key=lambda pair: pair[1] - pair[0]):
-        numbers = [number for _, number in run]
-        parts.append("-".join(map(str, numbers if len(numbers) == 1 else (numbers[0], numbers[-1]))))
-    return ",".join(parts)
-
-
-def completed_indexes(data: Data) -> set[int]:
+def completed_indexes(data: Data) -> Indexes:
     """The indexes that a job's status lists as completed."""
     completions = int((data.get("spec") or {}).get("completions") or 0)
-    return parse_indexes((data.get("status") or {}).get("completedIndexes") or "", completions)
+    return Indexes.parse((data.get("status") or {}).get("completedIndexes") or "", completions)
 
 
 def index_of(pod: Pod) -> int | None:
@@ -121,7 +101,8 @@ class Count:
         #: UIDs of pods that are being counted, by outcome.
         self.uncounted = {name: dict.fromkeys(noted.get(name) or ()) for name in ("succeeded", "failed")}
         self.indexed = (data.get("spec") or {}).get("completionMode") == "Indexed"
-        self.completed = completed_indexes(data)
+        self._noted = completed_indexes(data)
+        newly: set[int] = set()
         self.active: list[Item] = []
         self.going: list[Item] = []
         self.to_release: list[Item] = []
@@ -132,11 +113,11 @@ class Count:
             phase, index = pod.status.phase, index_of(pod)
             tracked = TRACKING in pod.metadata.finalizers
             if phase == "Succeeded" and tracked:
-                if self.indexed and (index is None or index in self.completed):
+                if self.indexed and (index is None or index in newly or index in self._noted):
                     self.to_release.append(item)  # this index was done already
                     continue
                 if index is not None:
-                    self.completed.add(index)
+                    newly.add(index)
                 self._end(item, "succeeded")
             elif tracked and (phase == "Failed" or (is_going(item) and not pod.spec.node_name)):
                 # A pod that never reached a node has nothing to stop: it is gone once its finalizer is.
@@ -144,6 +125,8 @@ class Count:
             elif not is_finished(pod):
                 (self.going if is_going(item) else self.active).append(item)
                 self.busy_indexes.add(index)
+        #: The indexes of the status, and those of pods that have succeeded since.
+        self.completed = self._noted.union(newly)
         self.failed = int(status.get("failed") or 0) + len(self.uncounted["failed"])
         self.succeeded = int(status.get("succeeded") or 0) + len(self.uncounted["succeeded"])
         if self.indexed:
@@ -163,7 +146,7 @@ class Count:
         """The totals once all is counted."""
         result: dict[str, Any] = {"succeeded": self.succeeded or None, "failed": self.failed or None}
         if self.indexed:
-            result["completedIndexes"] = format_indexes(self.completed) or None
+            result["completedIndexes"] = str(self.completed) or None
         return result
 
 
@@ -259,7 +242,8 @@ class Jobs(WorkloadController):
             for pod in count.active:
                 await self._drop(item, pod)
             return
-        parallelism, completions = int(spec.get("parallelism", 1)), spec.get("completions")
+        completions = spec.get("completions")
+        parallelism = await self.bounded(item, int(spec.get("parallelism", 1)))
         if completions is None:
             wanted = min(parallelism, len(count.active)) if count.succeeded else parallelism
         else:
@@ -278,8 +262,8 @@ class Jobs(WorkloadController):
         burst = self.context.settings.burst
         indexes: Iterable[int | None] = repeat(None)
         if count.indexed:
-            taken = count.busy_indexes | completed_indexes(data_of(item))
-            indexes = (index for index in range(int(completions or 0)) if index not in taken)
+            free = completed_indexes(data_of(item)).missing(int(completions or 0))
+            indexes = (index for index in free if index not in count.busy_indexes)
         for index in islice(indexes, min(missing, burst)):
             await self._create(item, index)
         if missing > burst:
@@ -329,7 +313,8 @@ class Jobs(WorkloadController):
             if spec.get("activeDeadlineSeconds") is not None:
                 self.queue.add_after(item.key, float(spec["activeDeadlineSeconds"]))
         if count.indexed:
-            status["completedIndexes"] = format_indexes(completed_indexes(data_of(item)) | count.completed) or None
+            known = Indexes([*completed_indexes(data_of(item)).ranges(), *count.completed.ranges()])
+            status["completedIndexes"] = str(known) or None
         await self.context.write_status(item, status)
         if changed:
             await self.record(item, NORMAL, word, f"Job {word.lower()}")

@@ -58,7 +58,8 @@ class ReplicaSets(WorkloadController):
             return
         spec = spec_of(item)
         active, burst = self._active(item), self.context.settings.burst
-        missing = int(spec.get("replicas", 1)) - len(active)
+        wanted = await self.bounded(item, int(spec.get("replicas", 1)))
+        missing = wanted - len(active)
         if missing > 0:
             body = pod_body(item, spec.get("template") or {})
             for _ in range(min(missing, burst)):

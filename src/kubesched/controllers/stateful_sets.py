@@ -26,6 +26,11 @@ def _ordinal(owner: Item, pod: Item) -> int | None:
     return parse_int64(text) if text.isdigit() else None
 
 
+def _claim_name(template: Data) -> str:
+    """The name in a template of claims. One without is not refused, but no claim can be made of it: its name would be invalid."""
+    return (template.get("metadata") or {}).get("name") or ""
+
+
 class StatefulSets(WorkloadController):
     """Keeps each set's numbered pods."""
 
@@ -59,7 +64,8 @@ class StatefulSets(WorkloadController):
         rolling = strategy.get("type", "RollingUpdate") == "RollingUpdate"
         first_new = start + int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
         pods = {number: pod for pod in self.context.owned_pods(item.uid) if (number := _ordinal(item, pod)) is not None}
-        wanted = range(start, start + int(spec.get("replicas", 1)))
+        wanted = range(start, start + await self.bounded(item, int(spec.get("replicas", 1))))
+        made = 0
         for number in wanted:
             pod = pods.get(number)
             if pod is not None and is_finished(pod.typed) and not self.context.is_going(pod):
@@ -70,7 +76,11 @@ class StatefulSets(WorkloadController):
                 return  # created again once it is gone
             if pod is None:
                 await self._create(item, current if rolling and number < first_new else update, number)
+                made += 1
                 if ordered:
+                    return
+                if made >= self.context.settings.burst:
+                    self.queue.add(item.key)  # the rest at the next look
                     return
             elif ordered and not self._is_healthy(item, pod):
                 return
@@ -98,7 +108,7 @@ class StatefulSets(WorkloadController):
         spec: Data = dict(template.get("spec") or {})
         volumes = {volume.get("name"): volume for volume in spec.get("volumes") or ()}
         for claim in spec_of(item).get("volumeClaimTemplates") or ():
-            volume, claim_name = claim["metadata"]["name"], await self._ensure_claim(item, claim, name)
+            volume, claim_name = _claim_name(claim), await self._ensure_claim(item, claim, name)
             volumes.pop(volume, None)
             volumes[volume] = {"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}
         if volumes:
@@ -114,14 +124,14 @@ class StatefulSets(WorkloadController):
         await self.create_owned(item, PODS, pod_body(item, template, name=name, labels=labels, spec=spec))
 
     async def _ensure_claim(self, item: Item, claim: Data, pod_name: str) -> str:
-        name = f"{claim['metadata']['name']}-{pod_name}"
+        name = f"{_claim_name(claim)}-{pod_name}"
         if self._claims.get(f"{item.namespace}/{name}") is None:
-            metadata: dict[str, Any] = {**claim["metadata"], "name": name}
+            metadata: dict[str, Any] = {**(claim.get("metadata") or {}), "name": name}
             for field in ("namespace", "creationTimestamp"):
                 metadata.pop(field, None)
             what = f"create Claim {name} Pod {pod_name} in StatefulSet {item.name}"
             try:
-                await self.context.create(CLAIMS, item.namespace, {"metadata": metadata, "spec": claim["spec"]})
+                await self.context.create(CLAIMS, item.namespace, {"metadata": metadata, "spec": claim.get("spec")})
             except ApiError as error:
                 if error.reason != "AlreadyExists":
                     await self.record(item, WARNING, "FailedCreate", f"{what} failed error: {error.message}")

@@ -41,7 +41,8 @@ class PoolUse:
     """What of one pool is in use, by device name. Immutable; equal uses compare equal.
 
     ``exclusive``: devices allocated as a whole. ``shared``: devices with at least one share. ``consumed``: amounts of
-    capacity (nano-units) that shares hold, by device and capacity name; devices without any are absent.
+    capacity (nano-units) that shares hold, by device and capacity name; devices whose shares name none are absent, and
+    those that a share gave back whose amounts are all 0 then.
     """
 
     exclusive: frozenset[str] = frozenset()
@@ -79,7 +80,7 @@ class _Pool:
             totals = self.consumed.setdefault(device, {})
             for name, amount in result.consumed_capacity.items():
                 totals[name] = totals.get(name, 0) + sign * parse_quantity(amount).nanos
-            if not any(totals.values()):
+            if sign < 0 and not any(totals.values()):
                 del self.consumed[device]
         return True
 

@@ -103,7 +103,11 @@ class Allocator:
     # -- claims ------------------------------------------------------------------------------------------------
 
     def plan(self, claims: Sequence[ResourceClaim]) -> Plan:
-        """Prepare claims (unallocated, in order). Never fails: what is wrong with them is reported per node, as upstream."""
+        """Prepare claims (unallocated, in order). Never fails: what is wrong with them is reported per node, as upstream.
+
+        Selectors get the allowance of an attempt with it.
+        """
+        self._selectors.allowance.renew()
         key = content_key(claims)
         known = self._contents.get(key)
         if known is None or not known[0].is_current:
@@ -164,6 +168,7 @@ class Allocator:
         found = self._classes(name)
         if found is None:
             return None
+        self._selectors.allowance.renew()
         self._refresh()
         try:
             view = self._view(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubesched.api.resource import DeviceConstraint
 
+from .profiles import NO_SCALAR
 from .wanted import Service, Want
 
 __all__ = ["Constraint"]
@@ -33,7 +34,10 @@ class Constraint:
         return self._value if self._match is not None and self._count and self._concerns(want) else None
 
     def add(self, want: Want, service: Service) -> bool:
-        """Whether the device may be added; notes it when it may."""
+        """Whether the device may be added; notes it when it may.
+
+        An attribute without a single value (a list) is good enough for the first device, and compares with nothing after.
+        """
         if not self._concerns(want):
             return True
         value = service.attributes[self.name]
@@ -42,11 +46,11 @@ class Constraint:
         if self._match is not None:
             if self._count == 0:
                 self._value = value
-            elif self._value != value:
+            elif self._value != value or value == NO_SCALAR:
                 return False
             self._count += 1
             return True
-        if value in self._values.values():
+        if value in self._values.values() or (self._values and value == NO_SCALAR):
             return False
         self._values[want.request] = value
         return True

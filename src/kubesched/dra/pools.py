@@ -148,14 +148,16 @@ def _available(pool: Pool, use: PoolUse) -> dict[str, dict[str, int]]:
 class Pool:
     """A pool with the devices that target one node, in the order they are tried.
 
-    ``others`` are devices for other nodes: they count for the counters of the pool. ``counters`` holds the value of
-    every counter by counter set, in nano-units. Only a complete pool has devices.
+    ``others`` are devices for other nodes: they count for the counters of the pool. ``elsewhere`` are those of them that are
+    in slices with devices for this node. ``counters`` holds the value of every counter by counter set, in nano-units.
+    Only a complete pool has devices.
     """
 
     id: PoolID
     state: PoolState
     devices: list[DeviceEntry] = field(default_factory=list)
     others: list[DeviceEntry] = field(default_factory=list)
+    elsewhere: list[DeviceEntry] = field(default_factory=list)
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Position by name; -1 for devices of other nodes.
     by_name: dict[str, int] = field(default_factory=dict)
@@ -163,7 +165,8 @@ class Pool:
 
     @cached_property
     def has_binding_conditions(self) -> bool:
-        return any(entry.profile.has_binding_conditions for entry in self.devices)
+        """Whether a device has any, also one for another node in a slice that has devices for this one."""
+        return any(entry.profile.has_binding_conditions for entry in (*self.devices, *self.elsewhere))
 
     @cached_property
     def sort_key(self) -> tuple[bool, bytes, bytes]:
@@ -277,10 +280,11 @@ def _complete(
                 pool.state = PoolState.INVALID
             pool.by_name[device.name] = -1
             if node is None or (per_device and not _targets(device, node)):
-                pool.others.append(device)
+                pool.elsewhere.append(device)
             else:
                 pool.by_name[device.name] = len(pool.devices)
                 pool.devices.append(device)
+    pool.others.extend(pool.elsewhere)
     for entry in others:
         pool.others.extend(entry.devices)
     if features.partitionable_devices:

@@ -21,7 +21,7 @@ from kubesched.cel import DefaultMap, EvaluationError, Semver, parse_semver
 
 from .features import Features
 
-__all__ = ["MOST_REMEMBERED", "Capacity", "Consumption", "Profile", "Profiles", "attribute_of"]
+__all__ = ["MOST_REMEMBERED", "NO_SCALAR", "Capacity", "Consumption", "Profile", "Profiles", "attribute_of"]
 
 #: Entries of a table of what was computed; one that would be larger begins again.
 MOST_REMEMBERED: Final = 1 << 17
@@ -145,8 +145,12 @@ def _version(text: str) -> Semver:
         raise EvaluationError(f"parse semantic version: {error}") from None
 
 
+#: The type and value of an attribute that has no single value, such as a list.
+NO_SCALAR: Final[tuple[str, Any]] = ("", None)
+
+
 def attribute_of(profile: Profile, name: str) -> tuple[str, Any] | None:
-    """The type and value of a fully qualified attribute; None when the device has none.
+    """The type and value of a fully qualified attribute; None when the device has none, :data:`NO_SCALAR` for a list.
 
     An attribute of the driver's own domain may be written without it.
     """
@@ -167,7 +171,7 @@ def attribute_of(profile: Profile, name: str) -> tuple[str, Any] | None:
         return "bool", attribute.bool_value
     if attribute.version_value is not None:
         return "version", attribute.version_value
-    return None
+    return NO_SCALAR
 
 
 class Profiles:

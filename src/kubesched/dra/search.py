@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -101,8 +101,8 @@ class Search:
         self._picked: dict[Position, int] = {}
         self._picked_by: list[set[Position]] = [set() for _ in wanted.claims]
         self._constraints = [[Constraint(spec) for spec in claim.constraints] for claim in wanted.claims]
+        #: What shares chosen in this search consume, by device. One that is here has taken its part of the counters.
         self._consumed: dict[Position, dict[str, int]] = {}
-        self._shares: dict[Position, int] = {}
         self._counted: dict[int, dict[tuple[str, str], int]] = {}
         self._passed = Passed()
         #: Calls of the recursive search, for tests and statistics.
@@ -199,7 +199,7 @@ class Search:
             return self._search(c, r + 1, None, 0, _START)
         if len(self._picks[c]) + want.count - k > MAX_RESULTS:
             return _EXCEEDED
-        if not self._has_candidates(want, want.count - k, start):
+        if not self._can_succeed(want, want.count - k, start):
             return _FAILED
         for position, problem in self._acceptable(want, start):
             if self._is_taken(want, position):
@@ -235,12 +235,7 @@ class Search:
             return _EXCEEDED
         number, place = position = positions[k]
         supply = self._supply(number)
-        if (
-            supply.is_in_use(want, place)
-            or self._is_taken(want, position)
-            or not supply.is_free_of_obstacles(want, place)
-            or not self._take(want, position, must=True)
-        ):
+        if supply.is_in_use(want, place) or self._is_taken(want, position) or not self._take(want, position, must=True):
             return _FAILED
         outcome = self._search(c, r, want, k + 1, _START)
         if outcome is not _DONE:
@@ -311,13 +306,18 @@ class Search:
                 return sorted(found)
         return None
 
-    def _has_candidates(self, want: Want, count: int, start: Position) -> bool:
-        """Whether there are so many devices to try, or one with a problem; with fewer, no attempt can succeed."""
+    def _can_succeed(self, want: Want, count: int, start: Position) -> bool:
+        """Whether to try at all: with fewer devices than this to try, none of which has a problem, no attempt can succeed.
+
+        A device with counters is tried nevertheless, as what it keeps of them matters to later alternatives.
+        """
         if count < 2:
             return True
-        for _, problem in self._candidates(want, start):
+        for (number, place), problem in self._candidates(want, start):
             count -= 1
             if count == 0 or problem is not None:
+                return True
+            if not self._strict and self._supply(number).services[place].profile.consumes:
                 return True
         return False
 
@@ -328,14 +328,20 @@ class Search:
     # -- choosing ----------------------------------------------------------------------------------------------
 
     def _take(self, want: Want, position: Position, *, must: bool) -> bool:
-        """Choose a device if capacity, counters, taints and constraints allow it."""
+        """Choose a device if capacity, counters, taints and constraints allow it.
+
+        ``must``: it is one of all devices. A constraint that rejects it is an error, whether or not its capacity suffices.
+        """
         number, place = position
         supply = self._supply(number)
         service = supply.services[place]
-        if not supply.has_capacity(want, place, self._consumed.get(position, _NOTHING)):
+        has_capacity = supply.has_capacity(want, place, self._consumed.get(position, _NOTHING))
+        if not has_capacity and not must:
             return False
         claim = want.claim
         if service.profile.consumes:
+            if not self._wanted.features.partitionable_devices:
+                return False
             self._make_up(number)
             if not self._count(position, service, 1):
                 return False
@@ -353,6 +359,11 @@ class Search:
                 text = f", request {want.short}: cannot add device {device} because a claim constraint would not be satisfied"
                 raise SearchProblemError(Problem(text, claim))
             return False
+        if not has_capacity:
+            for added in self._constraints[claim]:
+                added.remove(want)
+            self._reject(position, service)
+            return False
         self._picks[claim].append(Pick(want, position, self._mark(want, position, service)))
         return True
 
@@ -367,7 +378,6 @@ class Search:
         totals = self._consumed.setdefault(position, {})
         for name, (amount, _) in consumption.items():
             totals[name] = totals.get(name, 0) + amount
-        self._shares[position] = self._shares.get(position, 0) + 1
         return consumption
 
     def _give_back(self, want: Want) -> None:
@@ -376,12 +386,7 @@ class Search:
         pick = self._picks[claim].pop()
         position = pick.position
         if pick.consumption is not None:
-            totals = self._consumed[position]
-            for name, (amount, _) in pick.consumption.items():
-                totals[name] -= amount
-            self._shares[position] -= 1
-            if not self._shares[position]:
-                del self._shares[position], self._consumed[position]
+            self._give_back_share(position, pick.consumption)
         else:
             self._picked[position] -= 1
             if not self._picked[position]:
@@ -392,6 +397,22 @@ class Search:
         service = self._supply(position[0]).services[position[1]]
         if service.profile.consumes and (self._strict or not service.profile.shared):
             self._count(position, service, -1)
+
+    def _give_back_share(self, position: Position, consumption: Mapping[str, Amount]) -> None:
+        """Undo what a share consumes.
+
+        Upstream knows that a device has shares by what they consume. So one whose shares consume nothing still counts as
+        shared after the last is undone, and not even before that where all amounts are 0.
+        """
+        totals = self._consumed.get(position, {})
+        for name, (amount, _) in consumption.items():
+            totals[name] = totals.get(name, 0) - amount
+        if self._strict:
+            is_gone = not any(pick.position == position for picks in self._picks for pick in picks)
+        else:
+            is_gone = bool(consumption) and not any(totals.values())
+        if is_gone:
+            self._consumed.pop(position, None)
 
     def _reject(self, position: Position, service: Service) -> None:
         """A device that took its part of the counters is not chosen after all."""
@@ -423,7 +444,7 @@ class Search:
         """
         number, place = position
         supply = self._supply(number)
-        if service.profile.shared and (position in self._shares or supply.has_share(place)):
+        if service.profile.shared and (position in self._consumed or supply.has_share(place)):
             return True
         if sign > 0 and supply.in_use.is_overdrawn:
             return False

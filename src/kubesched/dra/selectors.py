@@ -7,15 +7,16 @@ syntax tree, so that devices which differ in other attributes (serial numbers) s
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from kubesched.cel import (
+    COST_LIMIT,
     Call,
     CompilationError,
     Constant,
-    EvaluationCancelledError,
     EvaluationError,
+    EvaluationInterruptedError,
     Expr,
     Ident,
     Program,
@@ -30,12 +31,46 @@ from .profiles import MOST_REMEMBERED, Profile
 __all__ = ["Selector", "SelectorCache", "SelectorError"]
 
 _MAPS: Final = ("device.attributes", "device.capacity")
+#: Five evaluations that go to their limit: as many seconds, at half of the time in which a lease has to be renewed.
+_ATTEMPT_COST: Final = 5 * COST_LIMIT
 #: Compiled expressions that are kept.
 _MOST: Final = 1024
 
 
 class SelectorError(Exception):
     """A selector that cannot be compiled or evaluated: ``CEL compile error: …`` or ``CEL runtime error: …``."""
+
+
+class Allowance:
+    """What the selectors of one scheduling attempt may cost together; each may have upstream's limit besides.
+
+    The process does nothing else meanwhile, and has a lease to renew. What was evaluated is remembered: the next attempt
+    goes on from there.
+    """
+
+    def __init__(self, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """``interrupted`` ends an evaluation by True, for reasons of its own."""
+        self._interrupted = interrupted
+        self._left = _ATTEMPT_COST
+
+    def renew(self) -> None:
+        """Begin an attempt."""
+        self._left = _ATTEMPT_COST
+
+    def spend(self, program: Program, variables: Mapping[str, Any]) -> Any:
+        """Evaluate a program.
+
+        Raises:
+            EvaluationError: see :meth:`kubesched.cel.Program.evaluate`.
+            EvaluationInterruptedError: there is nothing left, or ``interrupted`` said so.
+        """
+        if self._left <= 0:
+            raise EvaluationInterruptedError
+        evaluation = program.begin(variables, interrupted=self._interrupted)
+        try:
+            return evaluation.result()
+        finally:
+            self._left -= evaluation.total
 
 
 #: The variable, domain and id that an expression reads, with None for "all of them".
@@ -50,11 +85,11 @@ class Selector:
         program: Program | None,
         reads: frozenset[Read],
         error: str = "",
-        interrupted: Callable[[], bool] | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
-        """``interrupted`` ends a long evaluation by True."""
+        """``allowance`` may end an evaluation."""
         self._program = program
-        self._interrupted = interrupted
+        self._allowance = allowance or Allowance()
         self._error = error
         self._by_projection: dict[Hashable, bool | SelectorError] = {}
         #: The attributes that are read, as domain and id; None when that cannot be said.
@@ -66,7 +101,7 @@ class Selector:
         """Whether devices of a profile are selected, or why that cannot be said.
 
         Raises:
-            EvaluationInterruptedError: it took too long; nothing is remembered then.
+            EvaluationInterruptedError: the allowance ended it; nothing is remembered then.
         """
         key = profile.id if self.attributes is None else profile.projection(self.attributes)
         known = self._by_projection.get(key)
@@ -88,8 +123,8 @@ class Selector:
     def _run(self, program: Program, variables: dict[str, Any]) -> bool | SelectorError:
         self.evaluations += 1
         try:
-            value = program.evaluate(variables, interrupted=self._interrupted)
-        except (EvaluationError, EvaluationCancelledError) as error:
+            value = self._allowance.spend(program, variables)
+        except EvaluationError as error:
             return SelectorError(f"CEL runtime error: {error}")
         if isinstance(value, bool):
             return value
@@ -157,9 +192,9 @@ def _domain(expr: Expr) -> tuple[str, str] | None:
 class SelectorCache:
     """Compiles expressions and keeps the compiled ones; the least recently used one goes first."""
 
-    def __init__(self, *, list_type_attributes: bool = False, interrupted: Callable[[], bool] | None = None) -> None:
-        """``interrupted``: see :class:`Selector`."""
-        self._interrupted = interrupted
+    def __init__(self, *, list_type_attributes: bool = False, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """``interrupted``: see :class:`Allowance`."""
+        self.allowance = Allowance(interrupted)
         self._lists = list_type_attributes
         self._selectors: OrderedDict[str, Selector] = OrderedDict()
 
@@ -179,4 +214,4 @@ class SelectorCache:
             checked = compile_device_expression(expression, lists=self._lists)
         except CompilationError as error:
             return Selector(None, frozenset(), str(error))
-        return Selector(Program(checked), frozenset(_reads_of(checked.expr)), interrupted=self._interrupted)
+        return Selector(Program(checked), frozenset(_reads_of(checked.expr)), allowance=self.allowance)

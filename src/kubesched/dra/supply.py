@@ -85,8 +85,8 @@ class Supply:
         return True
 
     def has_share(self, place: int) -> bool:
-        """Whether a share of the device is in use: it has consumed the counters already."""
-        return place in self.in_use.shared or place in self.in_use.consumed
+        """Whether shares of the device are known to have taken its part of the counters: by the capacity they consume."""
+        return place in self.in_use.consumed
 
     def _has_counters(self, place: int) -> bool:
         """Whether the counters suffice for this device alone."""

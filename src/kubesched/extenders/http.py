@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-import aiohttp
 import msgspec
 
+from kubesched.api.extras import needing
 from kubesched.api.types import Pod
+from kubesched.client.bodies import AnswerTooLongError, read_body
 from kubesched.config import Extender as Config
 from kubesched.framework.extenders import ClusterView, ExtenderError, FilterAnswer
 from kubesched.framework.nodeinfo import NodeInfo
@@ -30,12 +31,17 @@ from kubesched.framework.preemption import Victims
 from . import messages
 from .tls import tls_context
 
+with needing("a configuration with HTTP extenders", "server"):
+    import aiohttp
+
 __all__ = ["HttpExtender", "http_extenders"]
 
 T = TypeVar("T")
 
 #: Beyond this aiohttp wants a file, to send it piece by piece.
 _LARGE: Final = 1 << 20
+#: Bytes that an answer may have in any case; in all so many and twice those of the request, whose nodes it may repeat.
+_MOST_ANSWER: Final = 16 << 20
 
 
 class HttpExtender:
@@ -49,7 +55,7 @@ class HttpExtender:
         self._config = config
         self._prefix = config.url_prefix.rstrip("/")
         self._managed = frozenset(resource.name for resource in config.managed_resources)
-        self._context = tls_context(config)
+        self._tls = tls_context(config)
         self._server_name = config.tls_config.server_name if config.tls_config is not None else ""
         self._session: aiohttp.ClientSession | None = None
         self._view: ClusterView | None = None
@@ -184,10 +190,14 @@ class HttpExtender:
         while True:
             try:
                 body = io.BytesIO(request) if len(request) > _LARGE else request
-                async with self._opened().post(url, data=body, server_hostname=self._server_name or None) as response:
+                async with self._opened().post(
+                    url, data=body, server_hostname=self._server_name or None, ssl=self._tls.current()
+                ) as response:
                     if response.status != 200:
                         raise ExtenderError(f"failed {verb} with extender at URL {url}, code {response.status}")
-                    return await response.read()
+                    return bytes(await read_body(response, _MOST_ANSWER + 2 * len(request)))
+            except AnswerTooLongError as error:
+                raise ExtenderError(f'Post "{url}": {error.strerror}') from error
             except aiohttp.ServerDisconnectedError as error:
                 # A connection kept from the last call may be closed just now by the other side.
                 if not repeat:
@@ -197,12 +207,13 @@ class HttpExtender:
                 text = f"no answer within {self._config.timeout_seconds:g}s"
                 raise ExtenderError(f'Post "{url}": {text}') from error
             except (aiohttp.ClientError, OSError, ValueError) as error:
+                self._tls.refused()
                 raise ExtenderError(f'Post "{url}": {_reason(error)}') from error
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ssl=self._context),
+                connector=aiohttp.TCPConnector(limit=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "kubesched"},
                 timeout=aiohttp.ClientTimeout(total=self._config.timeout_seconds),

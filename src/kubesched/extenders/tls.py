@@ -9,13 +9,14 @@ import ssl
 from pathlib import Path
 
 from kubesched.api.certificates import load_pair
+from kubesched.api.followed_files import FollowedContext
 from kubesched.config import ConfigError, Extender, ExtenderTLSConfig
 
 __all__ = ["tls_context"]
 
 
-def tls_context(config: Extender) -> ssl.SSLContext:
-    """Certificates in the configuration win over files.
+def tls_context(config: Extender) -> FollowedContext:
+    """A context that follows its files. Certificates in the configuration win over files.
 
     With ``enableHTTPS`` and no authority at all the server's certificate is not verified, as upstream.
 
@@ -23,6 +24,11 @@ def tls_context(config: Extender) -> ssl.SSLContext:
         ConfigError: stage ``framework``, with the extender's URL, when the settings cannot be used.
     """
     tls = config.tls_config or ExtenderTLSConfig()
+    named = ((tls.ca_data, tls.ca_file), (tls.cert_data, tls.cert_file), (tls.key_data, tls.key_file))
+    return FollowedContext(lambda: _context(config, tls), lambda: [path for data, path in named if not data])
+
+
+def _context(config: Extender, tls: ExtenderTLSConfig) -> ssl.SSLContext:
     authority = _content(config, "caFile", tls.ca_file, tls.ca_data)
     chain = _content(config, "certFile", tls.cert_file, tls.cert_data)
     key = _content(config, "keyFile", tls.key_file, tls.key_data)

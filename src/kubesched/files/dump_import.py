@@ -2,7 +2,8 @@
 
 Kept: nodes, pods, and what decides where pods go. Left out: Secrets and everything else that scheduling does not read,
 quotas (they would refuse what exists already), pods that are being deleted, and in every container what may
-hold a secret (environment, command, arguments, probes) and is not needed. A node that was unresponsive there is a failed node
+hold a secret (environment, command, arguments, probes) and is not needed; in every status the messages, such as what
+containers wrote as they ended. A node that was unresponsive there is a failed node
 here. Of annotations only Kubernetes' and our own are kept, and no parameters of drivers: both may hold anything.
 Caller: :mod:`.snapshot_file`.
 """
@@ -131,12 +132,23 @@ def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
         metadata["finalizers"] = finalizers
     generation = metadata.pop("generation", None)
     status = result.get("status")
-    if isinstance(status, dict) and "observedGeneration" in status:
-        # Generations start again; what had been observed stays observed.
-        result["status"] = {**status, "observedGeneration": int(status["observedGeneration"] == generation)}
+    if isinstance(status, dict):
+        status = result["status"] = _wordless(status)
+        if "observedGeneration" in status:
+            # Generations start again; what had been observed stays observed.
+            status["observedGeneration"] = int(status["observedGeneration"] == generation)
     if kind == STORAGE_CLASSES:
         result.pop("parameters", None)
     return result
+
+
+def _wordless(value: Any) -> Any:
+    """A copy of a status whose messages are empty: free text, while reasons are words of Kubernetes'."""
+    if isinstance(value, list):
+        return [_wordless(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: "" if key == "message" and isinstance(item, str) else _wordless(item) for key, item in value.items()}
 
 
 def _stripped(value: Any, name: str = "") -> Any:

@@ -174,7 +174,8 @@ def manifest_files(paths: Iterable[str | Path], problems: list[str]) -> list[tup
         elif path.exists() or path == _STANDARD_INPUT:
             files.append((path, True))
         else:
-            problems.append(f"{path}: there is no such file or directory")
+            known = "; `kubesched examples` copies the examples to here" if path.parts[:1] == ("examples",) else ""
+            problems.append(f"{path}: there is no such file or directory{known}")
     return files
 
 

@@ -97,7 +97,8 @@ def saving(store: Store, path: str | Path, *, time: float | None = None) -> Step
     """Write everything in a store to a file; returns how many objects. All of it is as it was at the first step.
 
     A file that is there is replaced at the end, in one step: whatever happens on the way, it is either the old one
-    or the new one. Background work (garbage collection) is finished first. ``time`` (epoch seconds) is what the
+    or the new one. It holds Secrets, so it is readable by its owner only. Background work (garbage collection) is finished
+    first. ``time`` (epoch seconds) is what the
     restored cluster's clock must not lag behind; the store's clock unless given.
 
     Raises:
@@ -128,7 +129,7 @@ def _write(path: Path, lines: Iterable[bytes]) -> Steps[None]:
     if path.exists() and not path.is_file():
         raise OSError(None, "is there and is no regular file; give another name", str(path))
     with ExitStack() as stack:
-        file: BinaryIO | gzip.GzipFile = stack.enter_context(whole_file(path))
+        file: BinaryIO | gzip.GzipFile = stack.enter_context(whole_file(path, private=True))
         if path.resolve().suffix == ".gz":
             # No name and no time inside: the same cluster, the same bytes.
             packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)

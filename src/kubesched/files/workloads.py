@@ -19,6 +19,7 @@ from kubesched.api.wire import Item
 from kubesched.cluster.schema import letters_of
 from kubesched.controllers import (
     COMPLETION_INDEX,
+    MOST_PODS,
     TRACKING,
     completed_indexes,
     daemon_spec,
@@ -34,7 +35,6 @@ from .manifests import Manifest, ManifestError, Manifests
 __all__ = ["expand_workloads"]
 
 #: More pods than this in one workload are taken for a slip of the pen.
-_MOST_PODS: Final = 250_000
 
 
 def expand_workloads(
@@ -107,8 +107,8 @@ def _count(manifest: Manifest, field: str, default: int) -> int:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ManifestError(f"{manifest.source}: spec.{field}: must be a number that is not negative, got {value!r}")
-    if value > _MOST_PODS:
-        most = f"the {_MOST_PODS} that one workload is expanded to"
+    if value > MOST_PODS:
+        most = f"the {MOST_PODS} that one workload is expanded to"
         raise ManifestError(f"{manifest.source}: spec.{field}: {value} pods are more than {most}")
     return value
 
@@ -203,9 +203,8 @@ def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
     labels = job_labels(owner.name, uid)
     if spec.get("completionMode") != "Indexed":
         return _random_named(owner, count, labels)
-    done = completed_indexes(owner.data)
     pods = []
-    for index in islice((index for index in range(completions) if index not in done), count):
+    for index in islice(completed_indexes(owner.data).missing(completions), count):
         name, number = f"{owner.name}-{index}", {COMPLETION_INDEX: str(index)}
         full_name = f"{name}-{_digest(uid, str(index), length=5)}"
         pod = _pod(owner, full_name, generate=f"{name}-", labels={**labels, **number}, annotations=number)

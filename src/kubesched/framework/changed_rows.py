@@ -52,7 +52,9 @@ class ChangedRows:
                 self._check(rows, size)
         except PluginFailedError:
             raise  # by a filter that was evaluated with nominated pods: it is named already
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             prefix = f"running {_POINTS[self._method]} plugin"
             raise PluginFailedError(self.name, failed(prefix, self.name, error)) from error
         return rows

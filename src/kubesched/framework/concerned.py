@@ -66,7 +66,13 @@ class Concerns:
         pre_enqueue: Mapping[str, PreEnqueueMethod],
     ) -> None:
         """``points``: point key to plugins in order; ``pre_enqueue``: plugin name to what the queue calls."""
-        self._asked = [(plugin.name, plugin.concerns) for plugin in plugins if hasattr(plugin, "concerns")]
+        prepared = {plugin.name for plugin in points["preFilter"]}
+        #: One that the profile has without its PreFilter is called for every pod: it may fail for the lack of its state.
+        self._asked = [
+            (plugin.name, plugin.concerns)
+            for plugin in plugins
+            if hasattr(plugin, "concerns") and (plugin.name in prepared or not hasattr(plugin, "pre_filter"))
+        ]
         self._points = points
         self._pre_enqueue = pre_enqueue
         self._known: dict[frozenset[str], Concerned] = {}
@@ -110,6 +116,8 @@ class Concerns:
 def _concerns(name: str, concerns: Callable[[PodInfo], bool], pod: PodInfo) -> bool:
     try:
         return bool(concerns(pod))
-    except (Exception, SystemExit):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         _log.exception("plugin %s failed in concerns", name)
         return True

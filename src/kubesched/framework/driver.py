@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from kubesched.api.tasks import ended_from_outside, running_task
 from kubesched.api.times import Clock
 
 from .answers import Answer
@@ -81,7 +82,9 @@ class Driver:
             self._metrics.plugin_execution_duration_seconds.observe(elapsed, plugin.name, point.label, code.label)
         except PluginFailedError:
             raise
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             _log.exception("plugin %s failed in %s", plugin.name, method)
             raise PluginFailedError(plugin.name, error) from error
         return result
@@ -166,13 +169,15 @@ class Driver:
 
 
 async def _awaited(plugin: Any, answer: Awaitable[Any]) -> Any:
+    task = running_task()
     try:
         return await answer
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise  # the binding was cancelled, not something the plugin waited for
-        raise PluginFailedError(plugin.name, RuntimeError("what it waited for was cancelled")) from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if ended_from_outside(task, error):
+            raise
+        if isinstance(error, asyncio.CancelledError):
+            raise PluginFailedError(plugin.name, RuntimeError("what it waited for was cancelled")) from error
         _log.exception("plugin %s failed", plugin.name)
         raise PluginFailedError(plugin.name, error) from error

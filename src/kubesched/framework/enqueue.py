@@ -50,7 +50,9 @@ def registrations(plugin: Any) -> list[ClusterEventWithHint]:
         ]
     try:
         events = list(plugin.events_to_register())
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise PluginError(f'plugin "{plugin.name}" cannot list its events: {error}') from error
     for item in events:
         if not isinstance(item, ClusterEventWithHint):

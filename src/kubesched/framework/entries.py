@@ -24,7 +24,7 @@ from .wrong_answer import WrongAnswerError
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
 
-__all__ = ["FilterEntry", "PluginFailedError", "ScoreEntry", "called", "failed", "shape_of"]
+__all__ = ["FilterEntry", "PluginFailedError", "ScoreEntry", "called", "failed", "most_statuses", "shape_of"]
 
 
 class PluginFailedError(Exception):
@@ -58,7 +58,9 @@ def called(prefix: str, plugin: str, method: Callable[..., Any], *args: Any) -> 
     """
     try:
         return method(*args)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise PluginFailedError(plugin, failed(prefix, plugin, error)) from error
 
 
@@ -89,7 +91,6 @@ class _Entry:
         reads_images: whether a change of the image table can.
         signs_spec: the signature depends on nothing of the pod but its spec.
         can_be_absent: some pods do not concern the plugin.
-        expensive: one call per node is all there is, and answers are not remembered.
         has_row_form: the plugin can evaluate one node without columns.
         has_groups: the plugin may give rows groups with one answer each.
         evaluations: counts nodes evaluated by the plugin; what a layer remembers is no evaluation.
@@ -118,7 +119,6 @@ class _Entry:
         self.signs_spec: bool = getattr(plugin, "signs_spec", False)
         self.can_be_absent = hasattr(plugin, "concerns")
         self.is_plain = not hasattr(plugin, self._rows_method)
-        self.expensive = self.is_plain and not self.can_sign
         self._row: Callable[..., int] | None = getattr(plugin, self._row_method, None)
         self.has_row_form = self.is_plain or self._row is not None
         self.has_groups = not self.reads_images and all(hasattr(plugin, name) for name in self._grouping)
@@ -141,7 +141,9 @@ class _Entry:
         try:
             signature = self._sign(pod)
             hash(signature)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise PluginFailedError(self.name, failed("signing pod with plugin", self.name, error)) from error
         return signature
 
@@ -155,7 +157,9 @@ class _Entry:
             self.evaluations.value += 1
             try:
                 answer = self._row(state, pod, nodes, node)
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 raise self._failed(error) from error
             if type(answer) is not int:
                 if not isinstance(answer, bool | np.bool_ | np.integer):
@@ -219,7 +223,9 @@ class _Entry:
         """
         try:
             found = self._group(state, pod, nodes, node)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(error) from error
         method = self._grouping[1]
         if not isinstance(found, int) or found < 0:
@@ -229,7 +235,9 @@ class _Entry:
     def _of_groups(self, state: CycleState, pod: PodInfo, groups: list[int]) -> list[int]:
         try:
             found = self._answers(state, pod, groups)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(error) from error
         method = self._grouping[2]
         if not isinstance(found, list) or len(found) != len(groups) or not {int}.issuperset(map(type, found)):
@@ -255,6 +263,27 @@ class _Entry:
 
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         raise AssertionError("each kind of entry has its own")
+
+
+def most_statuses(rows: int) -> int:
+    """Most distinct rejections to keep for so many rows: a reason that says a number may be new at every attempt."""
+    return 2 * rows + (1 << 10)
+
+
+class _NumberedStatuses:
+    """Rejections of a plain plugin, numbered from 1 in the order in which they first occurred."""
+
+    __slots__ = ("_numbers", "statuses")
+
+    def __init__(self) -> None:
+        self.statuses: list[Status] = []
+        self._numbers: dict[Status, int] = {}
+
+    def number(self, status: Status) -> int:
+        number = self._numbers.setdefault(status, len(self.statuses) + 1)
+        if number > len(self.statuses):
+            self.statuses.append(status)
+        return number
 
 
 class FilterEntry(_Entry):
@@ -305,8 +334,8 @@ class FilterEntry(_Entry):
             PluginFailedError: when the plugin fails, or the status is not a rejection.
         """
         if self.is_plain:
-            interned: Sequence[Status] = state.read(("statuses", self.name))
-            return interned[verdict - 1]
+            numbered: _NumberedStatuses = state.read(("statuses", self.name))
+            return numbered.statuses[verdict - 1]
         status = called(_FILTER, self.name, self.plugin.verdict_status, state, pod, verdict)
         if not isinstance(status, Status):
             raise self._wrong("verdict_status", f"verdict_status returned {status!r}; expected a Status")
@@ -318,7 +347,9 @@ class FilterEntry(_Entry):
         """Call a plain plugin; distinct rejections are numbered from 1 in the order they first occur."""
         try:
             status = self.plugin.filter(state, pod, node)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(error) from error
         if status is None:
             return 0
@@ -328,14 +359,16 @@ class FilterEntry(_Entry):
             return 0
         if not status.is_rejected:
             raise self._failed(_as_error(status))
-        interned: list[Status] | None = state.get(("statuses", self.name))
-        if interned is None:
-            interned = []
-            state.write(("statuses", self.name), interned)
-        named = status.with_plugin(self.name)
-        if named not in interned:
-            interned.append(named)
-        return interned.index(named) + 1
+        numbered: _NumberedStatuses | None = state.get(("statuses", self.name))
+        if numbered is None:
+            numbered = _NumberedStatuses()
+            state.write(("statuses", self.name), numbered)
+        return numbered.number(status.with_plugin(self.name))
+
+    def distinct_statuses(self, state: CycleState) -> int:
+        """Number of different rejections of a plain plugin that ``state`` keeps."""
+        numbered: _NumberedStatuses | None = state.get(("statuses", self.name))
+        return len(numbered.statuses) if numbered is not None else 0
 
 
 class ScoreEntry(_Entry):
@@ -459,7 +492,9 @@ class ScoreEntry(_Entry):
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         try:
             score = self.plugin.score(state, pod, node)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(error) from error
         if isinstance(score, Status):
             raise self._failed(_as_error(score))

@@ -346,6 +346,8 @@ class Contract:
         Called once per version of the pod, and kept. False leaves the plugin out of the pod's attempts: PreEnqueue passes,
         Filter and Score are skipped, no signature is needed, and none of Reserve, Unreserve, Permit, PreBind, Bind and
         PostBind is called. Only PostFilter is called in any case. True when in doubt.
+
+        Not asked of a plugin that the profile lacks at PreFilter, if it has that: it is called for every pod.
         """
         raise AssertionError("documentation only")
 

@@ -11,7 +11,7 @@ from .podinfo import PodInfo
 if TYPE_CHECKING:
     from .events import ClusterEvent
 
-__all__ = ["QueuedPodInfo"]
+__all__ = ["QueuedPodInfo", "by_priority"]
 
 
 @dataclass(slots=True, eq=False)
@@ -56,3 +56,8 @@ class QueuedPodInfo:
     @property
     def has_rejectors(self) -> bool:
         return bool(self.unschedulable_plugins or self.pending_plugins)
+
+
+def by_priority(queued: QueuedPodInfo) -> tuple[int, float]:
+    """Sort key of upstream's default order: higher priority first, then the longer wait; no priority counts as 0."""
+    return (-(queued.pod_info.pod.spec.priority or 0), queued.timestamp)

@@ -31,6 +31,8 @@ _METHODS: Final = {
     name: member for name, member in vars(Contract).items() if inspect.isfunction(member) and not name.startswith("_")
 }
 
+#: Methods whose answer may be awaited.
+_MAY_BE_ASYNC: Final = ("post_filter", "pre_bind", "bind")
 #: Class attributes that are read of a plugin.
 _ATTRIBUTES: Final = ("informs", "normalize", "reads", "signs_spec")
 
@@ -85,11 +87,11 @@ def check_plugin(plugin: type) -> None:
                 f"  it has    {method_name}{_signature(method)}\n"
                 f"  expected  {method_name}{_signature(contract)}"
             )
-        synchronous = method_name not in ("pre_bind", "bind")
+        synchronous = method_name not in _MAY_BE_ASYNC
         if synchronous and (inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)):
             raise PluginError(
                 f'plugin "{name}" ({where}): {method_name} is async, but the scheduling cycle does not wait; '
-                "only pre_bind and bind may be async"
+                f"only {', '.join(_MAY_BE_ASYNC)} may be async"
             )
     if not _takes_two(plugin):
         raise PluginError(
@@ -167,7 +169,9 @@ class Registry(Mapping[str, PluginFactory]):
                 if not inspect.isclass(plugin):
                     raise PluginError(f"it is {plugin!r}; expected a plugin class")
                 self.register(plugin)
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 what = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
                 self.problems.append(f"{where} is left out: {what}")
 
@@ -246,9 +250,9 @@ def load_module(name: str) -> Any:
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
-    except PluginError:
+    except (PluginError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:
+    except BaseException as error:
         text = f"plugin module {name} cannot be imported: {type(error).__name__}: {error}"
         own = [
             frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == Path(name).resolve()

@@ -135,7 +135,9 @@ class Framework:
         for name in dict.fromkeys(name for entries in points.values() for name, _ in entries):
             try:
                 self.plugins[name] = registry[name](args(name), handle)
-            except (Exception, SystemExit) as error:  # whatever a factory raises is a configuration error to the user
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # whatever a factory raises is a configuration error to the user
                 bare = getattr(registry[name], "__init__", None) is object.__init__
                 hint = "; derive the class from kubesched.framework.Plugin" if bare else ""
                 raise ConfigError("framework", [f'initializing plugin "{name}": {_said(error)}{hint}']) from error
@@ -190,7 +192,9 @@ class Framework:
             if answer is None:
                 return None
             _, status = self._driver.read(PRE_ENQUEUE, plugin, answer)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             _log.exception("plugin %s failed in pre_enqueue", plugin.name)
             status = Status.from_error(error)
         if status is None or status.code is Code.SUCCESS:
@@ -485,6 +489,8 @@ class Framework:
             if hasattr(plugin, "close"):
                 try:
                     plugin.close()
-                except (Exception, SystemExit) as error:
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:
                     errors.append(f"{name} failed to close: {error}")
         return errors

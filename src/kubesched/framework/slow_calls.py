@@ -1,4 +1,4 @@
-"""Naming a plugin whose call does not return: while it runs, nothing else in the event loop does.
+"""Naming a plugin that holds the event loop: by a call that does not return, or by many short ones.
 
 A thread samples the stack of the thread that schedules. Plugins are recognised by the code of their methods, so calls cost
 nothing. Work that a plugin awaits is not seen here, and holds up nothing. Callers: the commands and :mod:`kubesched.simulate`.
@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import CodeType, FrameType
@@ -23,6 +24,8 @@ __all__ = ["SLOW_SECONDS", "loop_progress", "plugins_of", "watching_plugins"]
 SLOW_SECONDS: Final = 1.0
 #: How often the stack is sampled during that time.
 _SAMPLES: Final = 4
+#: Calls that go on for so many times as long are reported while they last, not at their end.
+_LONG: Final = 10
 
 _METHODS: Final = tuple(name for name, member in vars(Contract).items() if inspect.isfunction(member))
 
@@ -50,9 +53,10 @@ def watching_plugins(
     thread: Callable[[], int | None] | None = None,
     progress: Callable[[], object] | None = None,
 ) -> Iterator[None]:
-    """While this lasts, ``report`` receives a text about each plugin's method that a call of takes longer than ``seconds``.
+    """While this lasts, ``report`` receives a text about each plugin's method of which a call takes longer than ``seconds``.
 
-    It is called in a thread of its own, once for each method of a plugin. What is watched is the thread that enters, or
+    The same when many calls take as long together, with their total: between two steps of ``progress``, or without it one after the
+    other. It is called in a thread of its own, once for each method of a plugin. What is watched is the thread that enters, or
     the one that ``thread`` names at the time. While ``progress`` gives something else each time, no call lasts, and the stack is
     not sampled: reading the frames of a thread that runs on meanwhile has ended in a segmentation fault (Python 3.11).
     """
@@ -101,17 +105,36 @@ class _Watch:
         self._reported: set[tuple[str, str]] = set()
 
     def run(self) -> None:
-        """Sample until stopped. A call is slow when it was seen in so many samples, one after the other."""
+        """Sample until stopped. A call is slow when it was seen in so many samples, one after the other; so are many calls."""
         call: FrameType | None = None
         seen = 0
         reached: object = None
+        #: Samples of each method since there was progress.
+        held: Counter[tuple[str, str]] = Counter()
         while not self.stop.wait(self._seconds / _SAMPLES):
             before, reached = reached, self._progress() if self._progress is not None else None
             frame = self._call() if before == reached else None
+            if before != reached or (frame is None and self._progress is None):
+                self._end(held, _SAMPLES)
+                held.clear()
             seen = seen + 1 if frame is call and frame is not None else 1
             call = frame
-            if frame is not None and seen > _SAMPLES:
-                self._name(frame)
+            if frame is not None:
+                held[self._codes[frame.f_code]] += 1
+                if seen > _SAMPLES:
+                    self._name(frame)
+                self._end(held, _SAMPLES * _LONG)
+        self._end(held, _SAMPLES)
+
+    def _end(self, held: Counter[tuple[str, str]], samples: int) -> None:
+        """Report the methods that were seen more often than this."""
+        for which, count in held.items():
+            if count > samples and which not in self._reported:
+                self._reported.add(which)
+                total = count * self._seconds / _SAMPLES
+                self._report(
+                    f"plugin {which[0]} has taken about {total:.3g} s in {which[1]}, in many calls; nothing else was done meanwhile"
+                )
 
     def _call(self) -> FrameType | None:
         """The frame of the plugin's method that runs now; the outermost one, if plugins call one another."""

@@ -14,7 +14,7 @@ from kubesched.api.declared_features import feature_mask
 from kubesched.api.types import Node, Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Handle, Plugin, Reads, RowArray, VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
@@ -51,11 +51,16 @@ class NodeDeclaredFeatures(Plugin):
     reads: ClassVar[Reads] = Reads.NODE
     REASON: Final = "node(s) didn't match Pod's required features"
 
+    def __init__(self, args: object, handle: Handle) -> None:
+        super().__init__(args, handle)
+        #: A profile may name the plugin though its gate is off: then it has nothing to do.
+        self._is_on = handle.gate("NodeDeclaredFeatures")
+
     def sign(self, pod: PodInfo) -> Hashable | None:
         return required_features(pod.pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        needed = required_features(pod.pod)
+        needed = required_features(pod.pod) if self._is_on else 0
         if not needed:
             return Status.skip()
         state.write(self.name, needed)
@@ -74,6 +79,8 @@ class NodeDeclaredFeatures(Plugin):
         return Status.unresolvable(self.REASON)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        if not self._is_on:
+            return []
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE)
         pod = ClusterEvent(EventResource.POD, ActionType.UPDATE)
         return [ClusterEventWithHint(node, self._after_node), ClusterEventWithHint(pod, self._after_pod)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.framework.interface import Plugin
-from kubesched.framework.queued import QueuedPodInfo
+from kubesched.framework.queued import QueuedPodInfo, by_priority
 
 from . import names
 
@@ -20,4 +20,4 @@ class PrioritySort(Plugin):
         return self.sort_key(first) < self.sort_key(second)
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int, float]:
-        return (-(queued.pod_info.pod.spec.priority or 0), queued.timestamp)
+        return by_priority(queued)

@@ -34,10 +34,11 @@ class BackoffQueue:
 
     ``initial`` doubles with each failure up to ``maximum``; a maximum of 0 turns backoff off. ``sort_key``
     is the active queue's order: it ranks pods whose backoff ends in the same second. ``gauge`` counts the pods;
-    ``is_apart`` names those of the rejected pods that are popped apart from the others.
+    ``is_apart`` names those of the rejected pods that are popped apart from the others. Without ``whole_seconds`` (gate
+    SchedulerPopFromBackoffQ off) backoff ends exactly when it is over, and nothing ranks pods but that.
     """
 
-    __slots__ = ("_gauge", "_initial", "_maximum", "errors", "pods")
+    __slots__ = ("_gauge", "_initial", "_maximum", "_whole_seconds", "errors", "pods")
 
     def __init__(
         self,
@@ -46,11 +47,15 @@ class BackoffQueue:
         sort_key: Callable[[QueuedPodInfo], Any],
         gauge: GaugeValue | None = None,
         is_apart: IsApart | None = None,
+        *,
+        whole_seconds: bool = True,
     ) -> None:
+        self._whole_seconds = whole_seconds
         self._gauge = gauge = gauge if gauge is not None else GaugeValue()
         self._initial = round(initial * _NANOSECONDS)
         self._maximum = round(maximum * _NANOSECONDS)
-        self.pods = SplitHeap(lambda record: (self.expiry(record), sort_key(record)), gauge, is_apart)
+        order = (lambda record: (self.expiry(record), sort_key(record))) if whole_seconds else self.expiry
+        self.pods = SplitHeap(order, gauge, is_apart)
         self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiry, gauge, attrgetter("size"))
 
     def duration(self, count: int) -> float:
@@ -68,17 +73,18 @@ class BackoffQueue:
         return not record.consecutive_errors_count and self.duration(count) == self.duration(count + 1)
 
     def expiry(self, record: QueuedPodInfo) -> float:
-        """When the pod's backoff ends, floored to a whole second and kept in the record; or :data:`NEVER`."""
+        """When the pod's backoff ends, floored to a whole second if so configured, kept in the record; or :data:`NEVER`."""
         count = record.consecutive_errors_count or record.unschedulable_count
         if count == 0 or self._maximum == 0:
             return NEVER
         if record.backoff_expiration is None:
-            record.backoff_expiration = float(math.floor(record.timestamp + self.duration(count)))
+            end = record.timestamp + self.duration(count)
+            record.backoff_expiration = float(math.floor(end)) if self._whole_seconds else end
         return record.backoff_expiration
 
     def backing_off(self, record: QueuedPodInfo, now: float) -> bool:
         """Whether the pod must still wait; the second in which its backoff ends counts as waiting."""
-        return self.expiry(record) >= math.floor(now)
+        return self.expiry(record) >= (math.floor(now) if self._whole_seconds else now)
 
     def put(self, key: str, record: QueuedPodInfo) -> bool:
         """File a pod in the heap it belongs to. True when it was in neither (so it counts as incoming)."""
@@ -114,7 +120,7 @@ class BackoffQueue:
     def next_completion(self) -> float | None:
         """The first time at which the flush, which runs each whole second, finds a pod to move."""
         ends = [self.expiry(head) for heap in self._heaps() if (head := heap.peek()) is not None]
-        return min(ends) + 1 if ends else None
+        return math.floor(min(ends)) + 1.0 if ends else None
 
     def _heaps(self) -> tuple[KeyedHeap[QueuedPodInfo], ...]:
         return self.pods.usual, self.pods.apart, self.errors

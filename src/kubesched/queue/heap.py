@@ -62,14 +62,14 @@ class KeyedHeap(Generic[Item]):
         size = self._size(item)
         entry = (order, self._sequence + 1, key, item)
         self._sequence += size
-        self._entries[key] = entry
-        if old is None:
-            self._gauge.value += size  # before the heap compares orders, which may raise
         if not self._run or self._run[-1] < entry:
             self._run.append(entry)
         else:
             heappush(self._heap, entry)
-        if old is not None:
+        self._entries[key] = entry
+        if old is None:
+            self._gauge.value += size
+        else:
             self._compact()
         return old is None
 

@@ -187,7 +187,9 @@ class Hints:
             try:
                 if hint(pod_info, old, new) is QueueingHint.SKIP:
                     outcome = "QueueSkip"
-            except (Exception, SystemExit):
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 outcome = "Error"
                 _log.exception(
                     "Queueing hint of %s failed for event %s; pod %s is queued", plugin, plan.label, pod_info.key

@@ -35,7 +35,16 @@ POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
 class Moves:
     """The primitive moves. Each returns whether the pod can be popped sooner or later without an event."""
 
-    __slots__ = ("_clock", "_incoming", "_nominator", "_on_wait", "_pre_enqueue", "_queues", "_rejected_by")
+    __slots__ = (
+        "_clock",
+        "_incoming",
+        "_nominator",
+        "_on_wait",
+        "_pops_early",
+        "_pre_enqueue",
+        "_queues",
+        "_rejected_by",
+    )
 
     def __init__(
         self,
@@ -45,8 +54,11 @@ class Moves:
         clock: Clock,
         metrics: SchedulerMetrics,
         on_wait: Callable[[], None] = lambda: None,
+        *,
+        pop_from_backoff: bool = True,
     ) -> None:
-        """``on_wait`` is called when a pod begins to wait, in backoff or for an event."""
+        """``on_wait`` is called when a pod begins to wait, in backoff or for an event; ``pop_from_backoff`` as for the queue."""
+        self._pops_early = pop_from_backoff
         self._on_wait = on_wait
         self._queues = queues
         self._pre_enqueue = pre_enqueue
@@ -87,8 +99,10 @@ class Moves:
     def pop_early(self, *, apart: bool = False) -> QueuedPodInfo | None:
         """Take the pod whose backoff ends first, as none is active; pods that failed by an error wait.
 
-        ``apart``: of the pods apart, instead of the others.
+        ``apart``: of the pods apart, instead of the others. None when no pod may be taken early.
         """
+        if not self._pops_early:
+            return None
         record = self._queues.backoff.pods.pop(apart=apart)
         # The pods of a line are counted one by one, or when they have been tried.
         if record is not None and not isinstance(record, Line):
@@ -96,9 +110,12 @@ class Moves:
         return record
 
     def to_active(self, key: str, record: QueuedPodInfo, label: str, *, from_backoff: bool = False) -> bool:
-        """Put a pod in the active queue unless it is gated. PreEnqueue has run before it entered backoff."""
+        """Put a pod in the active queue unless it is gated.
+
+        Where pods may be popped from backoff, PreEnqueue has run before they entered it.
+        """
         queues = self._queues
-        if not from_backoff:
+        if not (from_backoff and self._pops_early):
             self._pre_enqueue.run(record)
             if record.gating_plugin:
                 if key not in queues.active and key not in queues.backoff:
@@ -115,10 +132,11 @@ class Moves:
         return True
 
     def to_backoff(self, key: str, record: QueuedPodInfo, label: str) -> bool:
-        """Put a pod in a backoff queue unless it is gated."""
-        self._pre_enqueue.run(record)
-        if record.gating_plugin:
-            return self.park(key, record, label)
+        """Put a pod in a backoff queue; unless it is gated, where it may be popped from there."""
+        if self._pops_early:
+            self._pre_enqueue.run(record)
+            if record.gating_plugin:
+                return self.park(key, record, label)
         self._queues.unschedulable.remove(key)
         if self._queues.backoff.put(key, record):
             self._incoming.labels("backoff", label).value += record.size

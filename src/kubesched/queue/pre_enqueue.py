@@ -111,7 +111,9 @@ class PreEnqueue:
             code = Code.SUCCESS if status is None else status.code
             if status is not None and code is Code.ERROR:
                 _log.error("PreEnqueue plugin %s: pod %s is held back: %s", name, record.key, status.message())
-        except (Exception, SystemExit):
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             _log.exception("PreEnqueue plugin %s failed; pod %s is held back", name, record.key)
             code = Code.ERROR
         if sampled:

@@ -60,6 +60,8 @@ class Records:
             return None
         try:
             return signer(info)
-        except (Exception, SystemExit):
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             _log.exception("Signing pod %s failed; it has no signature", info.key)
             return None

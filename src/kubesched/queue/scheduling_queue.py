@@ -47,7 +47,7 @@ from .line import Line
 from .lines import Lines
 from .moves import POD_ADD, POD_UPDATE, SCHEDULE_ATTEMPT_FAILURE, Moves
 from .nominator import Nominator
-from .order import Less, Order, order_of
+from .order import Order
 from .pre_enqueue import PreEnqueue, PreEnqueuePlugins
 from .records import Records, Signers
 from .slices import Slices
@@ -72,9 +72,8 @@ class SchedulingQueue:
 
     Args:
         clock: seconds since the epoch; backoff ends at whole seconds of it.
-        sort_key: the order of the active queue: a smaller key is popped first, equal keys first come first
-            served. The key is taken when a pod enters and when it is updated.
-        less: the order as a comparison, for QueueSort plugins without a key; slower.
+        order: sort key of the active queue: a smaller key is popped first, equal keys first come first served. The
+            key is taken when a pod enters and when it is updated.
         pre_enqueue: scheduler name -> what gives the plugins for a pod: plugin name -> function, in order.
         queueing_hints: scheduler name -> registered event -> (plugin, hint function) in order.
         signers: scheduler name -> function that signs a pod. None: pods carry no signature.
@@ -82,20 +81,18 @@ class SchedulingQueue:
         initial_backoff, max_backoff: seconds; a maximum of 0 turns backoff off.
         max_in_unschedulable: seconds after which a pod is tried again without any event.
         is_apart: which pods are only popped by callers that ask for pods apart; none by default.
+        pop_from_backoff: with the active queue empty, the pod whose backoff ends first is taken early (gate
+            SchedulerPopFromBackoffQ).
         holders: scheduler name -> plugin that knows which deletions cannot help a waiting pod.
         slice_time: seconds, by which operations that concern very many pods are divided while :meth:`run` runs: the
             event loop's time. By default it stands still, as in virtual time, and nothing is divided.
-
-    Raises:
-        ValueError: when neither ``sort_key`` nor ``less`` is given.
     """
 
     def __init__(
         self,
         *,
         clock: Clock,
-        sort_key: Order | None = None,
-        less: Less | None = None,
+        order: Order,
         pre_enqueue: PreEnqueuePlugins,
         queueing_hints: Registrations,
         signers: Signers | None = None,
@@ -107,12 +104,13 @@ class SchedulingQueue:
         is_apart: IsApart | None = None,
         holders: Mapping[str, Holder] | None = None,
         slice_time: Callable[[], float] = lambda: 0.0,
+        pop_from_backoff: bool = True,
     ) -> None:
         metrics = metrics if metrics is not None else SchedulerMetrics()
         self._clock = clock
         self._max_in_unschedulable = max_in_unschedulable
         self._queues = SubQueues(
-            order_of(sort_key, less),
+            order,
             initial_backoff=initial_backoff,
             max_backoff=max_backoff,
             known_schedulers=queueing_hints,
@@ -120,6 +118,7 @@ class SchedulingQueue:
             is_apart=is_apart,
             holders=holders,
             pod_keys=pod_keys(queueing_hints),
+            pop_from_backoff=pop_from_backoff,
         )
         self._in_flight = InFlight(metrics.inflight_events)
         self._hints = Hints(queueing_hints, clock, metrics)
@@ -136,7 +135,9 @@ class SchedulingQueue:
             flush_backoff=self.flush_backoff_completed,
             flush_leftover=self.flush_unschedulable_leftover,
         )
-        self._moves = Moves(self._queues, gates, self.nominator, clock, metrics, self._loops.resume)
+        self._moves = Moves(
+            self._queues, gates, self.nominator, clock, metrics, self._loops.resume, pop_from_backoff=pop_from_backoff
+        )
         #: Pods that are tried again together.
         self.lines = Lines(self._queues, self._moves, clock)
         self._event_moves = EventMoves(

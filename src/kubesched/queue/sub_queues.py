@@ -41,17 +41,20 @@ class SubQueues:
         is_apart: IsApart | None = None,
         holders: Mapping[str, Holder] | None = None,
         pod_keys: Mapping[RejectorKey, PodKeys] | None = None,
+        pop_from_backoff: bool = True,
     ) -> None:
         """``known_schedulers`` are the profiles with queueing hints; backoff times are seconds.
 
         ``is_apart`` names the pods that are popped apart from the others; ``holders`` as for the queue; ``pod_keys``
-        says under which keys a rejector's pods are found.
+        says under which keys a rejector's pods are found; ``pop_from_backoff`` as for the queue.
         """
         pending = metrics.pending_pods
         self._active_gauge = pending.labels("active")
         self._backoff_gauge = pending.labels("backoff")
         self.active = SplitHeap(order, self._active_gauge, is_apart)
-        self.backoff = BackoffQueue(initial_backoff, max_backoff, order, self._backoff_gauge, is_apart)
+        self.backoff = BackoffQueue(
+            initial_backoff, max_backoff, order, self._backoff_gauge, is_apart, whole_seconds=pop_from_backoff
+        )
         self.unschedulable = UnschedulablePods(
             known_schedulers, pending.labels("gated"), pending.labels("unschedulable"), holders, pod_keys
         )

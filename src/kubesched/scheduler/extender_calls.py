@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from kubesched.api.tasks import child
+from kubesched.api.tasks import child, ended_from_outside, running_task
 from kubesched.framework.extenders import Extender, ExtenderError
 from kubesched.framework.interface import MAX_NODE_SCORE
 from kubesched.framework.metrics import GaugeValue
@@ -146,10 +146,13 @@ async def bind(extenders: Sequence[Extender], pod: PodInfo, node_name: str) -> b
 
 async def _answer(extender: Extender, verb: str, work: Awaitable[T]) -> T:
     """What an extender answers; whatever else than an answer comes of it is an ExtenderError."""
+    task = running_task()
     try:
         return await work
-    except ExtenderError:
+    except (ExtenderError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if ended_from_outside(task, error):
+            raise
         _log.exception("extender %s failed in %s", extender.name, verb)
         raise ExtenderError(f'extender "{extender.name}" failed in {verb}: {type(error).__name__}: {error}') from error

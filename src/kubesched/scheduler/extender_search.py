@@ -47,7 +47,6 @@ def candidates(
     state, table = prepared(CycleState(), record_plugin_metrics), search.table
     if not len(table):
         return Rejection.without_nodes(state)
-    search.sign(pod)  # a plugin that cannot sign fails an attempt
     request = search.request(pod, state, sampled=True, try_nominated=try_nominated)
     found = search.scan.filter(request)
     if isinstance(found, Rejection):

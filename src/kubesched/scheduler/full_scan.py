@@ -41,6 +41,8 @@ _LEAST_PERCENTAGE: Final = 5
 _CHUNK: Final = 32
 #: Owner of a row that was rejected with nominated pods on the node; the verdict is the status's place in a list.
 _APART: Final = 253
+#: How far a row comes that no filter is left for: not even to the first one.
+_SETTLED: Final = 1
 
 
 class Rotation:
@@ -56,8 +58,8 @@ class Rotation:
 class ScanRequest:
     """One pod's way through a full scan.
 
-    ``layer`` and ``plan`` are those of its signature, None when nothing is remembered. ``nominated`` are the nominated
-    pods that count for the pod, perhaps with the pod itself; ``remembered`` gives what is remembered of their rows.
+    ``plan`` is that of its signature, and ``layer`` what is remembered for that, None for nothing. ``nominated`` are the
+    nominated pods that count for the pod, perhaps with the pod itself; ``remembered`` gives what is remembered of their rows.
 
     ``only`` are the candidates of a second scan, by name: what is left of a first one. ``sampled``: nodes are expensive
     for another reason than the plugins. ``try_nominated``: try the node that the pod is nominated to first.
@@ -67,8 +69,8 @@ class ScanRequest:
     state: CycleState
     outcome: PreFilterOutcome
     nominated: NominatedPods
+    plan: Plan
     layer: Layer | None = None
-    plan: Plan | None = None
     remembered: Callable[[], NominationFilter | None] = lambda: None
     only: Collection[str] | None = None
     sampled: bool = False
@@ -166,7 +168,11 @@ class FullScan:
         skipped = state.skip_filter.union(entry.name for entry in remembering)
         active = [entry for entry in self._framework.filters if entry.name not in skipped]
         absent = self._framework.concerned(request.pod).absent
-        expensive = any(entry.expensive for entry in (*active, *self._framework.scores) if entry.name not in absent)
+        signed = request.plan.signed.names  # their answers are remembered, or there are few nodes
+        expensive = any(
+            entry.is_plain and entry.name not in absent and entry.name not in signed
+            for entry in (*active, *self._framework.scores)
+        )
         sampled = request.only is None and (request.sampled or bool(self._percentage) or expensive)
         want = nodes_to_find(len(rows), self._percentage) if sampled else len(rows)
         if want < len(rows):
@@ -181,8 +187,8 @@ class FullScan:
         step = len(rows) if want >= len(rows) else _CHUNK if expensive else want + 1
         while examined < len(rows) and found <= want:
             part = slice(examined, min(examined + step, len(rows)))
-            self._filter_part(request, active, rows[part], owners[part], verdicts[part])
-            self._filter_nominated(request, remembered, rows[part], owners[part], verdicts[part], apart)
+            reach = self._filter_nominated(request, remembered, rows[part], owners[part], verdicts[part], apart)
+            self._filter_part(request, active, rows[part], owners[part], verdicts[part], reach)
             found += int(np.count_nonzero(owners[part] == PASSES))
             examined = part.stop
         if found > want:
@@ -212,24 +218,29 @@ class FullScan:
         rows: RowArray,
         owners: RowArray,
         verdicts: VerdictArray,
+        reach: RowArray,
     ) -> None:
-        """Call these filters for rows that the layer left them: the first in order that rejects a row owns it."""
+        """Call these filters for rows that are left to them: the first in order that rejects a row owns it.
+
+        ``reach`` says how far each row comes: the place of the filter that is known to reject it, or ``PASSES``.
+        """
         state, pod, table = request.state, request.pod, self._table
         few = [(at, table.info(row)) for at, row in enumerate(rows.tolist())] if len(rows) <= FEW else []
         for entry in active:
             place = entry.index + 1
             if few and entry.has_row_form:  # such as the one node of a DaemonSet's pod
                 for at, node in few:
-                    owner = owners.item(at)
-                    if (owner == PASSES or owner > place) and (answer := entry.one(state, pod, table, node)):
+                    limit = reach.item(at)
+                    if (limit == PASSES or limit > place) and (answer := entry.one(state, pod, table, node)):
                         owners[at], verdicts[at] = place, answer
+                        reach[at] = place
                 continue
-            open_ = np.flatnonzero((owners == PASSES) | (owners > place))
+            open_ = np.flatnonzero((reach == PASSES) | (reach > place))
             if not len(open_):
                 continue
             answers = entry.many(state, pod, table, rows[open_])
             bad = answers != 0
-            owners[open_[bad]] = place
+            reach[open_[bad]] = owners[open_[bad]] = place
             verdicts[open_[bad]] = answers[bad]
 
     def _decoder(self, request: ScanRequest, remembered: NominationFilter | None, apart: list[Status]) -> Decoder:
@@ -256,17 +267,26 @@ class FullScan:
         owners: RowArray,
         verdicts: VerdictArray,
         apart: list[Status],
-    ) -> None:
-        """Nodes with nominated pods that count are filtered again, with those pods on them."""
+    ) -> RowArray:
+        """Nodes with nominated pods that count are filtered first with those pods on them.
+
+        A filter that fails for such a node as it is does not count if an earlier one rejects it with the pods. Returned
+        is how far each row comes then; see :meth:`_filter_part`.
+        """
+        if not request.nominated.pods:
+            return owners
+        reach = owners.copy()
         left: Iterable[int] = request.nominated.pods
         if remembered is not None:
             codes = remembered.codes[rows]
             at = np.flatnonzero(codes)
             codes = codes[at]
+            places = remembered.places(codes)
             # An earlier filter that rejects the node as it is rejects it with nominated pods, too.
-            bad = (owners[at] == PASSES) | (owners[at] >= remembered.places(codes))
+            bad = (owners[at] == PASSES) | (owners[at] >= places)
             owners[at[bad]] = NOMINATED
             verdicts[at[bad]] = codes[bad]
+            reach[at[bad]] = places[bad]
             # What is remembered counts the pod's own nomination.
             own_row = request.nominated.row_of.get(request.pod.uid)
             left = [own_row] if own_row is not None else []
@@ -274,12 +294,14 @@ class FullScan:
             at = np.flatnonzero(rows == row)
             if not len(at) or not (remembered is not None or request.others(row)):
                 continue
+            reach[at[0]] = _SETTLED
             status = self._filter_with_nominated(request, self._table.info(row))
             if status is None:
                 owners[at[0]] = PASSES
             else:
                 owners[at[0]], verdicts[at[0]] = _APART, len(apart)
                 apart.append(status)
+        return reach
 
     def _filter_with_nominated(self, request: ScanRequest, node: NodeInfo) -> Status | None:
         """Filter one node as if its nominated pods ran there, and, if that passes, as it is (spec framework 4.8)."""
@@ -310,7 +332,7 @@ class FullScan:
         nodes = NodeList(self._table, rows)
         entries, only = framework.scores, None
         totals = np.zeros(len(rows), np.int64)
-        if request.layer is not None and request.plan is not None:
+        if request.layer is not None:
             request.layer.score()
             totals = request.layer.totals(rows)
             state.skip_score = request.layer.state.skip_score

@@ -25,7 +25,7 @@ from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry
+from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry, most_statuses
 from kubesched.framework.interface import IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -72,6 +72,7 @@ class Layer:
         self.base = base
         self.state = CycleState()
         self.filters: tuple[FilterEntry, ...] = ()
+        self._plain: Sequence[FilterEntry] = ()
         self.feasible = 0
         self.rejection = KnownRejection(table)
         self._statuses: dict[tuple[int, int], Status] = {}
@@ -165,7 +166,7 @@ class Layer:
         """
         self._pod = pod
         rows = changed = self._read_journal()
-        if changed is None:
+        if changed is None or self._keeps_too_many_statuses():
             return self._build()
         if self._gate is not None:
             return self._refresh_groups(self._gate, changed) or self._build()
@@ -195,17 +196,18 @@ class Layer:
 
     def _build(self) -> bool:
         """Evaluate every row, from PreFilter on."""
-        table, state = self._table, self.state
+        table, state = self._table, CycleState()
+        self.state = state
         self._journal.skip()
         self.is_scored = False
         self._gate = None
-        state.skip_filter = frozenset()
         nodes = NodeList(table, table.order())
         outcome = self._framework.pre_filter(state, self._pod, nodes, self.share.pre_filters)
         if outcome.status is not None or outcome.nodes is not None:
             self._journal.position = None
             return False
         self.filters = tuple(entry for entry in self.share.filters if entry.name not in state.skip_filter)
+        self._plain = [entry for entry in self.filters if entry.is_plain]
         most = len(self.base.owner) if self.base is not None else int(nodes.rows.max(initial=-1)) + 1
         size = max(most, len(self.owner))
         self.owner = np.full(size, NO_NODE, np.uint8)
@@ -214,6 +216,11 @@ class Layer:
         self._statuses.clear()
         self._refilter(None)
         return True
+
+    def _keeps_too_many_statuses(self) -> bool:
+        """True when most of the kept rejections of a plain plugin, such as those that say a number, are no row's any more."""
+        most = most_statuses(len(self.owner))
+        return any(entry.distinct_statuses(self.state) > most for entry in self._plain)
 
     def _read_journal(self) -> Rows:
         """The rows whose own node or pods changed; None: every row may have."""

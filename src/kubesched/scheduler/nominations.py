@@ -21,6 +21,7 @@ from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import most_statuses
 from kubesched.framework.interface import VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
@@ -47,6 +48,7 @@ class NominationFilter:
     index = 0
     reads_pods = True
     has_groups = False
+    is_plain = False
 
     def __init__(
         self, framework: Framework, snapshot: Snapshot, view: NominatedPods, base: Layer, skip: frozenset[str]
@@ -76,8 +78,10 @@ class NominationFilter:
         changed = table.journal.since(self._position) if self._position is not None else None
         renominated = view.log.since(self._log_position) if self._log_position is not None else None
         everything = changed is None or renominated is None or len(self.codes) != table.capacity
-        if everything:
+        if everything or len(self._statuses) > most_statuses(len(view.pods)):
+            everything = True
             self.codes = np.zeros(table.capacity, np.uint64)
+            self._statuses, self._places, self._place_of = [], {}, {}
             rows = set(view.pods)
         else:
             rows = {entry >> 1 for entry in changed or () if entry >> 1 in view.pods}

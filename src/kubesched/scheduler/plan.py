@@ -114,7 +114,9 @@ class Plan:
             try:
                 key = key_of(pod)
                 hash(key)
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
             if key is None:
                 return None
@@ -135,10 +137,15 @@ class Plan:
             PluginFailedError: when one of them fails.
         """
         filtering = {entry.name for entry in self.unsigned.filters}
+        prepared = self.unsigned.pre_filters
         for plugin in self.unsigned.plugins:
             name = plugin.name
-            if name in state.skip_filter or not (name in filtering or hasattr(plugin, "add_pod")):
+            # AddPod belongs to PreFilter; a profile that lacks the plugin there does not call it.
+            adds = name in prepared and hasattr(plugin, "add_pod")
+            if name in state.skip_filter or not (name in filtering or adds):
                 continue
+            if name not in prepared and hasattr(plugin, "pre_filter"):
+                return False  # its filter has no state to answer from
             unaffected = getattr(plugin, "unaffected_by", None)
             if unaffected is None or not all(called(_ADD_POD, name, unaffected, state, pod, other) for other in others):
                 return False
@@ -156,7 +163,9 @@ class Plan:
             try:
                 if not skips(pod):
                     return False
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
         return True
 

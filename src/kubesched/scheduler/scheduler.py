@@ -23,6 +23,7 @@ from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfigura
 from kubesched.framework.enqueue import queueing_hints, watched_actions
 from kubesched.framework.events import ActionType
 from kubesched.framework.extenders import ConnectedExtender, Extender, in_run_time_order, is_involved
+from kubesched.framework.gated_fields import pod_view
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import Sampling, SchedulerMetrics
 from kubesched.framework.preemption import Preemption
@@ -30,6 +31,7 @@ from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
 from kubesched.framework.waiting import PodsInPreBind, WaitingPods
 from kubesched.queue import SchedulingQueue
+from kubesched.queue.order import order_of
 
 from .attempt import AttemptMetrics
 from .binding import BindingCycles
@@ -107,6 +109,8 @@ class Scheduler:
         self.pods_in_pre_bind = PodsInPreBind()
         self.informers = Informers(port)
         self._pods = self.informers.of(PODS, POD_FIELD_SELECTOR)
+        if (view := pod_view(gates)) is not None:
+            self._pods.show_as(view)
         snapshot = self.cache.snapshot()
         backends = Backends(
             clock,
@@ -138,8 +142,7 @@ class Scheduler:
         first = next(iter(self.frameworks.values()))
         self.queue = SchedulingQueue(
             clock=clock,
-            sort_key=getattr(first.queue_sort, "sort_key", None),
-            less=first.less,
+            order=order_of(first.queue_sort),
             pre_enqueue={name: framework.pre_enqueue_plugins for name, framework in self.frameworks.items()},
             queueing_hints=hints,
             pod_lister=self.live_pod,
@@ -155,6 +158,7 @@ class Scheduler:
             },
             slice_time=asyncio.get_running_loop().time,
             is_apart=(lambda record: is_involved(self.extenders, record.pod_info)) if self.extenders else None,
+            pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
         )
         rotation = Rotation()
         self.searches: dict[str, Search] = {}

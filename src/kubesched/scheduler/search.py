@@ -191,10 +191,12 @@ class Search:
             path, answer = self._find(pod, signature, record_plugin_metrics)
         except PluginFailedError as error:
             plan = signature.plan
-            if not plan.unsigned.filters or error.plugin not in plan.signed.names:
+            may_not_count = plan.unsigned.filters or plan.unsigned.pre_filters or self._nominated.of(pod.priority).pods
+            if not may_not_count or error.plugin not in plan.signed.names:
                 raise
-            # Layers call the plugins that signed for nodes that an earlier, unsigned filter may have rejected. Whether
-            # the failure counts is decided in the configured order.
+            # Layers call the plugins that signed for nodes that an earlier, unsigned filter may have rejected, or one
+            # that counts nominated pods; and before an unsigned PreFilter that rejects the pod. Whether the failure
+            # counts is decided in the configured order.
             state = prepared(CycleState(), record_plugin_metrics)
             path, answer = Path.FULL_SCAN, self._chosen(self.request(pod, state))
         if self.observer is not None:
@@ -261,7 +263,7 @@ class Search:
             above.share.nominations.catch_up(pod)
             return above.share.nominations
 
-        request = ScanRequest(pod, state, outcome, nominated, layer, plan, remembered)
+        request = ScanRequest(pod, state, outcome, nominated, plan, layer, remembered)
         answer = self._chosen(request)
         if skips and used is not None and isinstance(answer, Rejection):
             # For the next pod like this one, until a row is rejected for something else.
@@ -279,7 +281,9 @@ class Search:
         state = prepared(layer.state.clone(), record_plugin_metrics)
         state.skip_filter |= signature.plan.unsigned.names
         nominated = self._nominated.of(pod.priority)
-        node, status = self.scan.try_nominated_node(ScanRequest(pod, state, PreFilterOutcome(), nominated))
+        node, status = self.scan.try_nominated_node(
+            ScanRequest(pod, state, PreFilterOutcome(), nominated, signature.plan)
+        )
         return Decision(node, state, 1, 1) if node is not None and status is None else None
 
     def _path(
@@ -337,9 +341,14 @@ class Search:
     # -- full scans ------------------------------------------------------------------------------------
 
     def request(self, pod: PodInfo, state: CycleState, **how: Any) -> ScanRequest:
-        """A full scan of the pod with nothing remembered, from PreFilter on; ``how`` as for the request."""
+        """A full scan of the pod with nothing remembered, from PreFilter on; ``how`` as for the request.
+
+        Raises:
+            PluginFailedError: when a plugin fails; one that cannot sign the pod, too.
+        """
+        plan = self.sign(pod).plan
         outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
-        return ScanRequest(pod, state, outcome, self._nominated.of(pod.priority), **how)
+        return ScanRequest(pod, state, outcome, self._nominated.of(pod.priority), plan=plan, **how)
 
     def choose(self, scores: Evaluation, state: CycleState) -> Decision:
         """One of the best nodes, each with the same chance."""
@@ -360,7 +369,6 @@ class Search:
         Raises:
             PluginFailedError: as :meth:`find`.
         """
-        self.sign(pod)  # a plugin that cannot sign fails an attempt, hence this, too
         if not len(self.table):
             return Rejection.without_nodes(state)
         request = self.request(pod, state)

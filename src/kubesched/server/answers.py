@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
 from aiohttp import web
 
+from kubesched.api.large_json import large_json
 from kubesched.api.wire import ApiError
 
 __all__ = ["internal_error", "json_answer", "method_not_allowed", "not_found", "refusal", "text_answer"]
@@ -29,8 +29,7 @@ def text_answer(text: str, status: int = 200, headers: Mapping[str, str] | None 
 
 def json_answer(data: Any, status: int = 200, *, pretty: bool = False) -> web.Response:
     """JSON on one line, or indented by two."""
-    raw = msgspec.json.encode(data)
-    raw = msgspec.json.format(raw, indent=2) if pretty else raw + b"\n"
+    raw = large_json(data, indent=2) if pretty else large_json(data) + b"\n"
     return web.Response(body=raw, status=status, headers={**_NOSNIFF, "Content-Type": "application/json"})
 
 

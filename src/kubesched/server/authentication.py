@@ -12,16 +12,17 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
-
-from multidict import CIMultiDictProxy
 
 from kubesched.api.times import Clock
 
 from .process_metrics import ProcessMetrics
 from .reviews import ExpiringCache, ReviewError, Reviews
 from .tls import PeerCertificate
+
+if TYPE_CHECKING:
+    from multidict import CIMultiDictProxy
 
 __all__ = ["ANONYMOUS", "Authenticator", "RequestHeaders", "Trust", "Unauthorized", "User"]
 

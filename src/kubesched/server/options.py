@@ -74,6 +74,8 @@ class AuthenticationOptions:
     requestheader_username_headers: tuple[str, ...] = ("x-remote-user",)
     requestheader_group_headers: tuple[str, ...] = ("x-remote-group",)
     requestheader_uid_headers: tuple[str, ...] = ()
+    #: Feature gate RemoteRequestHeaderUID: without it no header holds a UID, whatever is configured.
+    believe_uid_headers: bool = True
     requestheader_extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
     skip_lookup: bool = False
     tolerate_lookup_failure: bool = True

@@ -17,8 +17,8 @@ from random import Random
 from typing import Any, Final
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
+from kubesched.api.connections import Connection, Connections
 from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.wire import Transport
@@ -43,6 +43,8 @@ _READ_HEADER_SECONDS: Final = 32.0
 _IDLE_SECONDS: Final = 90.0
 _TCP_KEEPALIVE_SECONDS: Final = 180
 _BODY_BYTES: Final = 2**20
+#: Probes, scrapes and people need a few; each takes 256 KiB for TLS.
+_MOST_CONNECTIONS: Final = 256
 
 
 class Server:
@@ -111,8 +113,10 @@ class Server:
         self._pipeline = Pipeline(self._authenticator, self._authorizer, self._endpoints, clock=clock)
         self._socket: socket.socket | None = None
         self._runner: web.ServerRunner | None = None
-        self._site: web.SockSite | None = None
+        self.connections: Connections | None = None
         self._tasks = Supervisor("server")
+        #: Why files that were read again cannot be used; said once for each reason.
+        self._problems: dict[TlsContexts | TrustSources, str] = {}
 
     @property
     def port(self) -> int:
@@ -140,20 +144,21 @@ class Server:
         assert self._socket is not None
         try:
             await self._trust.start()
-            server = _Connections(
-                self._handle,
-                access_log=None,
-                logger=_log,
+            server = Connections(
+                self._pipeline.handle,
+                _Connection,
+                most=_MOST_CONNECTIONS,
+                log=_log,
+                request_factory=_request,
                 max_line_size=_HEADER_BYTES,
                 max_field_size=_HEADER_BYTES,
                 keepalive_timeout=_IDLE_SECONDS,
-                request_factory=_request,
-                handler_cancellation=True,
+                head_seconds=_READ_HEADER_SECONDS,
             )
             self._runner = web.ServerRunner(server, shutdown_timeout=self._options.shutdown_seconds)
             await self._runner.setup()
-            self._site = web.SockSite(self._runner, self._socket, ssl_context=self._tls.listening, backlog=1024)
-            await self._site.start()
+            server.listen((self._socket,), self._tls.listening)
+            self.connections = server
         except BaseException:
             await self.stop()
             raise
@@ -183,13 +188,13 @@ class Server:
         Raises:
             TaskCrashedError: when a task failed and :meth:`run` was not running to report it.
         """
-        site, self._site = self._site, None
+        connections, self.connections = self.connections, None
         runner, self._runner = self._runner, None
         opened, self._socket = self._socket, None
         self._endpoints.close()
         try:
-            if site is not None:
-                await site.stop()
+            if connections is not None:
+                connections.close()
                 _log.info("[graceful-termination] secure server has stopped listening")
             if runner is not None:
                 await runner.cleanup()
@@ -214,24 +219,20 @@ class Server:
         """Check certificates and CA files now; whether something changed. What cannot be used is logged."""
         changed = False
         for source in (self._tls, self._trust):
+            problem = ""
             try:
                 changed = source.reload() or changed
             except ServingError as error:
-                _log.error("%s; what was read before stays in use", error)
+                problem = str(error)
+            if problem and problem != self._problems.get(source):
+                _log.error("%s; what was read before stays in use", problem)
+            self._problems[source] = problem
         return changed
 
     async def _reload_files(self) -> None:
         while True:
             await asyncio.sleep(self._options.reload_seconds)
             self.reload()
-
-    # -- requests ----------------------------------------------------------------------------------------------
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        protocol = request.protocol
-        if isinstance(protocol, _Connection):
-            protocol.request_arrived()
-        return await self._pipeline.handle(request)
 
 
 def _listen(options: ServingOptions) -> socket.socket:
@@ -275,27 +276,8 @@ def _request(*parts: Any) -> web.BaseRequest:
     )
 
 
-class _Connections(web.Server):
-    """A server whose connections are :class:`_Connection`."""
-
-    def __call__(self) -> RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
-
-
-class _Connection(RequestHandler):
-    """A connection that must send its first request in time, and whose malformed bytes are not logged."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._first_request = asyncio.get_running_loop().call_later(_READ_HEADER_SECONDS, self.force_close)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._first_request.cancel()
-        super().connection_lost(exc)
-
-    def request_arrived(self) -> None:
-        """The first header was read in time."""
-        self._first_request.cancel()
+class _Connection(Connection):
+    """A connection whose malformed bytes are not logged."""
 
     def handle_error(
         self,

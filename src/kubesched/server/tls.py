@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
-import os
 import re
 import ssl
 from collections.abc import Iterable
@@ -23,7 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubesched.api.certificates import load_pair, self_signed
+from kubesched.api.extras import how_to_install
 from kubesched.api.times import Clock
+from kubesched.api.whole_file import write_file
 
 from .options import ServingError, ServingOptions
 
@@ -210,10 +211,8 @@ class TlsContexts:
             made = self._issued()
             try:
                 directory.mkdir(parents=True, exist_ok=True)
-                cert_file.write_bytes(made.chain)
-                descriptor = os.open(key_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(made.key)
+                write_file(cert_file, made.chain)
+                write_file(key_file, made.key, private=True)
             except OSError as error:
                 raise ServingError(f"a self-signed certificate cannot be written to {directory}: {error}") from None
         return _pair(cert_file, key_file)
@@ -298,8 +297,8 @@ def _names_in(pair: _Pair) -> list[str]:
     try:
         from cryptography import x509  # noqa: PLC0415 - an optional package
     except ImportError:
-        text = f"{pair.source}: finding the host names of a certificate needs the package cryptography: install it, or give the names"
-        raise ServingError(text) from None
+        text = f"{pair.source}: finding the host names of a certificate needs the package cryptography"
+        raise ServingError(f"{text}: {how_to_install('run')}, or give the names") from None
     leaf = x509.load_pem_x509_certificate(pair.chain)
     try:
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

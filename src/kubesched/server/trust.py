@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -210,6 +210,8 @@ class TrustSources:
         else:
             proxy, headers = published.front_proxy, published.headers
         self._tls.trust(bundle.pem for bundle in (client, proxy) if bundle.pem)
+        if headers is not None and not options.believe_uid_headers:
+            headers = replace(headers, uid_headers=())
         self.current = Trust(client.certificates, headers)
 
 

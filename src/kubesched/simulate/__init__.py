@@ -1,7 +1,7 @@
 """The scheduler as a simulator: manifests in, placements and the reasons of pending pods out.
 
-``kubesched.simulate(...)`` is Python's way in; :mod:`.entry` describes its arguments. That this package can be called lets
-the function have the name that its package has, whichever of them a program imports first.
+``kubesched.simulate(...)`` is Python's way in; :mod:`.entry` describes its arguments. The package has the same name, and so it is the
+function: what is imported from the package are the function's attributes. Whichever of them a program imports first, it finds both.
 
 :func:`simulate` is what runs on a virtual-time loop, :func:`run_simulation` the same as one call, with every part given. The
 command line uses these; :mod:`.conformance` replays recorded decisions.
@@ -10,7 +10,6 @@ command line uses these; :mod:`.conformance` replays recorded decisions.
 from __future__ import annotations
 
 import sys
-import types
 from typing import TYPE_CHECKING
 
 from .entry import simulate_now
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Result", "Simulation", "run_simulation", "simulate"]
 
 
-class _Callable(types.ModuleType):
-    """A module that is called as the function that it is about."""
-
-    __call__ = staticmethod(simulate_now)
-
-
-sys.modules[__name__].__class__ = _Callable
+# The function is what the package name gives: help(), signatures and calls are the function's, attributes the package's.
+simulate_now.__dict__ = globals()
+simulate_now.__name__ = __name__  # what imports from the package go by
+sys.modules[__name__] = simulate_now  # type: ignore[assignment]

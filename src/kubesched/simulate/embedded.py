@@ -95,6 +95,9 @@ class Embedded:
             priority_admission=not believe_priority,
             taint_new_nodes=taint_new_nodes,
         )
+        self.store.admission.merges_spread_keys = gates.enabled("MatchLabelKeysInPodTopologySpread") and gates.enabled(
+            "MatchLabelKeysInPodTopologySpreadSelectorMerge"
+        )
         self.faults = Faults(random.Random(rng.getrandbits(64)))
         self.client = InProcessClient(self.store)
         self.port = _QuietPort(

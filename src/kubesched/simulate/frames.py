@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
 
+from kubesched.api.extras import MissingPackageError, how_to_install
+
 __all__ = ["frame_of"]
 
 _LIBRARIES: Final = ("pandas", "polars")
@@ -30,4 +32,5 @@ def frame_of(columns: Mapping[str, list[Any]], library: str | None = None) -> An
             if error.name != name:
                 raise
     missing = library or " or ".join(_LIBRARIES)
-    raise ImportError(f"data frames need {missing}, which is not installed: pip install {library or 'pandas'}")
+    how = "pip install polars" if library == "polars" else how_to_install("notebook")
+    raise MissingPackageError(f"data frames need {missing}, which is not installed: {how}")

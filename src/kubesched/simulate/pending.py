@@ -132,7 +132,8 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
         known = ", ".join(scheduler.frameworks)
         text = f'no profile is named "{pod.spec.scheduler_name}" (there is {known}); another scheduler would take it'
         return _Finding("UnknownScheduler", text)
-    info = PodInfo(pod)
+    # As the scheduler sees it: without fields that feature gates turn off.
+    info = PodInfo(scheduler.live_pod(pod.namespace, pod.name) or pod)
     for plugin in framework.pre_enqueue_plugins(info).values():
         status = plugin(info)
         if status is not None and status.code is Code.ERROR:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
+from kubesched.api.extras import MissingPackageError, how_to_install
+
 from .result import Result
 from .svg_charts import tick_step, time_unit
 
@@ -185,8 +187,8 @@ def new_figure(plots: int) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
-        text = "plots need matplotlib, which is not installed: pip install 'kubesched[notebook]'"
-        raise ImportError(text) from None
+        text = f"plots need matplotlib, which is not installed: {how_to_install('notebook')}"
+        raise MissingPackageError(text) from None
 
     class Figure(figures.Figure):  # type: ignore[misc, name-defined]  # imported when it is needed
         def _repr_png_(self) -> bytes:

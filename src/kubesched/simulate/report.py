@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from kubesched.api.large_json import as_text, large_json
 from kubesched.api.yamltext import to_yaml
 
 from .hints import format_amount
@@ -63,12 +64,12 @@ class Line(NamedTuple):
 
 def render_json(result: Result) -> str:
     """The result as indented JSON, with a newline at the end."""
-    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"
+    return large_json(result, indent=2).decode() + "\n"
 
 
 def render_yaml(result: Result) -> str:
     """The result as YAML, keys in the order of the schema."""
-    return to_yaml(msgspec.to_builtins(result), sort_keys=False)
+    return to_yaml(as_text(msgspec.to_builtins(result)), sort_keys=False)
 
 
 def columns(

@@ -336,7 +336,7 @@ class _Run:
         self.controllers = controllers
         self._on_progress = on_progress
         #: What ``on_progress`` raised; it is not called again.
-        self.progress_error: Exception | None = None
+        self.progress_error: BaseException | None = None
         self._last_bound = self._last_quiet = self._start
         self._bound = 0
         self.total = 0
@@ -380,7 +380,9 @@ class _Run:
         if self.progress_error is None:
             try:
                 self._on_progress(self._bound, max(self._bound, self.total))
-            except Exception as error:  # the caller's: raised at the end, as this is called inside a binding
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # the caller's: raised at the end, as this is called inside a binding
                 self.progress_error = error
 
     def create(self, embedded: Embedded, intake: Intake) -> list[Refusal]:

@@ -12,7 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-import msgspec
+from kubesched.api.extras import how_to_install
+from kubesched.api.large_json import large_json
 
 __all__ = ["ENDINGS", "TableFileError", "check_file", "write_table"]
 
@@ -40,7 +41,7 @@ def _pyarrow(path: str | Path) -> tuple[Any, Any]:
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ModuleNotFoundError:
-        text = "Parquet needs pyarrow, which is not installed: pip install 'kubesched[parquet]', or write .csv"
+        text = f"Parquet needs pyarrow, which is not installed: {how_to_install('parquet')}, or write .csv"
         raise TableFileError(f"{path}: {text}") from None
 
 
@@ -59,10 +60,10 @@ def write_table(columns: Mapping[str, list[Any]], path: str | Path, file: Binary
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
-        file.write(text.getvalue().encode())
+        file.write(text.getvalue().encode(errors="backslashreplace"))
     elif suffix == ".json":
         found = [dict(zip(columns, row, strict=True)) for row in rows]
-        file.write(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+        file.write(large_json(found, indent=1) + b"\n")
     else:
         pyarrow, parquet = _pyarrow(path)
         parquet.write_table(pyarrow.table(dict(columns)), file)

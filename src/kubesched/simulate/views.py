@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from kubesched.api.large_json import large_json
+
 from .frames import frame_of
 from .html_view import html_of
 from .plots import plot
@@ -33,7 +35,7 @@ class SimulationResult(Result, frozen=True, kw_only=True):
 
     def to_json(self) -> str:
         """The JSON output, without line breaks."""
-        return msgspec.json.encode(self).decode()
+        return large_json(self).decode()
 
     def table(self, name: str = "pods") -> Columns:
         """Column name to values, of ``pods``, ``nodes``, ``resources``, ``series``, ``pending`` or ``preemptions``.

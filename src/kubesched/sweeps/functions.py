@@ -67,7 +67,9 @@ def load_function(text: str) -> Function:
         module_name = path.stem
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise SweepError(f"function {text}: cannot be imported: {type(error).__name__}: {error}") from error
     function = getattr(module, name, None)
     if not callable(function):
@@ -89,7 +91,9 @@ def perform(function: str | Function, arguments: Mapping[str, Any]) -> Outcome:
         called = load_function(function) if isinstance(function, str) else function
         figures = _figures(called(**arguments))
         return Outcome(figures, seconds=round(time.perf_counter() - begin, 6))
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return Outcome(error=_text(error), seconds=round(time.perf_counter() - begin, 6))
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, Final
 
+from kubesched.api.extras import MissingPackageError, needing
+
 from .plan import SweepError
 
 __all__ = ["LOCAL", "RayExecutor"]
@@ -47,9 +49,10 @@ class RayExecutor(Executor):
         """
         _check_reachable(address)
         try:
-            import ray  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise SweepError(f"runs on Ray need more packages: pip install 'kubesched[ray]' ({error})") from error
+            with needing("a run on Ray", "ray"):
+                import ray  # noqa: PLC0415 - an extra
+        except MissingPackageError as error:
+            raise SweepError(str(error)) from None
         self._ray: Any = ray
         self._ours = not ray.is_initialized()
         if self._ours:

@@ -154,6 +154,8 @@ def _check_engine(processes: int | None, timeout: float | None, executor: object
         raise SweepError("both an executor and a Ray address were given; expected one of the two")
     if executor is not None and processes is not None:
         raise SweepError("both an executor and a number of processes were given; expected one of the two")
+    if ray is not None and processes == 0:
+        raise SweepError("Ray and processes 0, which is this process, were both given; expected one of the two")
     if processes is not None and processes < 0:
         raise SweepError(f"processes {processes}; expected 0 or more")
     if timeout is not None and (executor is not None or ray is not None or processes == 0):

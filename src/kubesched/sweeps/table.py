@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
+from kubesched.api.large_json import large_json
 
 from .functions import Outcome
 from .plan import Run, Scalar, SweepError
@@ -105,7 +105,7 @@ class SweepTable:
 
     def to_json(self) -> str:
         """A list of objects."""
-        return msgspec.json.format(msgspec.json.encode(self.rows)).decode() + "\n"
+        return large_json(self.rows, indent=2).decode() + "\n"
 
     def to_csv(self) -> str:
         """Missing values are empty."""

@@ -19,6 +19,7 @@ from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
 from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
+from kubesched.scheduler.full_scan import Evaluation
 
 GPU = "example.com/gpu"
 
@@ -566,5 +567,39 @@ def test_all_devices_of_a_node_in_the_order_of_their_claims() -> None:
         assert first[2] != second[2]  # All needs every device of the node to be free
         assert await house.bind(second) is None
         assert house.devices("all") == [f"{second[2]}/gpu-{number}" for number in range(3)]
+
+    scenario(main)
+
+
+def test_a_pod_whose_claims_all_have_devices_scores_nothing_on_any_node() -> None:
+    """Filter has no results of its own then; with one more claim to allocate, the stored allocation counts, too."""
+
+    async def main() -> None:
+        house = House(nodes=2, devices=2)
+        listed = [{"name": "s", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}]
+        requests = [{"name": "gpu", "firstAvailable": listed}]
+        house.server.put(claim("old", requests=requests, allocation=results("gpu-0", request="gpu/s")))
+        house.server.put(claim("new", requests=requests))
+        scores = {}
+        for names in (("old",), ("old", "new")):
+            found = house.search.evaluate(CycleState(), PodInfo(pod("p", *names)))
+            assert isinstance(found, Evaluation)
+            assert found.scores is not None
+            scores[names] = found.scores["DynamicResources"].tolist()
+        assert scores == {("old",): [0, 0], ("old", "new"): [200, 200]}
+
+    scenario(main)
+
+
+def test_nothing_is_allocated_on_a_node_that_lacks_a_resource() -> None:
+    async def main() -> None:
+        house = House(nodes=1, resource="example.com/gpu")
+        selectors = [{"cel": {"expression": f'device.attributes["{DRIVER}"].nothing == "a"'}}]
+        exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": selectors}
+        house.server.put(claim(requests=[{"name": "gpu", "exactly": exactly}]))
+        with pytest.raises(PluginFailedError, match="no such key: nothing"):
+            house.find(pod("p", "c", requests={"example.com/gpu": "1"}))
+        asking = pod("p", "c", requests={"example.com/gpu": "1", "example.com/other": "1"})
+        assert message(house, asking) == "0/1 nodes are available: 1 cannot fit resource."
 
     scenario(main)

@@ -368,15 +368,20 @@ def test_where_a_volume_can_be_made(row: JSON, expected: Any) -> None:
 def test_where_there_is_space_for_a_volume(objects: list[JSON], expected: Any) -> None:
     cluster = Binding(NODES[:2], [FAST, driver(), claim("c", "2Gi", storage="fast"), *objects])
     assert cluster.verdicts(ONE) == expected
-    # A driver that does not publish capacity, or is not there, has enough of it; and nothing needs no space.
+    # A driver that does not publish capacity, or is not there, has enough of it.
     cluster.put(driver(capacity=None))
     assert cluster.verdicts(ONE) == {"a": None, "b": None}
     cluster.objects.remove("csidrivers", "csi")
     assert cluster.verdicts(ONE) == {"a": None, "b": None}
     cluster.put(driver())
     assert cluster.verdicts(ONE) == expected
-    cluster.put(claim("c", "0", storage="fast"))
+    cluster.put(claim("c", storage="fast", resources={}))  # it does not say how much
     assert cluster.verdicts(ONE) == {"a": None, "b": None}
+
+
+def test_a_claim_of_nothing_needs_a_space_that_the_driver_publishes() -> None:
+    objects = [FAST, driver(), claim("c", "0", storage="fast"), capacity("s", free="0", labels={ZONE: "a"})]
+    assert Binding(NODES[:2], objects).verdicts(ONE) == {"a": None, "b": rejected(NO_SPACE)}
 
 
 def test_a_space_selector_that_cannot_be_read_reaches_no_node() -> None:

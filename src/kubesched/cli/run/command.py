@@ -19,7 +19,6 @@ import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -30,10 +29,12 @@ from kubesched.api.kinds import kind_by_plural
 from kubesched.api.loop_watch import HoldReporter, watch_loop
 from kubesched.api.tasks import Supervisor, TaskCrashedError
 from kubesched.api.times import RealClock, SteadyClock
+from kubesched.api.whole_file import write_file
 from kubesched.api.wire import ApiError
 from kubesched.client.access import AccessError, ClusterAccess, load_access
 from kubesched.client.backoff import token_bucket
 from kubesched.client.candidate import LeaseCandidate
+from kubesched.client.connection_log import ConnectionLog
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.metered import MeteredTransport
@@ -41,6 +42,7 @@ from kubesched.client.port import ApiPort
 from kubesched.config import (
     IN_TREE,
     ConfigError,
+    FeatureGates,
     KubeSchedulerConfiguration,
     Plugin,
     dump_config,
@@ -64,6 +66,7 @@ from kubesched.server import (
 )
 from kubesched.server.process_metrics import RequestMetrics
 
+from ..console import write
 from ..interrupts import add_signal_handler, run_loop
 from ..loading import load_registry
 from .flags import FLAG_SET
@@ -96,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{usage}Error: {error}", file=sys.stderr)
         return 1
     if flags["help"]:
-        print(FLAG_SET.help())
+        write(f"{FLAG_SET.help()}\n")
         return 0
     if "version" in flags.changed and flags["version"] in ("true", "raw"):
         print(_version(raw=flags["version"] == "raw"))
@@ -195,6 +198,7 @@ class _Process:
         requests = RequestMetrics(process_metrics, _host(access))
         connection = config.client_connection
         transport, events = (self._transport(access, "scheduler", requests) for _ in range(2))
+        connected = ConnectionLog(access.url)
         port = ApiPort(
             transport,
             clock=self._clock,
@@ -204,6 +208,7 @@ class _Process:
             hostname=socket.gethostname(),
             limiter=token_bucket(connection.qps, connection.burst),
             event_limiter=token_bucket(connection.qps, connection.burst),
+            connection=connected,
         )
         port.transport.on_wait = port.event_transport.on_wait = requests.waited
         elector: LeaderElector | None = None
@@ -222,6 +227,7 @@ class _Process:
                     rng=random.Random(self._rng.getrandbits(64)),
                     binary_version=_SEMANTIC_VERSION,
                     emulation_version=_SEMANTIC_VERSION,
+                    connection=connected,
                 )
             elector = LeaderElector(
                 election,
@@ -229,6 +235,7 @@ class _Process:
                 clock=self._clock,
                 rng=random.Random(self._rng.getrandbits(64)),
                 component=config.profiles[0].scheduler_name,
+                connection=connected,
             )
             process_metrics.follow_election(elector)
             # The second is about repetitions of a write, which happen inside the transport.
@@ -251,7 +258,7 @@ class _Process:
             profiling=config.enable_profiling,
             set_verbosity=logs.set_verbosity,
         )
-        server = await self._server(pages, process_metrics, access, requests)
+        server = await self._server(pages, process_metrics, access, requests, gates)
         if server is not None:
             server.bind()
             self._stack.push_async_callback(server.stop)
@@ -269,7 +276,7 @@ class _Process:
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
         if path := flags["write-config-to"]:
-            _write(path, text)
+            write_file(path, text.encode())
             _log.info("Wrote configuration", extra=with_pairs(file=path))
             return 0
         return await self._work(config, scheduler, port, server, elector, candidate)
@@ -283,8 +290,7 @@ class _Process:
         elector: LeaderElector | None,
         candidate: LeaseCandidate | None,
     ) -> int:
-        version = {"version": KUBERNETES_VERSION, "kubesched": __version__}
-        _log.info("Starting Kubernetes Scheduler", extra=with_pairs(**version))
+        _log.info("Starting Kubernetes Scheduler", extra=with_pairs(version=KUBERNETES_VERSION, kubesched=__version__))
         loop = asyncio.get_running_loop()
         scheduler.debugger.install(loop)
         plugins = plugins_of(scheduler.frameworks.values())
@@ -373,7 +379,12 @@ class _Process:
         return found
 
     async def _server(
-        self, pages: Pages, metrics: ProcessMetrics, access: ClusterAccess, requests: RequestMetrics
+        self,
+        pages: Pages,
+        metrics: ProcessMetrics,
+        access: ClusterAccess,
+        requests: RequestMetrics,
+        gates: FeatureGates,
     ) -> Server | None:
         flags = self._flags
         if not flags["secure-port"]:
@@ -386,7 +397,7 @@ class _Process:
             clock=self._clock,
             rng=random.Random(self._rng.getrandbits(64)),
             serving=serving_of(flags),
-            authentication=authentication_of(flags),
+            authentication=authentication_of(flags, gates),
             authorization=AuthorizationOptions(
                 flags["authorization-always-allow-paths"],
                 flags["authorization-webhook-cache-authorized-ttl"].seconds,
@@ -484,7 +495,3 @@ def _not_synced(candidate: LeaseCandidate) -> Callable[[], Sequence[str]]:
 
 def _host(access: ClusterAccess) -> str:
     return access.url.partition("://")[2]
-
-
-def _write(path: str, text: str) -> None:
-    Path(path).write_text(text, encoding="utf-8")

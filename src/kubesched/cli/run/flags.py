@@ -298,4 +298,5 @@ FLAG_SET: Final = FlagSet(
         *_GLOBAL,
         *_RETIRED,
     ),
+    command="kubesched run",
 )

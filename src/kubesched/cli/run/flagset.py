@@ -80,8 +80,10 @@ def _name(flag: Flag) -> str:
 class FlagSet:
     """The flags of a command."""
 
-    def __init__(self, program: str, about: str, flags: Iterable[Flag]) -> None:
+    def __init__(self, program: str, about: str, flags: Iterable[Flag], *, command: str = "") -> None:
+        """``program`` is whom upstream's messages name, ``command`` what people type if it is something else."""
         self.program = program
+        self.command = command or program
         self.about = about
         self.flags = tuple(flags)
         self._by_name = {flag.name: flag for flag in self.flags}
@@ -165,7 +167,7 @@ class FlagSet:
 
     @property
     def usage(self) -> str:
-        return f"Usage:\n  {self.program} [flags]\n"
+        return f"Usage:\n  {self.command} [flags]\n"
 
     def help(self) -> str:
         """The help page: groups in their order, flags by name within a group."""

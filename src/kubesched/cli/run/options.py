@@ -159,6 +159,7 @@ async def options_of(flags: Flags, get_config_map: GetConfigMap, unavailable: Co
     versions = Versions.of(flags)
     retired_gates, gates = feature_gates(flags, versions)
     _raise_all(_logging_errors(flags, gates))
+    _raise_all(_gated_flag_errors(flags, gates))
     _raise_all(option_errors(flags), logged=True)
     given = {name: flags[name] for name in flags.changed if name in _RETIRED}
     source: str | bytes | dict[str, Any] | None
@@ -247,6 +248,8 @@ def _logging_errors(flags: Flags, gates: FeatureGates) -> list[str]:
         errors.append("vmodule: Forbidden: Only supported for text log format")
     items = _vmodule_items(flags)
     errors += [f'vmodule: Invalid value: "{item}": must be pattern=N' for item in items if not _PATTERN.fullmatch(item)]
+    if flags["logging-format"] == "json" and not gates.enabled("LoggingBetaOptions"):
+        errors.append("format: Forbidden: Log format json is BETA and disabled, see LoggingBetaOptions feature")
     if not gates.enabled("LoggingAlphaOptions"):
         for kind in ("text", "json"):
             if flags[f"log-{kind}-split-stream"]:
@@ -254,6 +257,12 @@ def _logging_errors(flags: Flags, gates: FeatureGates) -> list[str]:
             if flags[f"log-{kind}-info-buffer-size"] != "0":
                 errors.append(f"options.{kind}.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled")
     return errors
+
+
+def _gated_flag_errors(flags: Flags, gates: FeatureGates) -> list[str]:
+    if flags["requestheader-uid-headers"] and not gates.enabled("RemoteRequestHeaderUID"):
+        return ["--requestheader-uid-headers requires the feature gate RemoteRequestHeaderUID"]
+    return []
 
 
 def option_errors(flags: Flags) -> list[str]:

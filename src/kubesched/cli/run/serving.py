@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 from kubesched.api.yamltext import TextError, read_single
+from kubesched.config import FeatureGates
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.server import AuthenticationOptions, Exposition, ProcessMetrics, ServingOptions, SniPair
 
@@ -69,7 +70,7 @@ def serving_of(flags: Flags) -> ServingOptions:
     )
 
 
-def authentication_of(flags: Flags) -> AuthenticationOptions:
+def authentication_of(flags: Flags, gates: FeatureGates) -> AuthenticationOptions:
     """Whom to believe."""
     return AuthenticationOptions(
         client_ca_file=_path(flags["client-ca-file"]),
@@ -78,6 +79,7 @@ def authentication_of(flags: Flags) -> AuthenticationOptions:
         requestheader_username_headers=flags["requestheader-username-headers"],
         requestheader_group_headers=flags["requestheader-group-headers"],
         requestheader_uid_headers=flags["requestheader-uid-headers"],
+        believe_uid_headers=gates.enabled("RemoteRequestHeaderUID"),
         requestheader_extra_headers_prefix=flags["requestheader-extra-headers-prefix"],
         skip_lookup=flags["authentication-skip-lookup"],
         tolerate_lookup_failure=flags["authentication-tolerate-lookup-failure"],

@@ -1,6 +1,6 @@
 """What happens to an object before it is stored: defaults, validation, admission and limits."""
 
-from .admission import SYSTEM_PRIORITIES, Admission, merge_label_keys
+from .admission import SYSTEM_PRIORITIES, Admission
 from .custom import unknown_fields, usable_schema
 from .kinds import check_kind, default_kind
 from .limits import show_amount

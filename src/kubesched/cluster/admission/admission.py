@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ...api.equality import json_key
 from ...api.kinds import LIMIT_RANGES, NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
 from ...api.quantity import parse_quantity
 from ..schema import check_type, encode, fill_defaults
@@ -23,7 +24,7 @@ from .custom import CustomSchema
 from .limits import Limits, ObjectTable
 from .validation import Causes, forbidden
 
-__all__ = ["SYSTEM_PRIORITIES", "Admission", "PreparedSpec", "default_pod_spec", "merge_label_keys"]
+__all__ = ["SYSTEM_PRIORITIES", "Admission", "PreparedSpec", "default_pod_spec"]
 
 #: The classes that every cluster has.
 SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
@@ -61,6 +62,8 @@ class Admission:
         #: The time that is written where a client leaves one out.
         self.now = now
         self.taint_new_nodes = taint_new_nodes
+        #: Feature gate MatchLabelKeysInPodTopologySpreadSelectorMerge; in pod affinity the keys are merged in any case.
+        self.merges_spread_keys = True
         self._priority_classes = table_of(PRIORITY_CLASSES)
         self._namespaces = table_of(NAMESPACES)
         self._runtime_classes = table_of(RUNTIME_CLASSES)
@@ -100,7 +103,7 @@ class Admission:
         if spec.get("priority") is None or (self._priority_admission and not restored):
             self._priority(spec, name)
         self.default_tolerations(spec)
-        causes = Causes()
+        causes = Causes(PODS, name)
         check_pod_spec(spec, causes)
         if spec.get("ephemeralContainers") and not restored:
             causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
@@ -169,7 +172,8 @@ class Admission:
         if selector:
             spec["nodeSelector"] = selector
         tolerations = list(spec.get("tolerations") or [])
-        tolerations += [item for item in scheduling.get("tolerations") or [] if item not in tolerations]
+        known = set(map(json_key, tolerations))
+        tolerations += [item for item in scheduling.get("tolerations") or [] if json_key(item) not in known]
         if tolerations:
             spec["tolerations"] = tolerations
 
@@ -192,6 +196,10 @@ class Admission:
 
     # -- other kinds -----------------------------------------------------------------------------------
 
+    def merged(self, spec: msgspec.Raw, labels: Mapping[str, str]) -> msgspec.Raw:
+        """A new pod's spec with the values of label keys in its selectors."""
+        return _merge_label_keys(spec, labels, in_spread=self.merges_spread_keys)
+
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """The labels of a namespace; none when it does not exist."""
         item = self._namespaces.objects.get(("", name))
@@ -211,7 +219,7 @@ class Admission:
 # -- label keys -------------------------------------------------------------------------------------------
 
 
-def merge_label_keys(spec: msgspec.Raw, labels: Mapping[str, str]) -> msgspec.Raw:
+def _merge_label_keys(spec: msgspec.Raw, labels: Mapping[str, str], *, in_spread: bool) -> msgspec.Raw:
     """A new pod's spec with the values of matchLabelKeys and mismatchLabelKeys in its selectors; the same if it has none.
 
     The pod's own labels become requirements of the selector in the same term, so the scheduler need not know these fields
@@ -222,7 +230,7 @@ def merge_label_keys(spec: msgspec.Raw, labels: Mapping[str, str]) -> msgspec.Ra
     data = msgspec.json.decode(spec)
     for term in _terms(data):
         _merge(term, labels)
-    for constraint in data.get("topologySpreadConstraints") or ():
+    for constraint in (data.get("topologySpreadConstraints") or ()) if in_spread else ():
         _merge(constraint, labels)
     return msgspec.Raw(encode(data))
 

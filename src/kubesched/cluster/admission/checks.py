@@ -90,6 +90,7 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
                 causes.required(where, rules.required)
             if rules.most is not None and len(value) > rules.most:
                 causes.too_many(where, len(value), rules.most)
+                continue  # what is in it may be any number
             for key, one in items_of(value, shape) if is_value else ():
                 if not _is_right(type_, name, one, is_item=True):
                     _check_value(one, rules, f"{where}[{key}]", causes, of=where)
@@ -139,15 +140,18 @@ def _related_types() -> frozenset[str]:
 @cache
 def _relations(
     type_: str,
-) -> tuple[Check | None, list[tuple[str, tuple[str, ...]]], tuple[tuple[str, str, str], ...]]:
-    """Of a type: its check, its fields with unique keys, and those that hold related types, with shape and type."""
-    unique = [(name, keys) for name, rules in field_rules(type_).items() for keys in rules.unique]
-    return _CHECKS.get(type_), unique, members(type_, _related_types())
+) -> tuple[Check | None, list[tuple[str, tuple[str, ...]]], tuple[tuple[str, str, str], ...], dict[str, int]]:
+    """Of a type: its check, its fields with unique keys, those that hold related types, with shape and type, and the most
+    items that its lists may have."""
+    rules = field_rules(type_)
+    unique = [(name, keys) for name, rule in rules.items() for keys in rule.unique]
+    limits = {name: rule.most for name, rule in rules.items() if rule.most is not None}
+    return _CHECKS.get(type_), unique, members(type_, _related_types()), limits
 
 
 def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
     """An object first, then those in it."""
-    check, unique, held = _relations(type_)
+    check, unique, held, limits = _relations(type_)
     check_conditions(type_, data, None, path, causes)
     if check is not None:
         check(data, path, causes)
@@ -156,7 +160,7 @@ def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
             _check_unique(data[name], keys, dotted(path, [name]), causes)
     for name, shape, inner in held:
         value = data.get(name)
-        if value is None:
+        if value is None or (shape and len(value) > limits.get(name, len(value))):
             continue
         where = f"{path}.{name}" if path else name
         if not shape:

@@ -17,6 +17,7 @@ from ...api.quantity import QuantityError, parse_quantity
 from ...api.selectors import is_label_value, is_object_name, is_qualified_name
 from ...cel import CompilationError, MissingLibraryError
 from ...cel.device_expressions import compile_device_expression
+from ..schema import QUANTITY_TEXT
 
 __all__ = ["IP_TEXT", "QUALIFIED_TEXT", "QUANTITY_TEXT", "format_problem"]
 
@@ -50,7 +51,6 @@ _LABEL_VALUE_TEXT: Final = (
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345'), at most 63 characters"
 )
 IP_TEXT: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-QUANTITY_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _PERCENT: Final = re.compile(r"[0-9]+%")
 _PERCENT_TEXT: Final = (
     "a valid percent string must be a numeric string followed by an ending '%' "

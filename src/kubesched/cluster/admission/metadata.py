@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ...api.equality import json_key
 from ...api.kinds import KINDS, NODES, PODS, Kind
 from ...api.wire import ApiError
 from ..schema import Stored, drop_nulls, encode, root_type
@@ -107,10 +108,10 @@ def changed_metadata(
             if key in old_metadata:
                 metadata[key] = old_metadata[key]
     if "deletionTimestamp" in old_metadata:
-        known = old_metadata.get("finalizers") or []
+        known = set(map(json_key, old_metadata.get("finalizers") or []))
         if not isinstance(metadata.get("finalizers") or [], list):
             raise ApiError.bad_request(f"metadata.finalizers: must be a list, got {metadata['finalizers']!r}")
-        fresh = [item for item in metadata.get("finalizers") or [] if item not in known]
+        fresh = [item for item in metadata.get("finalizers") or [] if json_key(item) not in known]
         if fresh:
             causes = Causes()
             shown = encode(drop_nulls(fresh)).decode()

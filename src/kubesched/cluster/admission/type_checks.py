@@ -52,6 +52,8 @@ _REQUEST_TEXT: Final = (
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 )
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/\r\n]")
+#: Bytes of all values of a ConfigMap or a Secret (upstream ``MaxSecretSize``).
+_MOST_DATA: Final = 1 << 20
 _MOST_DEVICES: Final = 128
 _MOST_SPECIAL_DEVICES: Final = 64
 _MOST_QUALITIES: Final = 32
@@ -98,6 +100,12 @@ def _check_base64(kind: Kind, values: Mapping[str, Any]) -> None:
         raise undecodable(kind, f"illegal base64 data at input byte {position}")
 
 
+def _size(texts: Mapping[str, str], coded: Mapping[str, str]) -> int:
+    """The bytes of some values, of which some are in base64."""
+    held = sum(len(text) * 3 // 4 - text[-2:].count("=") for text in coded.values())
+    return held + sum(len(text.encode()) for text in texts.values())
+
+
 def _check_keys(data: Data, field: str, causes: Causes) -> None:
     for key in data.get(field) or ():
         causes.check_format("config-key!", f"{field}[{key}]", key)
@@ -106,6 +114,8 @@ def _check_keys(data: Data, field: str, causes: Causes) -> None:
 def _secret(data: Data, path: str, causes: Causes) -> None:
     _check_base64(causes.kind, data.get("data") or {})
     _check_keys(data, "data", causes)
+    if _size({}, data.get("data") or {}) > _MOST_DATA:
+        causes.too_long("data", _MOST_DATA)
 
 
 def _config_map(data: Data, path: str, causes: Causes) -> None:
@@ -116,6 +126,8 @@ def _config_map(data: Data, path: str, causes: Causes) -> None:
     for key in binary:
         if key in (data.get("data") or {}):
             causes.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+    if _size(data.get("data") or {}, binary) > _MOST_DATA:
+        causes.too_long("[]", _MOST_DATA)
 
 
 def _service(spec: Data, path: str, causes: Causes) -> None:

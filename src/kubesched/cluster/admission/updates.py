@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.equality import same_json
+from ...api.equality import json_key, same_json
 from ...api.kinds import NODES, PODS
 from ...api.quantity import parse_quantity
 from ...api.wire import ApiError
@@ -65,9 +65,10 @@ def checked_spec_change(
         return
     for section in list(after):
         open_section(after, section)
-    if "spec" in changed and after.get("spec"):
-        # A copy: a patch shares what it put there with its caller. Nulls of custom resources are data.
-        after["spec"] = deepcopy(after["spec"]) if old.kind.custom else drop_nulls(after["spec"])
+    for section in changed:
+        if after.get(section):
+            # A copy: a patch shares what it put there with its caller. Nulls of custom resources are data.
+            after[section] = deepcopy(after[section]) if old.kind.custom else drop_nulls(after[section])
     data = old.data()
     if old.kind == NODES or old.kind.custom or any(section != "status" for section in changed):
         fill_kind_defaults(old.kind, after, admission)
@@ -145,11 +146,11 @@ def _check_pod_change(left: Data, right: Data, causes: Causes) -> None:
         [_without(item, ("tolerationSeconds",)) for item in side.pop("tolerations", None) or []]
         for side in (left, right)
     )
-    if any(item not in new_tolerations for item in old_tolerations):
+    if not set(map(json_key, old_tolerations)) <= set(map(json_key, new_tolerations)):
         causes.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
-    gates = left.pop("schedulingGates", None) or []
+    gates = set(map(json_key, left.pop("schedulingGates", None) or []))
     for gate in right.pop("schedulingGates", None) or []:
-        if gate not in gates:
+        if json_key(gate) not in gates:
             why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             causes.forbidden("spec.schedulingGates", why)
     if gates:

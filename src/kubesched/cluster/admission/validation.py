@@ -32,6 +32,10 @@ __all__ = [
     "volume_sources",
 ]
 
+#: Errors that are found in one object at most. (Upstream finds them all.)
+MOST_CAUSES: Final = 1_000
+#: Bytes of all annotations of an object, keys and values (upstream ``TotalAnnotationSizeLimitB``).
+MOST_ANNOTATIONS: Final = 256 * 1024
 _PATH_SEGMENT_GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
 _DNS_LABEL_KINDS: Final = frozenset({"namespaces", "services"})
 
@@ -45,10 +49,25 @@ def forbidden(kind: Kind, name: str, why: str) -> ApiError:
 class Causes(list[tuple[str, str, str]]):
     """Field errors as (path, reason, message), in the words of upstream's field package.
 
-    ``kind`` is that of the object being checked, for what cannot even be decoded.
+    ``kind`` is that of the object being checked, for what cannot even be decoded. Of an object, whose kind and ``name`` are
+    given, :data:`MOST_CAUSES` are enough: the next one ends the checks.
     """
 
-    kind: Kind = PODS
+    def __init__(self, kind: Kind = PODS, name: str | None = None) -> None:
+        super().__init__()
+        self.kind = kind
+        self._name = name
+
+    def append(self, cause: tuple[str, str, str]) -> None:
+        """Add an error.
+
+        Raises:
+            ApiError: 422 with all of them, when they are enough.
+        """
+        super().append(cause)
+        if len(self) >= MOST_CAUSES and self._name is not None:
+            super().append(("", "FieldValueInvalid", f"there may be more: after {MOST_CAUSES} errors the checks end"))
+            self.raise_if_any(self.kind, self._name)
 
     def invalid(self, path: str, value: object, why: str) -> None:
         self.append((path, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {why}"))
@@ -113,7 +132,7 @@ def dotted(path: str, places: Iterable[str | int]) -> str:
         if isinstance(place, int):
             path += f"[{place}]"
         else:
-            path += f".{place}" if path and place[0] != "[" else place
+            path += f".{place}" if path and place[:1] != "[" else place
     return path
 
 
@@ -154,9 +173,12 @@ def check_metadata(kind: Kind, metadata: Mapping[str, Any], causes: Causes) -> N
     if labels := metadata.get("labels"):
         check_labels(_typed(labels, dict, "metadata.labels"), "metadata.labels", causes)
     if annotations := metadata.get("annotations"):
+        size = 0
         for key, value in _typed(annotations, dict, "metadata.annotations").items():
             causes.check_format("annotation-key!", "metadata.annotations", key)
-            _typed(value, str, f"metadata.annotations.{key}")
+            size += len(key.encode()) + len(_typed(value, str, f"metadata.annotations.{key}").encode())
+        if size > MOST_ANNOTATIONS:
+            causes.too_long("metadata.annotations", MOST_ANNOTATIONS)
     if owners := metadata.get("ownerReferences"):
         _check_owners(_typed(owners, list, "metadata.ownerReferences"), causes)
     if finalizers := metadata.get("finalizers"):

@@ -4,10 +4,13 @@
 resources, ``tables`` their forms. Needs the ``server`` extra (aiohttp).
 """
 
-from .access_files import KUBECONFIG_NAME, CertificateFiles, make_certificates, write_kubeconfig
-from .bodies import PROTOBUF, decode_body
-from .origins import Origins, is_loopback
-from .server import HttpServer
+from ...api.extras import needing
+
+with needing("the API server of an embedded cluster", "server"):
+    from .access_files import KUBECONFIG_NAME, CertificateFiles, make_certificates, write_kubeconfig
+    from .bodies import PROTOBUF, decode_body
+    from .origins import Origins, is_loopback
+    from .server import HttpServer
 
 __all__ = [
     "KUBECONFIG_NAME",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ...api.certificates import self_signed
 from ...api.times import Clock
+from ...api.whole_file import write_file
 from ...api.yamltext import to_yaml
 
 __all__ = ["KUBECONFIG_NAME", "CertificateFiles", "make_certificates", "write_kubeconfig"]
@@ -46,17 +47,9 @@ def write_kubeconfig(
         "contexts": [{"name": KUBECONFIG_NAME, "context": {**used, "namespace": "default"}}],
         "current-context": KUBECONFIG_NAME,
     }
-    place = Path(path)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    _write_private(place, to_yaml(config, sort_keys=False).encode())
-    return place
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    """Write a file that its owner only may read, from its first moment on."""
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-    path.write_bytes(content)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, to_yaml(config, sort_keys=False).encode(), private=True)
+    return Path(path)
 
 
 class CertificateFiles(NamedTuple):
@@ -79,7 +72,7 @@ def make_certificates(
     place = Path(directory)
     place.mkdir(parents=True, exist_ok=True)
     files = CertificateFiles(place / "ca.crt", place / "server.crt", place / "server.key")
-    files.ca.write_bytes(made.ca)
-    files.cert.write_bytes(made.chain)
-    _write_private(files.key, made.key)
+    write_file(files.ca, made.ca)
+    write_file(files.cert, made.chain)
+    write_file(files.key, made.key, private=True)
     return files

@@ -17,7 +17,7 @@ from ...api.equality import same_json
 from ...api.wire import ApiError, Item
 from ..admission import SERVER_FIELDS
 from .calls import Call
-from .fieldsets import MISSING, Path, Shape, decode_fields, encode_fields, leaves, merge, remove, show, value_at
+from .fieldsets import MISSING, Path, Places, Shape, decode_fields, encode_fields, leaves, merge, remove, show
 
 __all__ = ["apply_object", "is_tracked", "patch_object", "tracked_update"]
 
@@ -121,8 +121,7 @@ def apply_object(call: Call, applied: Any, *, force: bool) -> tuple[Item, bool]:
     _settle_conflicts(others, mine.fields, live, merged, force=force)
     if before is not None:
         held = {path for owner in others for path in owner.fields | _containers(owner.fields)}
-        for path in sorted(before.fields - mine.fields - held, key=len):
-            remove(merged, path)
+        remove(merged, before.fields - mine.fields - held)
         if before.fields == mine.fields:
             mine.entry["time"] = before.entry.get("time")
     entries = [one.to_data() for one in (mine, *others) if one is mine or one.fields]
@@ -155,11 +154,12 @@ def _checked_config(call: Call, applied: Any) -> dict[str, Any]:
 def _settle_conflicts(others: list[_Owner], wanted: set[Path], live: Any, merged: Any, *, force: bool) -> None:
     """Refuse to change what others own, or take it from them."""
     causes: list[dict[str, str]] = []
+    now, then = Places(live), Places(merged)
     for owner in others:
         changed = {
             path
             for path in wanted & owner.fields
-            if path[-1].startswith("f:") and not same_json(value_at(live, path), value_at(merged, path))
+            if path[-1].startswith("f:") and not same_json(now.at(path), then.at(path))
         }
         if force:
             owner.fields -= changed
@@ -184,7 +184,13 @@ def _settle_conflicts(others: list[_Owner], wanted: set[Path], live: Any, merged
 
 def _containers(paths: set[Path]) -> set[Path]:
     """The inner nodes above some leaves: another manager may have owned them when they were empty."""
-    return {path[:length] for path in paths for length in range(1, len(path))}
+    found: set[Path] = set()
+    for path in paths:
+        above = path[:-1]
+        while above and above not in found:
+            found.add(above)
+            above = above[:-1]
+    return found
 
 
 # -- other writes ------------------------------------------------------------------------------------------
@@ -212,8 +218,9 @@ def tracked_update(call: Call, old: Item, result: Item, *, given: Any) -> dict[s
     owners = _owners(data["metadata"]) or _owners(before["metadata"])
     new_part, old_part = _owned_part(data), _owned_part(before)
     present = set(leaves(new_part, Shape(call.resource)))
-    changed = {path for path in present if not same_json(value_at(old_part, path), value_at(new_part, path))}
-    changed = {path for path in changed if path[-1].startswith("f:") or value_at(old_part, path) is MISSING}
+    now, then = Places(old_part), Places(new_part)
+    changed = {path for path in present if not same_json(now.at(path), then.at(path))}
+    changed = {path for path in changed if path[-1].startswith("f:") or now.at(path) is MISSING}
     writer = _Owner.new(call, "Update", set(), subresource=call.target.subresource)
     known = present | _containers(present)
     mine = next((one for one in owners if one.key == writer.key), None)

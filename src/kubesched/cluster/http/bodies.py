@@ -8,19 +8,27 @@ Unknown fields are found by :mod:`.writing`.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
 
-from ...api.documents import Document
+from ...api.documents import Document, TextError, TooManyValuesError
+from ...api.jsontext import check_values
+from ...api.turns import Steps, finish, in_turns
 from ...api.wire import ApiError
-from ...api.yamltext import TextError, parse_json, parse_single
+from ...api.yamltext import parse_json, parsing_single
 
 __all__ = ["PROTOBUF", "Intake", "decode_body", "is_decodable", "media_type", "unsupported"]
 
 #: Upstream's limit for a JSON body.
 MAX_BODY: Final = 3 * 1024 * 1024
+#: Members and items, in all its objects and lists together, of a body. Checks, defaults and encoding take a time for each, and
+#: the longest of all these must not hold the event loop; the largest objects of real clusters have a tenth of them.
+MAX_VALUES: Final = 50_000
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+#: Bytes of YAML that are decoded without a pause.
+_LONG_YAML: Final = 16 * 1024
 _YAML: Final = frozenset({"application/yaml", "text/yaml", "application/x-yaml", "application/apply-patch+yaml"})
 
 
@@ -45,19 +53,34 @@ def decode_body(raw: bytes, content_type: str) -> Document:
     """A JSON, YAML or protobuf body.
 
     Raises:
-        ApiError: 415 for another media type, 400 with the position for text that does not parse.
+        ApiError: 415 for another media type, 400 with the position for text that does not parse, 413 for more than
+            :data:`MAX_VALUES`.
     """
+    return finish(_decoding(raw, content_type))
+
+
+def _decoding(raw: bytes, content_type: str) -> Steps[Document]:
+    """:func:`decode_body` in steps: those of YAML, which takes a hundred times as long as JSON."""
     kind = media_type(content_type)
     if not is_decodable(kind):
         raise unsupported()
-    if kind == PROTOBUF:
-        from .protobuf import decode_protobuf  # noqa: PLC0415 - its runtime is only loaded for clients that send it
-
-        return Document(decode_protobuf(raw))
-    is_yaml = kind in _YAML
     try:
-        return parse_single(raw) if is_yaml else parse_json(raw)
+        if kind == PROTOBUF:
+            from .protobuf import decode_protobuf  # noqa: PLC0415 - its runtime is only loaded for clients that send it
+
+            return Document(decode_protobuf(raw, MAX_VALUES))
+        if kind not in _YAML:
+            return parse_json(raw, most_values=MAX_VALUES)
+        if raw.startswith(b"{"):  # clients apply JSON as YAML
+            with suppress(TextError):
+                return parse_json(raw, most_values=MAX_VALUES)
+        document = yield from parsing_single(raw, most_nodes=2 * MAX_VALUES)
+        check_values(document.data, MAX_VALUES)  # those of aliases, too
+        return document
+    except TooManyValuesError as error:
+        raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {error}") from None
     except TextError as error:
+        is_yaml = kind in _YAML
         problem = "error converting YAML to JSON: yaml" if is_yaml else "couldn't get version/kind; json parse error"
         raise ApiError.bad_request(f"{problem}: {error}") from None
 
@@ -68,6 +91,8 @@ class Intake:
     def __init__(self, *, allowance: int, seconds: float) -> None:
         self._free = allowance
         self._seconds = seconds
+        #: Held while a long text is decoded in steps: each takes many times its size.
+        self._decoding = asyncio.Lock()
         #: How many bodies have begun to come in and are not complete.
         self.waiting = 0
 
@@ -98,6 +123,17 @@ class Intake:
             # Chunks or a compression that do not hold what they say.
             what = str(error).rpartition("message:")[2].strip().split("\n", 1)[0] or "it ends too early"
             raise ApiError.bad_request(f"the body of the request cannot be read: {what[:200]}") from None
+
+    async def decode(self, raw: bytes, content_type: str) -> Document | None:
+        """A long body in YAML, decoded while others have their turns; None for all others, which take little.
+
+        Raises:
+            ApiError: as :func:`decode_body`.
+        """
+        if len(raw) < _LONG_YAML or media_type(content_type) not in _YAML:
+            return None
+        async with self._decoding:
+            return await in_turns(_decoding(raw, content_type))
 
     async def _read(self, request: web.BaseRequest) -> bytes:
         parts: list[bytes] = []

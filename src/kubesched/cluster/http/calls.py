@@ -7,8 +7,9 @@ query; handed to the verb modules.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -19,14 +20,18 @@ from ...api.kinds import Kind
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
 from ..store import Store
+from .access import Access
 from .answers import Accepted, Style, json_answer, style_of
 from .bodies import decode_body
 from .catalog import Resource
+from .rbac import Attributes
+from .users import User
 
 __all__ = [
     "Call",
     "Query",
     "Target",
+    "attributes_of",
     "invalid_options",
     "not_served",
     "parse_path",
@@ -39,6 +44,8 @@ _TRUE: Final = frozenset({"1", "t", "true", "True", "TRUE", "T"})
 _FALSE: Final = frozenset({"0", "f", "false", "False", "FALSE", "F", ""})
 _VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
 _MAX_MANAGER: Final = 128
+_AUTHORIZED_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_BY_NAME: Final = "metadata.name="
 _OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 #: /namespaces/x alone, and its own subresources, are about the namespace object.
 _PATH: Final = re.compile(
@@ -160,6 +167,29 @@ class Query(dict[str, str]):
         raise invalid_options("ListOptions", name, why)
 
 
+def attributes_of(method: str, path: str, query_text: str) -> Attributes:
+    """What permissions a request needs, by the same reading of path and query that answers it.
+
+    Raises:
+        ApiError: 400 for a query that cannot be read.
+    """
+    target = parse_path(path)
+    if target is None:
+        return Attributes(method.lower(), path=path)
+    query, name, verb = Query(query_text), target.name, _AUTHORIZED_VERBS.get(method, "get")
+    if method == "GET" and (target.watch or query.flag("watch")):
+        verb = "watch"
+    elif not name:
+        verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
+    if not name and verb in ("list", "watch", "deletecollection"):
+        # Permission for one object is permission to select that one.
+        parts = query.text("fieldSelector").split(",")
+        name = next((part[len(_BY_NAME) :].removeprefix("=") for part in parts if part.startswith(_BY_NAME)), "")
+    is_namespace = target.plural == "namespaces" and not target.group
+    namespace = target.name if is_namespace else target.namespace
+    return Attributes(verb, target.group, target.plural, target.subresource, namespace, name)
+
+
 class WriteOptions(NamedTuple):
     """The options that create, update and patch share. ``manager`` is empty when the client names none."""
 
@@ -170,14 +200,18 @@ class WriteOptions(NamedTuple):
 
 @dataclass
 class Call:
-    """A request on a resource of a store, and what is to be said besides the answer."""
+    """A request of a user on a resource of a store, and what is to be said besides the answer."""
 
     store: Store
+    access: Access
+    user: User
     request: web.BaseRequest
     query: Query
     form: Accepted
     target: Target
     resource: Resource
+    #: The body, where it was too long to be decoded without a pause.
+    decoded: Document | None = None
     warnings: list[str] = field(default_factory=list)
 
     # -- the request -------------------------------------------------------------------------------------
@@ -199,9 +233,14 @@ class Call:
         """How the answer is written."""
         return style_of(self.form.media_type, self.query.get("pretty"), self.request.headers.get("User-Agent", ""))
 
-    def body(self, raw: bytes, content_type: str | None = None) -> Document:
-        """The decoded body; its type is what the header says."""
-        return decode_body(raw, self.request.headers.get("Content-Type", "") if content_type is None else content_type)
+    @property
+    def content_type(self) -> str:
+        """What the header says that the body is."""
+        return self.request.headers.get("Content-Type", "")
+
+    def body(self, raw: bytes) -> Document:
+        """The decoded body."""
+        return self.decoded or decode_body(raw, self.content_type)
 
     def check_name(self, name: Any) -> None:
         """Refuse an object of another name than the path's; one without a name is that of the path."""
@@ -220,22 +259,33 @@ class Call:
         return self.store.get(self.resource.kind, self.target.namespace, self.target.name)
 
     def create(self, data: Any) -> Item:
-        return self.store.create(self.resource.kind, self.target.namespace, data, dry_run=self.options.dry_run)
+        """Create the object; by PUT or PATCH its writer needs the permission to create, too."""
+        target, kind = self.target, self.resource.kind
+        if self.request.method != "POST":
+            self.access.check(
+                self.user, Attributes("create", kind.group, kind.plural, "", target.namespace, target.name)
+            )
+        return self.store.create(kind, target.namespace, data, dry_run=self.options.dry_run)
 
     def update(self, data: Any, *, dry_run: bool = False) -> Item:
         """Replace the object, or the subresource in the path."""
-        kind, target = self.resource.kind, self.target
-        return self.store.update(kind, target.namespace, target.name, data, **self._how(dry_run=dry_run))
+        write = partial(self.store.update, self.resource.kind, self.target.namespace, self.target.name, data)
+        return self._write(write, dry_run=dry_run)
 
     def patch(self, change: Any, patch_type: str, *, dry_run: bool = False) -> Item:
         """Patch the object, or the subresource in the path."""
-        kind, target, how = self.resource.kind, self.target, self._how(dry_run=dry_run)
-        return self.store.patch(kind, target.namespace, target.name, change, patch_type=patch_type, **how)
+        write = partial(self.store.patch, self.resource.kind, self.target.namespace, self.target.name, change)
+        return self._write(partial(write, patch_type=patch_type), dry_run=dry_run)
 
-    def _how(self, *, dry_run: bool) -> dict[str, Any]:
+    def _write(self, write: Callable[..., Item], *, dry_run: bool) -> Item:
         # To the store a Scale is a part of the object itself.
         place = "" if self.target.subresource == "scale" else self.target.subresource
-        return {"subresource": place, "dry_run": dry_run or self.options.dry_run}
+        if self.access.guards(self.resource.kind, place):
+            before, after = self.get().data(), write(subresource=place, dry_run=True).data()
+            self.access.check_claim(
+                self.user, _AUTHORIZED_VERBS[self.request.method], self.target.namespace, before, after
+            )
+        return write(subresource=place, dry_run=dry_run or self.options.dry_run)
 
     def answer(self, raw: bytes, status: int = 200) -> web.Response:
         return json_answer(raw, status, style=self.style, warnings=self.warnings)

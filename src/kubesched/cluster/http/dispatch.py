@@ -14,17 +14,21 @@ from aiohttp import web
 from ...api.kinds import PODS
 from ...api.wire import ApiError
 from ..store import Store
+from .access import Access
 from .answers import JSON, PLAIN, accepted, json_answer, style_of, text_answer
 from .calls import Call, Query, Target, not_served, parse_path, wrong_method
 from .catalog import REVIEWS, Catalog
 from .discovery import Documents
 from .posted import answer_review, answer_token_request, bind, evict
-from .reading import Watches, answer_object, list_objects
+from .reading import Lists, Watches, answer_object, list_objects
+from .users import User
 from .writing import answer_scale, create, delete, delete_collection, patch, update
 
 __all__ = ["Dispatcher"]
 
-ReadBody = Callable[[], Awaitable[bytes]]
+ReadBody = Callable[[Call], Awaitable[bytes]]
+#: Lists answered at a time; upstream's limit for all reads is 400.
+_MOST_LISTS: Final = 200
 _HEALTH: Final = ("healthz", "livez", "readyz")
 _STREAMS: Final = frozenset({"exec", "attach", "portforward", "log", "proxy", "ephemeralcontainers"})
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -32,17 +36,20 @@ _WRITES: Final = {"PUT": update, "PATCH": patch, "DELETE": delete}
 
 
 class Dispatcher:
-    """Answers requests on one store. ``token`` is what token reviews compare with, ``address`` where the server listens."""
+    """Answers requests on one store. ``access`` is what reviews ask, ``address`` where the server listens."""
 
-    def __init__(self, store: Store, watches: Watches, token: str | None, address: Callable[[], str]) -> None:
+    def __init__(self, store: Store, watches: Watches, access: Access, address: Callable[[], str]) -> None:
         self.store = store
         self.catalog = Catalog(store)
         self.documents = Documents(self.catalog, address)
         self._watches = watches
-        self._token = token
+        self._lists = Lists(_MOST_LISTS)
+        self._access = access
 
-    async def answer(self, request: web.BaseRequest, path: str, query_text: str, read: ReadBody) -> web.StreamResponse:
-        """The answer to a request.
+    async def answer(
+        self, request: web.BaseRequest, user: User, path: str, query_text: str, read: ReadBody
+    ) -> web.StreamResponse:
+        """The answer to a request of a user who may make it.
 
         Raises:
             ApiError: when it is refused.
@@ -50,7 +57,7 @@ class Dispatcher:
         self.catalog.refresh()
         target, query = parse_path(path), Query(query_text)
         if target is not None:
-            return await self._resource(request, target, query, read)
+            return await self._resource(request, user, target, query, read)
         first = path.split("/", 2)[1] if path.startswith("/") else ""
         if first in (*_HEALTH, "openapi") or path in ("/", "/version", "/version/"):
             _only_get(request)
@@ -98,7 +105,7 @@ class Dispatcher:
     # -- resources ---------------------------------------------------------------------------------------
 
     async def _resource(
-        self, request: web.BaseRequest, target: Target, query: Query, read: ReadBody
+        self, request: web.BaseRequest, user: User, target: Target, query: Query, read: ReadBody
     ) -> web.StreamResponse:
         resource = self.catalog.find(target.group, target.version, target.plural)
         is_review = resource is None
@@ -112,7 +119,8 @@ class Dispatcher:
             raise not_served()
         if target.name and namespaced and not target.namespaced and not target.watch:
             raise not_served()
-        call = Call(self.store, request, query, accepted(request.headers.get("Accept", "")), target, resource)
+        form = accepted(request.headers.get("Accept", ""))
+        call = Call(self.store, self._access, user, request, query, form, target, resource)
         if is_review:
             return await self._review(call, read)
         if target.subresource:
@@ -121,15 +129,18 @@ class Dispatcher:
         if method == "GET":
             if target.watch or query.flag("watch"):
                 return await self._watches.serve(call)
-            return answer_object(call, call.get()) if is_item else await list_objects(call)
+            if is_item:
+                return answer_object(call, call.get())
+            with self._lists:
+                return await list_objects(call)
         if is_item and method in _WRITES:
-            return _WRITES[method](call, await read())
+            return _WRITES[method](call, await read(call))
         if is_item or target.watch or (namespaced and not target.namespaced):
             raise wrong_method()
         if method == "POST":
-            return create(call, await read())
+            return create(call, await read(call))
         if method == "DELETE" and "deletecollection" in resource.verbs:
-            return await delete_collection(call, await read())
+            return await delete_collection(call, await read(call))
         raise wrong_method()
 
     async def _subresource(self, call: Call, read: ReadBody) -> web.Response:
@@ -142,15 +153,15 @@ class Dispatcher:
         if name in _STREAMS:
             raise self._no_stream(call.target)
         if name == "binding":
-            return bind(call, await read())
+            return bind(call, await read(call))
         if name == "eviction":
-            return evict(call, await read())
+            return evict(call, await read(call))
         if name == "token":
             call.get()
-            return answer_token_request(call, await read(), self._token)
+            return answer_token_request(call, await read(call))
         if method == "GET":
             return answer_scale(call, call.get()) if name == "scale" else answer_object(call, call.get())
-        return _WRITES[method](call, await read())
+        return _WRITES[method](call, await read(call))
 
     def _no_stream(self, target: Target) -> ApiError:
         """Pods here have no processes: there is nothing to read from or to talk to."""
@@ -166,8 +177,8 @@ class Dispatcher:
             raise not_served()
         if call.request.method != "POST" or target.watch:
             raise wrong_method()
-        raw = await read()
-        return bind(call, raw) if kind.kind == "Binding" else answer_review(call, raw, self._token)
+        raw = await read(call)
+        return bind(call, raw) if kind.kind == "Binding" else answer_review(call, raw)
 
 
 def _only_get(request: web.BaseRequest) -> None:

@@ -6,17 +6,17 @@ fieldsV1. Which lists are maps or sets in disguise is asked of a :class:`Shape`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from ...api.equality import contains_json, same_json
+from ...api.equality import json_key
 from ...api.wire import ApiError
 from ..schema import is_atomic, list_keys
 from .catalog import Resource
 
-__all__ = ["MISSING", "Shape", "decode_fields", "encode_fields", "leaves", "merge", "remove", "show", "value_at"]
+__all__ = ["MISSING", "Places", "Shape", "decode_fields", "encode_fields", "leaves", "merge", "remove", "show"]
 
 Path = tuple[str, ...]
 Names = tuple[str, ...]
@@ -116,7 +116,8 @@ def merge(live: Any, applied: Any, shape: Shape, names: Names = ()) -> Any:
     if keys is None:
         return applied
     if not keys:
-        return [*live, *(item for item in applied if not contains_json(live, item))]
+        known = set(map(json_key, live))
+        return [*live, *(item for item in applied if json_key(item) not in known)]
     merged = list(live)
     places = {_element(item, keys): index for index, item in enumerate(live)}
     for item in applied:
@@ -128,46 +129,76 @@ def merge(live: Any, applied: Any, shape: Shape, names: Names = ()) -> Any:
     return merged
 
 
-def _find(items: Any, element: str) -> int:
-    """The index of the item a ``k:`` or ``v:`` element names, or -1."""
-    try:
-        wanted = msgspec.json.decode(element[2:])
-    except msgspec.DecodeError:
-        return -1
-    is_it = same_json if element.startswith("v:") else _has_keys
-    places = (index for index, item in enumerate(items if isinstance(items, list) else ()) if is_it(item, wanted))
-    return next(places, -1)
+class Places:
+    """Plain data by path. The items of each list are indexed once: paths are as many as values. It must not change meanwhile."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        #: By the id of a list, and the names of the keys that distinguish its items: index by their values.
+        self._indexes: dict[tuple[int, tuple[str, ...]], dict[Hashable, int]] = {}
+
+    def at(self, path: Path) -> Any:
+        """What sits at a path; :data:`MISSING` when nothing does."""
+        data = self._data
+        for element in path:
+            if element.startswith("f:"):
+                data = data.get(element[2:], MISSING) if isinstance(data, dict) else MISSING
+            else:
+                index = self.find(data, element)
+                data = data[index] if index >= 0 else MISSING
+        return data
+
+    def find(self, items: Any, element: str) -> int:
+        """The index of the item that a ``k:`` or ``v:`` element names, or -1."""
+        try:
+            wanted = msgspec.json.decode(element[2:])
+        except msgspec.DecodeError:
+            return -1
+        is_map = element.startswith("k:")
+        if not isinstance(items, list) or (is_map and not isinstance(wanted, dict)):
+            return -1
+        names = tuple(sorted(wanted)) if is_map else ()
+        index = self._indexes.get((id(items), names))
+        if index is None:
+            index = self._indexes[id(items), names] = {}
+            for place, item in enumerate(items):
+                if not is_map or isinstance(item, dict):
+                    index.setdefault(_identity(item, names) if is_map else json_key(item), place)
+        return index.get(_identity(wanted, names) if is_map else json_key(wanted), -1)
 
 
-def _has_keys(item: Any, wanted: Any) -> bool:
-    """Whether an item bears these key fields, defaults counted in."""
-    return (
-        isinstance(item, dict)
-        and isinstance(wanted, dict)
-        and all(same_json(item.get(key, _KEY_DEFAULTS.get(key)), value) for key, value in wanted.items())
-    )
+def _identity(item: Mapping[str, Any], names: Names) -> Hashable:
+    """The values of an item's key fields, defaults counted in."""
+    return tuple([json_key(item.get(name, _KEY_DEFAULTS.get(name))) for name in names])
 
 
-def value_at(data: Any, path: Path) -> Any:
-    """What sits at a path; :data:`MISSING` when nothing does."""
-    for element in path:
-        if element.startswith("f:"):
-            data = data.get(element[2:], MISSING) if isinstance(data, dict) else MISSING
-        else:
-            index = _find(data, element)
-            data = data[index] if index >= 0 else MISSING
-    return data
+def remove(data: Any, paths: Iterable[Path]) -> None:
+    """Take paths out, in place, and the containers that their going leaves empty, but for whole sections and list items."""
+    tree: dict[str, Any] = {}
+    for path in paths:
+        node = tree
+        for element in path:
+            node = node.setdefault(element, {})
+        node["."] = {}
+    _prune(data, tree, 0)
 
 
-def remove(data: Any, path: Path) -> None:
-    """Take a path out, in place, and the containers that its going leaves empty."""
-    holder, last = value_at(data, path[:-1]), path[-1]
-    if last.startswith("f:") and isinstance(holder, dict):
-        holder.pop(last[2:], None)
-    elif (index := _find(holder, last)) >= 0:
-        del holder[index]
-    if holder in ({}, []) and len(path) > 2 and path[-2].startswith("f:"):
-        remove(data, path[:-1])
+def _prune(data: Any, tree: Mapping[str, Any], depth: int) -> bool:
+    """Take out what the ends of a tree of path elements name; whether that left nothing. ``depth`` is where ``data`` is."""
+    places, gone = Places(data), set()
+    for element, inner in tree.items():
+        is_member = element.startswith("f:")
+        where = element[2:] if is_member else places.find(data, element)
+        if (is_member and not (isinstance(data, dict) and where in data)) or where == -1:
+            continue
+        if "." in inner or (_prune(data[where], inner, depth + 1) and depth > 0 and is_member):
+            gone.add(where)
+    if isinstance(data, dict):
+        for name in gone:
+            del data[name]
+    elif gone:
+        data[:] = [item for index, item in enumerate(data) if index not in gone]
+    return bool(gone) and not data
 
 
 # -- fieldsV1 --------------------------------------------------------------------------------------------

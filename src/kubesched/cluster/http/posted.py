@@ -1,10 +1,11 @@
 """Bodies that are not stored: bindings, evictions, the options of a deletion, access reviews and token requests.
 
-Every client has all permissions here, and reviews return that. Callers: :mod:`.dispatch`, :mod:`.writing`.
+Callers: :mod:`.dispatch`, :mod:`.writing`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -16,11 +17,12 @@ from ...api.wire import ApiError
 from ..schema import encode
 from .answers import success
 from .calls import Call, invalid_options, unsupported_value
+from .rbac import Attributes
+from .users import User
 
 __all__ = ["answer_review", "answer_token_request", "bind", "delete_options", "evict", "expect"]
 
 _T = TypeVar("_T")
-USER: Final[dict[str, Any]] = {"username": "kubesched:admin", "groups": ["system:masters", "system:authenticated"]}
 _TOKEN_REQUESTS: Final = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests")
 _AUDIENCES: Final = ("https://kubernetes.default.svc.cluster.local",)
 _SHORTEST: Final = 600
@@ -161,20 +163,20 @@ def delete_options(call: Call, raw: bytes) -> dict[str, Any]:
 # -- reviews and tokens ------------------------------------------------------------------------------------
 
 
-def answer_review(call: Call, raw: bytes, token: str | None) -> web.Response:
+def answer_review(call: Call, raw: bytes) -> web.Response:
     """The review as posted, with its status filled in.
 
     Raises:
-        ApiError: 400 for a body that is no object of this kind.
+        ApiError: 400 for a body that is no object of this kind, 422 for a review of nothing.
     """
     kind = call.resource.kind
     review = _review(call, raw, kind)
-    review["status"] = _status(kind.kind, review["spec"], token)
+    review["status"] = _REVIEWED[kind.kind](call, review["spec"])
     return call.answer(encode(review), 201)
 
 
-def answer_token_request(call: Call, raw: bytes, token: str | None) -> web.Response:
-    """A token of a ServiceAccount: the server's own, as it has one user only; one without a token ignores any.
+def answer_token_request(call: Call, raw: bytes) -> web.Response:
+    """A token of a ServiceAccount.
 
     Raises:
         ApiError: 400 for a body that is no TokenRequest, 422 for a time that is too short.
@@ -190,8 +192,8 @@ def answer_token_request(call: Call, raw: bytes, token: str | None) -> web.Respo
         raise ApiError.invalid(_TOKEN_REQUESTS, "", [cause])
     name, namespace = call.target.name, call.target.namespace
     request["metadata"] = {"name": name, "namespace": namespace, "creationTimestamp": timestamp(now)}
-    text = token if token is not None else "any-token-is-accepted"
-    request["status"] = {"token": text, "expirationTimestamp": timestamp(now + seconds)}
+    token = call.access.accounts.issue(namespace, name, spec["audiences"] or (), seconds)
+    request["status"] = {"token": token, "expirationTimestamp": timestamp(now + seconds)}
     return call.answer(encode(request), 201)
 
 
@@ -210,19 +212,81 @@ def _review(call: Call, raw: bytes, kind: Kind) -> dict[str, Any]:
     return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata, "spec": spec}
 
 
-def _status(kind: str, spec: dict[str, Any], token: str | None) -> dict[str, Any]:
-    if kind == "SelfSubjectRulesReview":
-        return {
-            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            "incomplete": False,
-        }
-    if kind == "SelfSubjectReview":
-        return {"userInfo": USER}
-    if kind == "TokenReview":
-        if token is None or spec.get("token") == token:
-            return {"authenticated": True, "user": USER, "audiences": spec.get("audiences") or []}
-        return {"user": {}, "error": "the token is not the one of this server"}
-    if token is not None and spec.get("user") == "system:anonymous":
-        return {"allowed": False, "reason": "the embedded cluster was started with a token, and requires it"}
-    return {"allowed": True, "reason": "the embedded cluster allows everything"}
+# -- what reviews say --------------------------------------------------------------------------------------
+
+
+class _Asked(msgspec.Struct):
+    """The attributes of the request in a review; ``path`` alone, when it is on no resource."""
+
+    verb: str = ""
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+class _AccessSpec(msgspec.Struct, rename="camel"):
+    user: str = ""
+    groups: list[str] | None = None
+    uid: str = ""
+    resource_attributes: _Asked | None = None
+    non_resource_attributes: _Asked | None = None
+
+
+def _access_review(call: Call, spec: dict[str, Any]) -> dict[str, Any]:
+    """Whether a user may do something; in a self review that is the one who sends it."""
+    kind = call.resource.kind
+    try:
+        asked = msgspec.convert(spec, _AccessSpec)
+    except msgspec.ValidationError as error:
+        raise ApiError.bad_request(f"spec: cannot be handled as that of a {kind.kind}: {error}") from None
+    user = call.user
+    if kind.kind != "SelfSubjectAccessReview":
+        user = User(asked.user, tuple(asked.groups or ()), asked.uid)
+    on_resource, on_path = asked.resource_attributes, asked.non_resource_attributes
+    if call.access.roles is not None and (on_resource is None) is (on_path is None):
+        text = "Invalid value: exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise ApiError.invalid(kind, "", [("spec.resourceAttributes", "FieldValueInvalid", text)])
+    if on_path is not None:
+        wanted = Attributes(on_path.verb, path=on_path.path or "/")
+    else:
+        one = on_resource or _Asked()
+        wanted = Attributes(one.verb, one.group, one.resource, one.subresource, one.namespace, one.name)
+        if kind.namespaced:
+            call.check_namespace(wanted.namespace)
+            wanted = wanted._replace(namespace=call.target.namespace)
+    decision = call.access.decide(user, wanted)
+    return {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
+
+
+def _rules_review(call: Call, spec: dict[str, Any]) -> dict[str, Any]:
+    namespace = spec.get("namespace") or ""
+    rules, problem = call.access.rules(call.user, namespace if isinstance(namespace, str) else "")
+    return {
+        "resourceRules": [rule.to_data() for rule in rules if not rule.non_resource_urls],
+        "nonResourceRules": [rule.to_data() for rule in rules if rule.non_resource_urls],
+        "incomplete": bool(problem),
+        **({"evaluationError": problem} if problem else {}),
+    }
+
+
+def _token_review(call: Call, spec: dict[str, Any]) -> dict[str, Any]:
+    token = spec.get("token")
+    given = token.encode("utf-8", "surrogatepass") if isinstance(token, str) else b""
+    user = call.access.bearer(given)
+    if user is None:
+        return {"user": {}, "error": "the token is not the one of this server, nor of a service account"}
+    return {"authenticated": True, "user": user.to_data(), "audiences": spec.get("audiences") or []}
+
+
+#: How the status of a review is found, by its kind.
+_REVIEWED: Final[dict[str, Callable[[Call, dict[str, Any]], dict[str, Any]]]] = {
+    "SubjectAccessReview": _access_review,
+    "SelfSubjectAccessReview": _access_review,
+    "LocalSubjectAccessReview": _access_review,
+    "SelfSubjectRulesReview": _rules_review,
+    "SelfSubjectReview": lambda call, spec: {"userInfo": call.user.to_data()},
+    "TokenReview": _token_review,
+}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,8 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from ...api.jsontext import parse_json
+from ...api.documents import TooManyValuesError
+from ...api.jsontext import check_values, parse_json
 from ...api.wire import ApiError
 from ..schema import table_lines
 
@@ -138,11 +140,12 @@ def _describe(message: DescriptorProto, member: Member) -> None:
 # -- bodies ------------------------------------------------------------------------------------------------
 
 
-def decode_protobuf(raw: bytes) -> dict[str, Any]:
+def decode_protobuf(raw: bytes, most_values: int = sys.maxsize) -> dict[str, Any]:
     """The object in an envelope.
 
     Raises:
         ApiError: 400 for bytes that are no such envelope, 415 for a type or field not known here.
+        TooManyValuesError: for more values than ``most_values``.
     """
     if not raw.startswith(_MAGIC):
         raise ApiError.bad_request("the body is no Kubernetes protobuf: it does not begin with its magic number")
@@ -158,11 +161,15 @@ def decode_protobuf(raw: bytes) -> dict[str, Any]:
         if full_name is None:
             raise _unknown(f"type {kind}")
         message = table.message(full_name, envelope.get(2, b""))
+        _count(message, most_values)
         size = message.ByteSize()
         message.DiscardUnknownFields()
         if message.ByteSize() != size:
             _refuse_unknown(table.message(full_name, envelope[2]))
         data = _plain(message)
+        check_values(data, most_values)  # also of the JSON that it holds
+    except TooManyValuesError:
+        raise
     except (DecodeError, ValueError, OverflowError) as error:
         raise ApiError.bad_request(f"the protobuf body cannot be read: {error}") from None
     return {"kind": kind, "apiVersion": api_version, **data}
@@ -187,6 +194,25 @@ def _refuse_unknown(message: Message) -> None:
         for inner in value.values() if shape == "{" else value if shape else (value,):
             if isinstance(inner, Message):
                 _refuse_unknown(inner)
+
+
+def _count(message: Message, most: int) -> int:
+    """The fields and items in a message, counted before each of them takes its time.
+
+    Raises:
+        TooManyValuesError: for more than ``most``.
+    """
+    count, members = 0, message_table().members.get(message.DESCRIPTOR.name, {})
+    for described, value in message.ListFields():
+        shape = members[described.number].shape if described.number in members else ""
+        count += len(value) if shape else 1
+        if count > most:
+            raise TooManyValuesError(f"more than {most} values")
+        for inner in value.values() if shape == "{" else value if shape else (value,):
+            if not isinstance(inner, Message):
+                break
+            count += _count(inner, most - count)
+    return count
 
 
 def _numbered(message: Message) -> dict[int, Any]:

@@ -10,14 +10,16 @@ reads slowly holds up its own answer only. A watch is a stream of JSON lines, fe
 
     open ──▶ initial state (when asked) ──▶ changes ──▶ bookmark now and then ──▶ time is up, or 410 as ERROR event
 
-A slow reader blocks no other: its position in the history lags until it gets 410. Caller: :mod:`.dispatch`.
+A slow reader blocks no other: its position in the history lags until it gets 410. One that takes nothing is given up, as by
+upstream (:mod:`kubesched.api.connections`). Caller: :mod:`.dispatch`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from random import Random
 from typing import Any, Final
 
@@ -31,13 +33,15 @@ from .answers import PLAIN, YAML, begin_stream, set_headers, whole
 from .calls import Call, shutting_down
 from .tables import Form, form_of
 
-__all__ = ["Watches", "answer_list", "answer_object", "list_objects", "read_page"]
+__all__ = ["Lists", "Watches", "answer_list", "answer_object", "list_objects", "read_page"]
 
 _log = logging.getLogger("kubesched.cluster")
 #: A watch without ``timeoutSeconds`` lasts between one and two times this long.
 MIN_SECONDS: Final = 1800.0
-#: Events written in one go before other tasks get a turn.
-_EVENTS: Final = 1000
+#: Bytes of objects that an answer is made of in one go. What a client does not take holds about so much.
+_PART: Final = 256 * 1024
+#: Events that a watch takes from the history in one go.
+_EVENTS: Final = 256
 
 
 def answer_object(call: Call, item: Item, status: int = 200) -> web.Response:
@@ -83,7 +87,9 @@ async def answer_list(call: Call, page: ListPage) -> web.StreamResponse:
         metadata["remainingItemCount"] = page.remaining
     form, style, items = form_of(call), call.style, page.items
     head = form.head(metadata)
-    if len(items) <= style.batch:
+    parts = _parts(items, style.batch)
+    first = next(parts, ())
+    if len(first) == len(items):
         return call.answer(whole(head, form.member, [form.part(items)] if items else []) + b"\n")
     begin, end = style.around(whole(head, form.member, [b"0"]) + b"\n")
     before, after = style.around(b'{"items":[0]}\n')
@@ -91,12 +97,12 @@ async def answer_list(call: Call, page: ListPage) -> web.StreamResponse:
     set_headers(response, style.content_type, call.warnings)
     begun = False
     try:
-        for start in range(0, len(items), style.batch):
-            text = style.write(b'{"items":[%b]}\n' % form.part(items[start : start + style.batch]))
+        for part in chain((first,), parts):
+            text = style.write(b'{"items":[%b]}\n' % form.part(part))
             if not begun:
                 await begin_stream(response, call.request)
-                begun = True
-            await response.write((style.between if start else begin) + text[len(before) : len(text) - len(after)])
+            await response.write((style.between if begun else begin) + text[len(before) : len(text) - len(after)])
+            begun = True
             await asyncio.sleep(0)
         await response.write(end)
         await response.write_eof()
@@ -110,6 +116,39 @@ async def answer_list(call: Call, page: ListPage) -> web.StreamResponse:
         if call.request.transport is not None:
             call.request.transport.abort()
     return response
+
+
+def _parts(items: Sequence[Item], count: int) -> Iterator[Sequence[Item]]:
+    """The parts of a list: of so many objects at most, and of no more once they have enough bytes."""
+    start = held = 0
+    for place, item in enumerate(items):
+        if place - start == count or held >= _PART:
+            yield items[start:place]
+            start, held = place, 0
+        held += item.size
+    if items:
+        yield items[start:]
+
+
+class Lists:
+    """Lists that are being answered, at most ``limit`` at a time: each holds its objects until the client has taken them.
+
+    Raises:
+        ApiError: 429, on entering one more.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open = 0
+
+    def __enter__(self) -> None:
+        if self._open >= self._limit:
+            text = "too many lists are being sent by this server; try again later"
+            raise ApiError(429, "TooManyRequests", text, {"retryAfterSeconds": 1})
+        self._open += 1
+
+    def __exit__(self, *exception: object) -> None:
+        self._open -= 1
 
 
 # -- watches -----------------------------------------------------------------------------------------------
@@ -201,21 +240,19 @@ class Watches:
         deadline = loop.time() + seconds
         while not watch.closed:
             try:
-                events = watch.drain()
+                events = watch.drain(_EVENTS)
             except ApiError as error:
                 await response.write(_error_line(error))
                 return
-            for start in range(0, len(events), _EVENTS):
-                lines = _lines(form, events[start : start + _EVENTS], bookmarks=bookmarks)
-                if lines:
-                    await response.write(lines)
-                await asyncio.sleep(0)
+            for lines in _lines(form, events, bookmarks=bookmarks):
+                await response.write(lines)
+            await asyncio.sleep(0)
             left = deadline - loop.time()
             is_over = left <= 0 and not watch.begins
             quiet = min(left, self._bookmark_seconds)
             is_quiet = is_over or (not await watch.wait(quiet) and quiet < left)
             if is_quiet and bookmarks and not watch.pending:
-                await response.write(_lines(form, [watch.bookmark()], bookmarks=True))
+                await response.write(b"".join(_lines(form, [watch.bookmark()], bookmarks=True)))
             if is_over:
                 return
 
@@ -224,12 +261,22 @@ def _error_line(error: ApiError) -> bytes:
     return encode({"type": "ERROR", "object": error.to_status()}) + b"\n"
 
 
-def _lines(form: Form, events: Sequence[WatchEvent], *, bookmarks: bool) -> bytes:
-    """Events in the form that a watch asked for."""
+def _lines(form: Form, events: Sequence[WatchEvent], *, bookmarks: bool) -> Iterator[bytes]:
+    """Events in the form that a watch asked for, so many together as make enough bytes."""
     parts: list[bytes] = []
+    held = 0
     for type_, item in events:
         if type_ != "BOOKMARK":
-            parts += (b'{"type":"', type_.encode(), b'","object":', form.object(item), b"}\n")
+            text = form.object(item)
+            parts += (b'{"type":"', type_.encode(), b'","object":', text, b"}\n")
         elif bookmarks:
-            parts += (b'{"type":"BOOKMARK","object":', form.bookmark(item), b"}\n")
-    return b"".join(parts)
+            text = form.bookmark(item)
+            parts += (b'{"type":"BOOKMARK","object":', text, b"}\n")
+        else:
+            continue
+        held += len(text)
+        if held >= _PART:
+            yield b"".join(parts)
+            parts, held = [], 0
+    if parts:
+        yield b"".join(parts)

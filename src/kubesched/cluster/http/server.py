@@ -1,6 +1,6 @@
 """The embedded cluster's API server: sockets, TLS, tokens, limits, and the life of it all.
 
-    request ──▶ token, or no page's? ──▶ dispatch, which reads the body ──▶ answer, or Status of the refusal
+    request ──▶ no page's? a user who may? ──▶ dispatch, which reads the body ──▶ answer, or Status of the refusal
 
 Callers: the command line and tests. The store is the one the rest of the process uses: writes made over HTTP are
 seen by in-process watches at once, and the other way round.
@@ -9,9 +9,9 @@ seen by in-process watches at once, and the other way round.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import re
+import socket
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,17 +20,20 @@ from typing import Any, Final, Self
 
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
-from aiohttp.web_protocol import RequestHandler
 
+from ...api.connections import Connection, Connections
+from ...api.followed_files import FollowedContext
 from ...api.wire import ApiError
 from ..store import Store
+from .access import Access
 from .answers import YAML, Style, failed, refusal, style_of, text_answer
 from .bodies import Intake
-from .calls import shutting_down, wrong_method
+from .calls import Call, attributes_of, shutting_down, wrong_method
 from .dispatch import Dispatcher
 from .metrics import Requests
 from .origins import Origins, is_loopback
 from .reading import Watches
+from .users import User
 
 __all__ = ["HttpServer"]
 
@@ -41,8 +44,11 @@ _LINE_SIZE: Final = 64 * 1024
 _LINGER: Final = 2.0
 #: What is still under way when the server stops gets so long (seconds), and as long again once it has been cancelled.
 _SHUTDOWN: Final = 0.5
+#: A connection without a request is closed after so long (seconds).
+_IDLE: Final = 90.0
+#: Connections that may be open besides those of watches.
+_MORE_CONNECTIONS: Final = 1000
 _PRETTY: Final = re.compile(r"(?:^|&)pretty=([^&]*)")
-_OPEN_PATHS: Final = ("/healthz", "/livez", "/readyz", "/version")
 #: What clients do wrong, or their networks.
 _THEIRS: Final = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 #: A request line that is one but for its method, as the parser's message shows it.
@@ -53,17 +59,18 @@ class HttpServer:
     """Serves a store over HTTP.
 
     ``port`` 0 takes a free one; ``url`` says which once started. With ``token`` every request but health and version
-    needs ``Authorization: Bearer TOKEN``. Without one, requests that a web page may have made are refused (see
+    needs ``Authorization: Bearer TOKEN``, or the token of a service account. Without one, requests that a web page may have made are refused (see
     :mod:`.origins`; ``allowed_hosts`` are further names of this server), and ``host`` must be a loopback address unless
     ``insecure_without_token``. With ``tls_cert`` and ``tls_key`` (PEM files) it serves HTTPS.
+    ``authorization_mode`` "RBAC" lets users do what the stored roles allow, and the administrator everything.
     ``max_watches`` streams may be open, and bodies of ``max_body_bytes_in_flight`` in all be under way, before
-    clients get 429. A request has ``head_seconds`` for its head, then ``body_seconds`` for its body. ``rng`` spreads the
+    clients get 429; connections may be a thousand more than watches. A request has ``head_seconds`` for its head, then ``body_seconds`` for its body. ``rng`` spreads the
     ends of watches without a timeout.
 
     Raises:
         OSError: from ``start``, when the address is taken.
         ValueError: for a certificate without a key, or a key without a certificate; for an address that others can
-            reach without a token; for an allowed host that is no host name.
+            reach without a token; for an allowed host that is no host name; for an unknown authorization mode.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class HttpServer:
         host: str = "127.0.0.1",
         port: int = 0,
         token: str | None = None,
+        authorization_mode: str = "AlwaysAllow",
         allowed_hosts: Sequence[str] = (),
         insecure_without_token: bool = False,
         tls_cert: str | Path | None = None,
@@ -91,14 +99,16 @@ class HttpServer:
         self.store = store
         self._host = host
         self._port = port
-        self._token = None if token is None else token.encode()
+        self.access = Access(store, token, authorization_mode)
         self._origins = Origins(host, allowed_hosts) if token is None else None
         self._tls = (Path(tls_cert), Path(tls_key)) if tls_cert is not None and tls_key is not None else None
         self.watches = Watches(store, rng or Random(0), limit=max_watches, bookmark_seconds=bookmark_seconds)
-        self._dispatcher = Dispatcher(store, self.watches, token, lambda: f"{self._host}:{self._port}")
+        self._dispatcher = Dispatcher(store, self.watches, self.access, lambda: f"{self._host}:{self._port}")
         self.intake = Intake(allowance=max_body_bytes_in_flight, seconds=body_seconds)
         self._head_seconds = head_seconds
         self._requests = Requests(self._dispatcher.catalog, store, self.watches)
+        self._most_connections = max_watches + _MORE_CONNECTIONS
+        self.connections: Connections | None = None
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -113,30 +123,24 @@ class HttpServer:
         """Listen. Call once, in the event loop the store is used in."""
         context = None
         if self._tls is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            context.load_cert_chain(*self._tls)
+            context = _following(*self._tls)
         server = Connections(
             self._handle,
-            handler_cancellation=True,
-            access_log=None,
-            logger=logger,
+            _Connection,
+            most=self._most_connections,
+            log=logger,
             max_line_size=_LINE_SIZE,
             max_field_size=_LINE_SIZE,
-            keepalive_timeout=90.0,
+            keepalive_timeout=_IDLE,
             lingering_time=_LINGER,
             head_seconds=self._head_seconds,
         )
+        sockets = await _bound(self._host, self._port)
+        self._port = sockets[0].getsockname()[1]
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=context, backlog=1024)
-        try:
-            await site.start()
-        except BaseException:
-            await self._runner.cleanup()
-            raise
-        addresses: Sequence[Any] = self._runner.addresses
-        self._port = addresses[0][1]
+        server.listen(sockets, context)
+        self.connections = server
         logger.info("embedded cluster listens on %s", self.url)
 
     async def close(self) -> None:
@@ -149,8 +153,8 @@ class HttpServer:
             return
         self.watches.is_closing = True
         # Clients whose streams end reconnect at once: nothing may accept them.
-        for site in runner.sites:
-            await site.stop()
+        if self.connections is not None:
+            self.connections.close()
         self.watches.close()
 
     async def stop(self) -> None:
@@ -178,10 +182,10 @@ class HttpServer:
 
     async def _answer(self, request: web.BaseRequest, path: str, query: str) -> web.StreamResponse:
         try:
-            self._authenticate(request, path)
+            user = self._admit(request, path, query)
             if path == "/metrics" and request.method == "GET":
                 return text_answer(self._requests.text())
-            return await self._dispatcher.answer(request, path, query, lambda: self._read(request))
+            return await self._dispatcher.answer(request, user, path, query, self._read)
         except ApiError as error:
             return refusal(error, style=_style(request, query))
         except web.HTTPException as error:
@@ -193,23 +197,49 @@ class HttpServer:
             logger.exception("%s %s failed", request.method, path)
             return refusal(failed())
 
-    async def _read(self, request: web.BaseRequest) -> bytes:
-        """The body of a request, unless the server has been closed meanwhile."""
-        raw = await self.intake.read(request)
+    async def _read(self, call: Call) -> bytes:
+        """The body of a request, unless the server has been closed meanwhile. A long one in YAML is decoded, too."""
+        raw = await self.intake.read(call.request)
+        call.decoded = await self.intake.decode(raw, call.content_type)
         if self.watches.is_closing:
             raise shutting_down()
         return raw
 
-    def _authenticate(self, request: web.BaseRequest, path: str) -> None:
+    def _admit(self, request: web.BaseRequest, path: str, query: str) -> User:
+        """Who makes a request, unless it must not be made."""
         if self._origins is not None:
             self._origins.check(request)
-        if self._token is None or path.startswith(_OPEN_PATHS):
-            return
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        # Bytes that are no UTF-8 come as surrogates.
-        raw = given.strip().encode("utf-8", "surrogateescape")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(raw, self._token):
-            raise ApiError(401, "Unauthorized", "Unauthorized")
+        user = self.access.user_of(request, path)
+        self.access.check_request(user, path, lambda: attributes_of(request.method, path, query))
+        return user
+
+
+async def _bound(host: str, port: int) -> list[socket.socket]:
+    """Sockets that are bound to every address of a host, as asyncio's servers bind theirs."""
+    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
+    try:
+        return [bound.dup() for bound in server.sockets]
+    finally:
+        server.close()
+
+
+def _following(cert: Path, key: Path) -> ssl.SSLContext:
+    """The context of a listener, which keeps it: each hand-shake changes to the context of the moment."""
+
+    def make() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(cert, key, password="")
+        return context
+
+    followed = FollowedContext(make, lambda: (cert, key))
+
+    def choose(connection: Any, server_name: str | None, _: ssl.SSLContext) -> None:
+        connection.context = followed.current()
+
+    listening = make()
+    listening.sni_callback = choose
+    return listening
 
 
 def _raw_path(request: web.BaseRequest) -> tuple[str, str, str]:
@@ -233,38 +263,8 @@ def _style(request: web.BaseRequest, query: str) -> Style:
 # get a Status like every other refusal, and the log keeps quiet: what clients send is no defect of ours.
 
 
-class Connections(web.Server):
-    """A server whose connections are ours and get its options, ``head_seconds`` among them."""
-
-    def __call__(self) -> RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
-
-
-class _Connection(RequestHandler):
-    """A connection of which a request has ``head_seconds`` for its first line and its headers."""
-
-    def __init__(self, server: web.Server, *, head_seconds: float, **options: Any) -> None:
-        super().__init__(server, **options)
-        self._head_seconds = head_seconds
-        self._head_timer: asyncio.TimerHandle | None = None
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes came in. When they do not complete the head of a request, the rest must come within the limit."""
-        super().data_received(data)
-        waiter = self._waiter
-        if self._request_count and (waiter is None or waiter.done()):
-            self._stop_timer()
-        elif self._head_timer is None:
-            self._head_timer = self._loop.call_later(self._head_seconds, self.force_close)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def _stop_timer(self) -> None:
-        timer, self._head_timer = self._head_timer, None
-        if timer is not None:
-            timer.cancel()
+class _Connection(Connection):
+    """A connection whose unreadable requests are answered with a Status."""
 
     def handle_error(
         self,

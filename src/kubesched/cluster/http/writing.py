@@ -110,7 +110,7 @@ def update(call: Call, raw: bytes) -> web.Response:
 def patch(call: Call, raw: bytes) -> web.Response:
     """PATCH in one of four types."""
     resource = call.resource
-    patch_type = media_type(call.request.headers.get("Content-Type", ""))
+    patch_type = media_type(call.content_type)
     accepted = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH, *((STRATEGIC_PATCH,) if resource.defined is None else ()))
     if patch_type not in accepted:
         raise unsupported(*accepted)
@@ -150,7 +150,7 @@ def _apply(call: Call, raw: bytes) -> web.Response:
     force = call.query.flag("force")
     if call.target.subresource not in ("", "status"):
         raise unsupported(JSON_PATCH, MERGE_PATCH)
-    item, created = apply_object(call, _checked(call, call.body(raw, "application/yaml")), force=force)
+    item, created = apply_object(call, _checked(call, call.body(raw)), force=force)
     return answer_object(call, item, 201 if created else 200)
 
 

@@ -1,6 +1,6 @@
 """What an object is made of: the fields of every kind, free-form checks, JSON bytes, patches."""
 
-from .forms import check_form, check_metadata_form, check_type, undecodable
+from .forms import QUANTITY_TEXT, check_form, check_metadata_form, check_type, undecodable
 from .objects import (
     NO_LABELS,
     Document,

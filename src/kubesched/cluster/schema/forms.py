@@ -7,7 +7,7 @@ one decode in C. Callers: ``store`` for what a write changes, ``admission`` for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from typing import Annotated, Any, Final
@@ -15,10 +15,12 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from ...api.kinds import Kind
+from ...api.quantity import Quantity, QuantityError, parse_quantity
 from ...api.wire import ApiError
+from .objects import encode
 from .schema import Field, root_type, types
 
-__all__ = ["check_form", "check_metadata_form", "check_type", "undecodable"]
+__all__ = ["QUANTITY_TEXT", "check_form", "check_metadata_form", "check_type", "undecodable"]
 
 _INT: Final = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _SCALARS: Final[Mapping[str, Any]] = {
@@ -30,8 +32,12 @@ _SCALARS: Final[Mapping[str, Any]] = {
     "any": Any,
     "time": Annotated[datetime, msgspec.Meta(tz=True)],
     "intstr": _INT | str,
-    "quantity": str | int | float,
+    "quantity": Quantity,
 }
+
+
+_WORDS: Final = {bool: "bool", list: "array", type(None): "null"}
+QUANTITY_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 @cache
@@ -59,7 +65,21 @@ def _annotation(field: Field, owner: str) -> Any:
 
 @cache
 def _decoder(name: str) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(_struct(name))
+    return msgspec.json.Decoder(_struct(name), dec_hook=_read)
+
+
+def _read(type_: type[Quantity], value: Any) -> Quantity:
+    """A value that JSON has no type for: a quantity, which is a text or a number there.
+
+    Raises:
+        ValueError: what the decoder says, with the place, of a value that is none.
+    """
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise ValueError(f"Expected `int | float | str`, got `{_WORDS.get(type(value), 'object')}`")
+    try:
+        return parse_quantity(value)
+    except QuantityError:
+        raise ValueError(f"{QUANTITY_TEXT}; got {encode(value).decode():.100}") from None
 
 
 def check_form(kind: Kind, raw: bytes) -> None:
@@ -94,7 +114,36 @@ def check_type(name: str, raw: bytes, kind: Kind, path: str) -> None:
     try:
         _decoder(name).decode(raw)
     except msgspec.ValidationError as error:
+        if QUANTITY_TEXT in str(error):
+            raise undecodable(kind, _wrong_quantity(name, msgspec.json.decode(raw), path)) from None
         raise _refusal(kind, error, path) from None
+
+
+def _wrong_quantity(name: str, data: Any, path: str) -> str:
+    """The first quantity in an object of a type that cannot be read, and where it is: the decoder does not name keys of maps."""
+    for member, field in types()[name].fields.items():
+        value = data.get(member) if isinstance(data, dict) else None
+        where = f"{path}.{member}" if path else member
+        for place, one in _items(value, field.shape, where):
+            if field.type == "quantity":
+                try:
+                    _read(Quantity, one)
+                except ValueError as error:
+                    return f"{place}: {error}"
+            elif field.type in types() and field.type != name and (found := _wrong_quantity(field.type, one, place)):
+                return found
+    return ""
+
+
+def _items(value: Any, shape: str, path: str) -> Iterator[tuple[str, Any]]:
+    """The values of a field, with their paths."""
+    if shape == "list" and isinstance(value, list):
+        yield from ((f"{path}[{index}]", one) for index, one in enumerate(value))
+    elif shape == "map" and isinstance(value, dict):
+        for key, one in value.items():
+            yield f"{path}[{key}]" if "/" in key or "." in key else f"{path}.{key}", one
+    elif value is not None and not shape:
+        yield path, value
 
 
 def _refusal(kind: Kind, error: Exception, path: str) -> ApiError:

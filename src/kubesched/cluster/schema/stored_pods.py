@@ -192,6 +192,10 @@ class StoredPod(Stored):
         return b'{"apiVersion":"v1","kind":"Pod","metadata":' + b"".join(parts)
 
     @property
+    def size(self) -> int:
+        return len(self._metadata) + len(self._spec) + len(self._status)
+
+    @property
     def typed(self) -> Any:
         if self._typed is None:
             metadata, status = (self._metadata, self._whole_metadata), (self._status, self._whole_status)

@@ -143,7 +143,8 @@ def _retain(target: dict[str, Any], retain: Any, path: tuple[str, ...]) -> None:
         return
     if not isinstance(retain, list):
         raise ApiError.bad_request(f"{_at(path)}$retainKeys must be a list of names")
-    for key in [key for key in target if key not in retain]:
+    kept = {name for name in retain if isinstance(name, str)}
+    for key in [key for key in target if key not in kept]:
         del target[key]
 
 
@@ -172,6 +173,8 @@ def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any
         if isinstance(item, dict) and "$patch" in item and item["$patch"] == "replace" and key not in item:
             current = []
     places = _places(current, key)
+    #: By merge key: items before this index are deleted.
+    deleted: dict[Hashable, int] = {}
     for item in patch:
         if not isinstance(item, dict):
             raise ApiError.bad_request(f"{_at(path)}items must be objects with {key}")
@@ -183,13 +186,15 @@ def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any
         index = places.get(value, -1)
         if "$patch" in item and item["$patch"] == "delete":
             if index >= 0:
-                current = [old for old in current if _key_of(old, key) != value]
-                places = _places(current, key)
+                del places[value]
+                deleted[value] = len(current)
         elif index >= 0:
             current[index] = _merge_object(current[index], item, path)
         else:
             places[value] = len(current)
             current.append(_merge_object({}, item, path))
+    if deleted:
+        current = [item for index, item in enumerate(current) if index >= deleted.get(_key_of(item, key), 0)]
     return current
 
 

@@ -24,6 +24,8 @@ __all__ = ["Deleting", "Deletion"]
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
+#: The longest time to stop (seconds), 68 years: clients may write any number, timestamps have an end.
+_LONGEST_GRACE: Final = (1 << 31) - 1
 _POLICIES: Final = ("Background", "Foreground", "Orphan")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
@@ -184,11 +186,11 @@ class Deletion:
         if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
             return 0
         own = pod.spec.termination_grace_period_seconds
-        wanted = asked if asked is not None else 30 if own is None else own
+        wanted = min(asked if asked is not None else 30 if own is None else own, _LONGEST_GRACE)
         if wanted < 0:
             wanted = 1  # as upstream, which lets clients write negative periods
         if "deletionTimestamp" in metadata:  # a second delete may only hurry
-            current = int(metadata.get("deletionGracePeriodSeconds") or 0)
+            current = min(int(metadata.get("deletionGracePeriodSeconds") or 0), _LONGEST_GRACE)
             return current if asked is None else min(wanted, current)
         return wanted
 
@@ -199,7 +201,7 @@ class Deletion:
             if "generation" in metadata:
                 metadata["generation"] += 1
         else:
-            current = metadata.get("deletionGracePeriodSeconds") or 0
+            current = min(metadata.get("deletionGracePeriodSeconds") or 0, _LONGEST_GRACE)
             if grace >= current:
                 return False
             begun = parse_time(metadata["deletionTimestamp"]) - current

@@ -66,6 +66,10 @@ def event_as(kind: Kind, data: Mapping[str, Any]) -> Document:
     return {**renamed, "apiVersion": kind.api_version, "kind": kind.kind}
 
 
+#: About the size of an event whose bytes are not made yet; texts of events have limits.
+_LATE_SIZE: Final = 1024
+
+
 class _Late(Stored):
     """A stored event whose bytes are made when they are read, which is rare."""
 
@@ -86,6 +90,10 @@ class _Late(Stored):
         self.raw = self._make()
         self._made_of = None
         return self.raw
+
+    @property
+    def size(self) -> int:
+        return _LATE_SIZE if self._made_of is not None else len(self.raw)
 
     def _make(self) -> bytes:
         """As the new group shows a stored event."""

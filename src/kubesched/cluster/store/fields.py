@@ -15,7 +15,7 @@ import msgspec
 
 from ...api.decode import DecodeError
 from ...api.kinds import NODES, PODS, Kind
-from ...api.selectors import Selector, SelectorError, parse_selector_text
+from ...api.selectors import MOST_REQUIREMENTS, Selector, SelectorError, parse_selector_text
 from ...api.types import Pod
 from ...api.wire import ApiError, ListOptions, WatchOptions
 from ..schema import Stored
@@ -166,14 +166,17 @@ class Filter:
 
 def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
     """Names and values, and whether they must be equal."""
-    terms = []
+    terms: list[tuple[str, bool, str]] = []
+    known = fields_of(Stored(kind, b"{}", {"name": "", "uid": ""}, 0)) if text else {}  # of an empty object
     for term in filter(None, _TERMS.findall(text)):
+        if len(terms) == MOST_REQUIREMENTS:
+            raise ApiError.bad_request(f"invalid field selector: more than {MOST_REQUIREMENTS} terms")
         found = _TERM.fullmatch(term)
         if found is None:
             why = f"can't understand {term!r}; write field=value"
             raise ApiError.bad_request(f"invalid field selector: {text!r}: {why}")
         name, equal, value = found[1].strip(), found[2] != "!=", _unescape(found[3], text)
-        if name not in fields_of(Stored(kind, b"{}", {"name": "", "uid": ""}, 0)):  # what is known of an empty object
+        if name not in known:
             raise ApiError.bad_request(_not_selectable(kind, name))
         terms.append((name, equal, value))
     return terms

@@ -17,6 +17,7 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
+from ...api.jsontext import has_more_containers
 from ...api.kinds import CORE_EVENTS, EVENTS, KINDS, Kind
 from ...api.times import Clock, timestamp
 from ...api.turns import Steps, finish
@@ -29,6 +30,12 @@ from .table import Follower, Table, Watch, initial_events
 
 __all__ = ["Records"]
 
+#: How large an object may be: etcd's limit of a request, in bytes of JSON.
+MOST_BYTES: Final = 3 << 19
+#: Objects and lists in an object: each takes time and memory whenever something reads it.
+MOST_OBJECTS: Final = 50_000
+#: A smaller object (bytes) need not be checked.
+_LARGE: Final = 2 * MOST_OBJECTS
 #: Objects that background work handles before other tasks get a turn.
 STEPS_PER_TURN: Final = 256
 #: Objects evaluated in one step of a long list.
@@ -211,10 +218,15 @@ class Records:
         *,
         dry_run: bool = False,
         same_metadata: bool = False,
+        most: float = math.inf,
     ) -> Stored:
         """Give a document the next version, store it and notify watches and followers. For this package.
 
-        ``same_metadata``: it was not changed, which saves some work.
+        ``same_metadata``: it was not changed, which saves some work. ``most`` bytes is what the object may have by a
+        client's write; the server's own are not refused.
+
+        Raises:
+            ApiError: 413 for an object that has become too large.
         """
         metadata = document["metadata"]
         if dry_run:
@@ -222,10 +234,11 @@ class Records:
             metadata["resourceVersion"] = str(version)
             if old is None:
                 del metadata["resourceVersion"]  # what was never stored has none
-            return Stored(kind, encode_clean(document), metadata, version)
+            return _checked_size(Stored(kind, encode_clean(document), metadata, version), old, most)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
-        return self.adopt(self._tables[kind], stored(kind, document, version, old, same_metadata=same_metadata), old)
+        item = _checked_size(stored(kind, document, version, old, same_metadata=same_metadata), old, most)
+        return self.adopt(self._tables[kind], item, old)
 
     def adopt(self, table: Table, item: Stored, old: Stored | None = None) -> Stored:
         """Store an object that is made already, with the next version; ``old`` is the one before. For this package."""
@@ -296,6 +309,19 @@ class Records:
                 self._background.popleft()
         finally:
             self._settling = False
+
+
+def _checked_size(item: Stored, old: Stored | None, most: float) -> Stored:
+    """An object, unless it is too large and not smaller than it was: many small patches could make one of any size."""
+    size = len(item.raw)
+    if size < _LARGE or most == math.inf or (old is not None and size <= len(old.raw)):
+        return item
+    why = f"{size} bytes, and at most {most} are" if size > most else ""
+    if not why and item.raw.count(b"{") > MOST_OBJECTS and has_more_containers(item.raw, MOST_OBJECTS):
+        why = f"more than {MOST_OBJECTS} objects and lists, which are not"
+    if why:
+        raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {item.name} would have {why} stored")
+    return item
 
 
 def _make_page(moment: Moment, filter_: Filter, version: int, after: Key | None, limit: int) -> Steps[ListPage]:

@@ -43,7 +43,6 @@ from ..admission import (
     checked_spec_change,
     default_kind,
     forbidden,
-    merge_label_keys,
     new_metadata,
 )
 from ..schema import (
@@ -64,7 +63,7 @@ from .deletion import Deleting, Deletion
 from .events import EventExpiry, RecordedEvent, check_event, event_as, event_sections, new_item
 from .pod_actions import PodActions
 from .quota import Quotas
-from .records import Records
+from .records import MOST_BYTES, Records
 from .replicas import Replicas, request_of
 from .table import Table
 
@@ -227,7 +226,7 @@ class Store(Records):
         created = (given.get("creationTimestamp") if restore else None) or self.now()
         metadata = new_metadata(kind, namespace, given, name, uid, created)
         self._check_place(table, namespace, name, dry_run=dry_run)
-        causes = Causes()
+        causes = Causes(kind, name)
         check_metadata(kind, metadata, causes)
         document: Document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
         if kind is PODS:
@@ -235,7 +234,7 @@ class Store(Records):
             spec = encode_clean(obj.get("spec") or {})
             prepared = self.admission.pod_spec(namespace, spec, name, restored=restore)
             labels = metadata.get("labels") or {}
-            document["spec"] = prepared.spec if restore else merge_label_keys(prepared.spec, labels)
+            document["spec"] = prepared.spec if restore else self.admission.merged(prepared.spec, labels)
             document["status"] = prepared.status
             if restore and obj.get("status"):
                 check_form(kind, encode_clean({"status": obj["status"]}))
@@ -261,7 +260,7 @@ class Store(Records):
                 self.admission.limits.check_claim(document, name)
         if not restore:
             self._quotas.admit(kind, document)
-        item = self.commit(kind, document, dry_run=dry_run)
+        item = self.commit(kind, document, dry_run=dry_run, most=math.inf if restore else MOST_BYTES)
         if kind is CORE_EVENTS and not dry_run:
             self.expire_events()
         self.settle_later()
@@ -388,7 +387,7 @@ class Store(Records):
             for name in before.keys() | after.keys()
             if name not in _HEAD and not same_section(before.get(name), after.get(name))
         ]
-        causes = Causes()
+        causes = Causes(kind, old.name)
         if has_new_metadata:
             check_metadata(kind, metadata, causes)
         elif not changed:
@@ -416,7 +415,9 @@ class Store(Records):
         else:
             if "spec" in changed:
                 self._quotas.admit(kind, after, old)
-            item = self.commit(kind, after, old, dry_run=dry_run, same_metadata=not has_new_metadata)
+            # A status is written by controllers, the server's among them, which cannot make the rest smaller.
+            most = 2 * MOST_BYTES if subresource else MOST_BYTES
+            item = self.commit(kind, after, old, dry_run=dry_run, same_metadata=not has_new_metadata, most=most)
         self.settle_later()
         return item
 

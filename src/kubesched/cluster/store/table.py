@@ -136,10 +136,10 @@ class Table:
         """The sequence number the next change will have."""
         return self._base + len(self._log)
 
-    def since(self, sequence: int) -> list[Change] | None:
-        """The changes from a sequence number on, or None when some of them are gone."""
+    def since(self, sequence: int, count: int | None = None) -> list[Change] | None:
+        """The changes from a sequence number on, at most ``count``, or None when some of them are gone."""
         index = sequence - self._base
-        return None if index < 0 else self._log[index:]
+        return None if index < 0 else self._log[index : None if count is None else index + count]
 
     def position_after(self, resource_version: int) -> int:
         """The sequence number of the first change newer than a version.
@@ -274,8 +274,10 @@ class Watch:
         self.closed = False
         table.attach(self)
 
-    def drain(self) -> list[WatchEvent]:
+    def drain(self, most: int | None = None) -> list[WatchEvent]:
         """Everything since the last call, oldest first; often empty for a filtered watch.
+
+        With ``most`` only so many changes: what follows them stays in the history until the next call.
 
         Raises:
             ApiError: 410, when this watch lagged beyond the backlog or was expired.
@@ -288,15 +290,16 @@ class Watch:
             return []
         events: list[WatchEvent] = []
         if self._initial is not None:
-            events += islice(self._initial, INITIAL_BATCH)
-            if len(events) == INITIAL_BATCH:
+            batch = INITIAL_BATCH if most is None else most
+            events += islice(self._initial, batch)
+            if len(events) == batch:
                 return events
             self._initial = None
-        changes = self._table.since(self.position)
+        changes = self._table.since(self.position, most)
         if changes is None:
             self.close()
             raise ApiError.expired(f"too old resource version: history before {self._table.floor} is gone")
-        self.position = self._table.end
+        self.position += len(changes)
         filter_ = self._filter
         if filter_.is_trivial:
             found = [WatchEvent(change.type, change.item) for change in changes]

@@ -96,6 +96,11 @@ class Attempt:
         return (each for each in self.claims if not each.is_allocated)
 
     @property
+    def allocates(self) -> bool:
+        """Whether some claim has no devices yet. Filter has no results of its own otherwise, and every node scores 0."""
+        return any(not each.is_allocated for each in self.claims)
+
+    @property
     def only_allocates(self) -> bool:
         """Whether the verdict on a node depends on nothing but the allocator: no claim has devices yet, none is a leftover."""
         return (

@@ -12,6 +12,7 @@ Source: spec "DynamicResources plugin and structured device allocator" sections 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Hashable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
@@ -23,7 +24,6 @@ from kubesched.api.resource import (
     ResourceClaim,
 )
 from kubesched.config.args import DynamicResourcesArgs
-from kubesched.dra.allocator import Plan
 from kubesched.dra.interface import Verdict
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
@@ -191,9 +191,22 @@ class DynamicResources(Plugin):
     def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
         return _NO_ROWS  # a score changes with the devices, and then the verdict is evaluated again, too
 
+    @cached_property
+    def _is_prepared(self) -> bool:
+        """Whether the profile has the plugin at PreFilter; whatever comes later fails for every pod otherwise."""
+        return any(name == self.name for name, _ in self.handle.framework.points["preFilter"])
+
+    def _read(self, state: CycleState) -> Attempt | None:
+        """What PreFilter wrote; None after a layer found the node.
+
+        Raises:
+            KeyError: ``not found``; the profile has the plugin without its PreFilter.
+        """
+        return state.get(self.name) if self._is_prepared else state.read(self.name)
+
     def _attempt(self, state: CycleState, pod: PodInfo) -> Attempt | None:
         """What the attempt knows of its claims; one whose node a layer found has no PreFilter of its own."""
-        attempt: Attempt | None = state.get(self.name)
+        attempt = self._read(state)
         if attempt is None and self._for_layer is not None and self._for_layer.pod.uid == pod.uid:
             attempt, self._for_layer = self._for_layer, None
             attempt.filtered = True
@@ -204,7 +217,7 @@ class DynamicResources(Plugin):
 
     def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
         verdicts = np.zeros(len(rows), np.uint64)
-        attempt: Attempt | None = state.get(self.name)
+        attempt = self._read(state)
         if attempt is None or not attempt.claims or not len(rows):
             return verdicts
         attempt.filtered = True
@@ -213,12 +226,13 @@ class DynamicResources(Plugin):
             return verdicts
         if attempt.read_up_to is None:
             _, attempt.read_up_to = self._allocator.changes(nodes, None)
-        for positions, served in self._kinds(attempt, nodes, rows):
-            plan = attempt.plan_for(served, self._allocator).plan
-            if plan is not None:
-                verdicts[positions] = self._allocatable(plan, nodes, rows[positions])
-        if attempt.special is not None:
+        if attempt.special is None:
+            verdicts = self._allocatable(attempt, nodes, rows)
+        else:
+            # Nothing is allocated where a resource cannot be had: neither does it take time there, nor can it fail.
             verdicts[self._cannot_fit(attempt, nodes, rows)] = _CANNOT_FIT
+            open_ = np.flatnonzero(verdicts == 0)
+            verdicts[open_] = self._allocatable(attempt, nodes, rows[open_])
         fits = verdicts == 0
         for place, each in enumerate(attempt.claims):
             lacking = self._unavailable(each, nodes, rows)
@@ -228,7 +242,7 @@ class DynamicResources(Plugin):
         return verdicts
 
     def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        attempt: Attempt | None = state.get(self.name)
+        attempt = self._read(state)
         if attempt is None or not attempt.only_allocates:
             return int(self.filter_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
         attempt.filtered = True
@@ -250,6 +264,8 @@ class DynamicResources(Plugin):
         for bit, name in enumerate(served):
             index = nodes.column(name)
             code |= (1 if index is None else (nodes.allocatable[index, rows] == 0).astype(np.int64)) << bit
+        if not len(code):
+            return []
         if not (code != code[0]).any():
             return [(slice(None), frozenset(name for bit, name in enumerate(served) if int(code[0]) >> bit & 1))]
         return [
@@ -266,18 +282,24 @@ class DynamicResources(Plugin):
                 found |= np.array([name not in info.allocatable.scalars for info in infos], np.bool_)
         return np.flatnonzero(found)
 
-    def _allocatable(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> VerdictArray:
+    def _allocatable(self, attempt: Attempt, nodes: NodeTable, rows: RowArray) -> VerdictArray:
         """Verdicts of the allocator.
 
         Raises:
             DeviceAllocationFailure: for a claim, class or slice that cannot be used, or a search that took too long.
         """
-        found = self._allocator.verdicts(plan, nodes, rows)
-        if not found.any():
-            return np.zeros(len(rows), np.uint64)
-        if (found == Verdict.ERROR).any():
-            self._allocator.allocate(plan, nodes.info(int(rows[np.argmax(found == Verdict.ERROR)])))
-        verdicts: VerdictArray = _OF_ALLOCATOR[found]
+        verdicts = np.zeros(len(rows), np.uint64)
+        for positions, served in self._kinds(attempt, nodes, rows):
+            plan = attempt.plan_for(served, self._allocator).plan
+            if plan is None:
+                continue
+            here = rows[positions]
+            found = self._allocator.verdicts(plan, nodes, here)
+            if not found.any():
+                continue
+            if (found == Verdict.ERROR).any():
+                self._allocator.allocate(plan, nodes.info(int(here[np.argmax(found == Verdict.ERROR)])))
+            verdicts[positions] = _OF_ALLOCATOR[found]
         return verdicts
 
     def _unavailable(self, each: PodClaim, nodes: NodeTable, rows: RowArray) -> BoolArray | None:
@@ -301,7 +323,7 @@ class DynamicResources(Plugin):
     def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeToStatus) -> _Answer | Awaitable[_Answer]:
         """Deallocate a claim that is allocated where the pod cannot run."""
         attempt: Attempt | None = state.get(self.name)
-        if attempt is None and self._was_not_reached(state):
+        if attempt is None and not (self._is_prepared and self._was_reached(state)):
             return None, Status.from_error("not found")
         if attempt is None or not attempt.claims:
             return None, _NO_CLAIMS.status
@@ -319,20 +341,24 @@ class DynamicResources(Plugin):
         return None, Status.unschedulable("still not schedulable")
 
     def in_vain(self, pod: PodInfo, statuses: NodeToStatus) -> InVainAnswer | None:
-        return None if pod.spec.resource_claims or self._preparation.is_served(pod) else _NO_CLAIMS
+        if pod.spec.resource_claims or not self._is_prepared or self._preparation.is_served(pod):
+            return None
+        return _NO_CLAIMS
 
-    def _was_not_reached(self, state: CycleState) -> bool:
-        """Whether a plugin before this one ended PreFilter: upstream's PostFilter then has no state, and fails."""
+    def _was_reached(self, state: CycleState) -> bool:
+        """Whether no plugin before this one ended PreFilter: upstream's PostFilter then has no state, and fails."""
         order = [name for name, _ in self.handle.framework.points["preFilter"]]
         ended_by = state.pre_filter_ended_by
-        return ended_by in order and self.name in order and order.index(ended_by) < order.index(self.name)
+        return ended_by not in order or order.index(ended_by) >= order.index(self.name)
 
     # -- Score -----------------------------------------------------------------------------------------
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
         scores = np.zeros(len(rows), np.int64)
-        attempt: Attempt | None = state.get(self.name)
-        if attempt is None or not attempt.filtered or not self._features.prioritized_list:
+        if not self._features.prioritized_list:
+            return scores
+        attempt = self._read(state)
+        if attempt is None or not attempt.filtered or not attempt.allocates:
             return scores
         scores += sum(
             preference(each.claim, each.claim.status.allocation)
@@ -357,7 +383,7 @@ class DynamicResources(Plugin):
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         attempt = self._attempt(state, pod)
         if attempt is None and pod.spec.resource_claims:
-            return Status.from_error("not found")  # a profile that has the plugin at Reserve without PreFilter
+            return Status.from_error("not found")
         unallocated = list(attempt.unallocated()) if attempt is not None else []
         if attempt is None or not unallocated:
             return None
@@ -397,7 +423,7 @@ class DynamicResources(Plugin):
     def pre_bind_pre_flight(
         self, state: CycleState, pod: PodInfo, node_name: str
     ) -> Status | tuple[PreBindPreFlight | None, Status | None] | None:
-        attempt: Attempt | None = state.get(self.name)
+        attempt = self._read(state)
         if attempt is None or not attempt.claims:
             return Status.skip()
         return PreBindPreFlight(allow_parallel=True), None

@@ -76,7 +76,6 @@ class VictimsAwaited:
             return None
         nominated = self._handle.nominations.node_of(pod.uid)
         if nominated != known.node_name or not self._waits(pod, nominated):
-            del self._pods[pod.uid]
             return None
         return _Key(pod.priority, known.amounts)
 

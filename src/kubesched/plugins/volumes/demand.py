@@ -45,7 +45,8 @@ class DelayedClaim:
         storage_class: its class.
         selected_node: the node that was chosen for provisioning earlier, None for none.
         size: what it requests.
-        limited: whether the class's driver publishes how much it can provision where.
+        limited: whether somewhere has to be enough for it: the class's driver publishes how much it can provision where,
+            and the claim requests storage, be it 0.
     """
 
     claim: PersistentVolumeClaim
@@ -68,7 +69,7 @@ class DelayedClaim:
         row = self.storage_class
         if not self.can_be_provisioned:
             return (self.selected_node, None)
-        capacity = (row.name, self.bytes, cache.capacities.version(row.name)) if self.limited and self.bytes else None
+        capacity = (row.name, self.bytes, cache.capacities.version(row.name)) if self.limited else None
         return (self.selected_node, row.allowed_topologies, capacity)
 
 
@@ -142,7 +143,7 @@ def _sort(key: str, found: _Sorted, storage: Storage, cache: VolumeCache) -> Non
         return
     provisioner = storage_class.provisioner
     driver = storage.find(CSI_DRIVERS, provisioner) if provisioner else None
-    limited = driver is not None and driver.spec.storage_capacity is True
+    limited = driver is not None and driver.spec.storage_capacity is True and "storage" in claim.spec.resources.requests
     selected = claim.metadata.annotations.get(SELECTED_NODE)
     found.delayed.append(DelayedClaim(claim, storage_class, selected, requested_storage(claim), limited))
 

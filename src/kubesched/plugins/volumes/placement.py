@@ -241,7 +241,7 @@ def _provision(
     allowed = _in_allowed_topology(claim.storage_class, nodes, rows[at])
     bits[at[~allowed]] = _NO_VOLUME
     at = at[allowed]
-    if claim.limited and claim.bytes and len(at):
+    if claim.limited and len(at):
         found, of = cache.capacities.rows(claim.storage_class.name, claim.bytes, nodes, rows[at])
         bits[at[found < 0]] = _NO_SPACE
         segments[at] = found

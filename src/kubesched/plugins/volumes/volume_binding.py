@@ -155,7 +155,9 @@ class VolumeBinding(Plugin):
         return Status.unresolvable(*(reason for bit, reason in REASONS.items() if verdict & bit))
 
     def volumes_on(self, state: CycleState, pod: PodInfo, nodes: NodeTable, row: int) -> NodeVolumes:
-        """What the pod would get on a node that fits it."""
+        """What the pod would get on a node that fits it; nothing in a profile without the plugin's PreFilter."""
+        if state.get(self.name) is None:
+            return NodeVolumes()
         found = self._place(state, pod, nodes, np.array([row], np.intp))
         return volumes_of(found, 0, self._state.cache, self._state.pools)
 

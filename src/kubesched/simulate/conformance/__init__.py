@@ -5,7 +5,7 @@
 
 from .comparison import AreaResult, Comparison, Finding, Verdict
 from .coverage import Coverage
-from .files import golden_files
+from .files import golden_files, read_gates
 from .replay import replay_file, replay_vector
 from .report import Report
 
@@ -17,6 +17,7 @@ __all__ = [
     "Report",
     "Verdict",
     "golden_files",
+    "read_gates",
     "replay_file",
     "replay_vector",
 ]

@@ -71,7 +71,7 @@ def evaluated(world: World, pod: PodInfo) -> JSON:
         return {**record, **_node_by_node(world, pod), "best": [], "outcome": "error", "message": str(error)}
     if isinstance(evaluation, Rejection):
         return {**record, **_rejected(evaluation)}
-    record.update(_scheduled(world, pod, evaluation, _at(world, pod, "preScore", state.skip_score)))
+    record.update(_scheduled(world, pod, evaluation, _score_skipped(world, pod, state)))
     planned = volumes_of(world, pod, state, evaluation.feasible)
     return {**record, "allocations": allocations_of(world, pod, state, evaluation.feasible), "volumes": planned}
 
@@ -102,6 +102,22 @@ def _pre_filter(world: World, pod: PodInfo) -> JSON:
 def _at(world: World, pod: PodInfo, point: str, names: Container[str]) -> list[str]:
     """Those of the names that are plugins of a point, sorted."""
     return sorted(name for name, _ in world.frameworks[pod.spec.scheduler_name].points[point] if name in names)
+
+
+def _score_skipped(world: World, pod: PodInfo, state: CycleState) -> list[str]:
+    """The plugins that skip scoring. One that the pod does not concern was not asked: it is asked here."""
+    framework = world.frameworks[pod.spec.scheduler_name]
+    absent = framework.concerned(pod).absent
+    named = _at(world, pod, "preScore", state.skip_score)
+    return [name for name in named if name not in absent or _skips_score(world, pod, framework.plugins[name])]
+
+
+def _skips_score(world: World, pod: PodInfo, plugin: Any) -> bool:
+    state, nodes = CycleState(), world.snapshot.nodes()
+    if plugin.name in world.points[pod.spec.scheduler_name]["preFilter"]:
+        plugin.pre_filter(state, pod, nodes)
+    status: Status | None = plugin.pre_score(state, pod, nodes)
+    return status is not None and status.code is Code.SKIP
 
 
 def _outcome(outcome: PreFilterOutcome) -> JSON:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from kubesched.api.extras import MissingPackageError
 from kubesched.api.wire import ApiError
 from kubesched.cluster.schema import drop_nulls
 
@@ -18,11 +19,11 @@ def compare_body(comparison: Comparison, vector: dict[str, Any]) -> None:
     expected = drop_nulls(vector["expected"])
     raw = base64.b64decode(vector["scenario"]["body"], validate=True)
     try:
-        from kubesched.cluster.http import PROTOBUF, decode_body  # noqa: PLC0415 - needs optional packages
+        from kubesched.cluster.http import PROTOBUF, decode_body  # noqa: PLC0415 - an extra
 
         body = decode_body(raw, PROTOBUF).data
-    except ImportError:
-        comparison.leave("body", "the package protobuf is not installed: install kubesched[server]")
+    except MissingPackageError as error:
+        comparison.leave("body", str(error))
         return
     except ApiError as error:
         comparison.fail("body", f"body: {error}")

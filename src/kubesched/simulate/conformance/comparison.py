@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+
+from .wording import failed_plugin
 
 __all__ = ["AreaResult", "Comparison", "Finding", "Verdict"]
 
@@ -55,6 +58,11 @@ class Comparison:
             return True
         self.fail(kind, f"{where}: expected {_short(want)}, got {_short(got)}")
         return False
+
+    def check_error(self, kind: str, where: str, want: str, got: str, any_of: Set[str]) -> bool:
+        """Compare the extension point and the plugin of two errors; of ``any_of`` one is as right as the other."""
+        wanted, given = failed_plugin(want), failed_plugin(got)
+        return self.check(kind, where, wanted, wanted if {wanted, given} <= any_of else given)
 
     def fail(self, kind: str, difference: str) -> None:
         self.failed[kind] += 1

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubesched.config import IN_TREE_CAPABILITIES, ConfigError, dump_config, expand_profiles, load_config
+from kubesched.config import (
+    DEFAULT_GATES,
+    IN_TREE_CAPABILITIES,
+    ConfigError,
+    FeatureGates,
+    dump_config,
+    expand_profiles,
+    load_config,
+)
 
 from .comparison import Comparison
 
@@ -13,14 +21,14 @@ __all__ = ["compare_config"]
 JSON = dict[str, Any]
 
 
-def _outcome(document: str) -> JSON:
+def _outcome(document: str, gates: FeatureGates) -> JSON:
     try:
-        config = load_config(document)
+        config = load_config(document, gates=gates)
     except ConfigError as error:
         return {"stage": error.stage, "errors": sorted(error.errors)}
     outcome: JSON = {"defaulted": dump_config(config)}
     try:
-        profiles = expand_profiles(config, IN_TREE_CAPABILITIES)
+        profiles = expand_profiles(config, IN_TREE_CAPABILITIES, gates=gates)
     except ConfigError as error:
         return {**outcome, "stage": error.stage, "errors": sorted(error.errors)}
     outcome["effective"] = {
@@ -34,13 +42,13 @@ def _outcome(document: str) -> JSON:
     return outcome
 
 
-def compare_config(comparison: Comparison, vector: JSON) -> None:
+def compare_config(comparison: Comparison, vector: JSON, gates: FeatureGates = DEFAULT_GATES) -> None:
     """Compare the stage of a failure, its errors, the defaulted form and the plugins that run.
 
     Of decoding errors only the stage is compared: their wording is that of a particular parser. Validation errors
     are compared by their field paths.
     """
-    expected, outcome = vector["expected"], _outcome(vector["scenario"]["document"])
+    expected, outcome = vector["expected"], _outcome(vector["scenario"]["document"], gates)
     for member in ("stage", "defaulted", "effective"):
         if member in expected or member in outcome or member == "stage":
             comparison.check(member, member, expected.get(member), outcome.get(member))

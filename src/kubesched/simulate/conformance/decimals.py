@@ -22,7 +22,7 @@ from kubesched.framework.podinfo import PodInfo
 
 from .pods import Change
 
-__all__ = ["drift_variants"]
+__all__ = ["drift_variants", "drifts"]
 
 _MOST: Final = 8
 _BINARY_FRACTION: Final = re.compile(r"^[+-]?[0-9]*\.[0-9]+[KMGTPE]i$")
@@ -43,6 +43,11 @@ def drift_variants(pods: list[PodInfo]) -> list[tuple[Change, str]]:
         )
         for at_filter, at_score in sorted(counts)
     ]
+
+
+def drifts(pod: PodInfo) -> bool:
+    """Whether computing the pod's requests changes them upstream."""
+    return bool(_drifting(pod))
 
 
 def _drifting(pod: PodInfo) -> list[str]:

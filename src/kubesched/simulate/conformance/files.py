@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["BadLineError", "area_of", "golden_files", "read_vectors"]
+from kubesched.config import FeatureGateError, parse_feature_gates
+
+__all__ = ["BadLineError", "area_of", "golden_files", "read_gates", "read_vectors"]
 
 
 class BadLineError(ValueError):
@@ -37,6 +39,32 @@ def golden_files(paths: Iterable[Path], area: str = "") -> list[Path]:
             else [path]
         )
     return sorted(path for path in found if not area or area_of(path) == area)
+
+
+def read_gates(path: Path) -> dict[str, dict[str, bool]]:
+    """Feature gates by name of a vector, from lines ``[CLASS] VECTOR GATE=bool,…``; ``#`` begins a comment line.
+
+    Raises:
+        ValueError: naming the file and the line that cannot be read.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    found: dict[str, dict[str, bool]] = {}
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) not in (2, 3):
+            raise ValueError(
+                f"{path}:{number}: {line!r}: expected the name of a vector and gates such as A=true,B=false"
+            )
+        try:
+            found[words[-2]] = parse_feature_gates(words[-1:])
+        except FeatureGateError as error:
+            raise ValueError(f"{path}:{number}: {error}") from None
+    return found
 
 
 def read_vectors(path: Path) -> Iterator[dict[str, Any] | BadLineError]:

@@ -9,7 +9,6 @@ from kubesched.api.kinds import kind_of
 from kubesched.api.types import Node, Pod
 from kubesched.framework.enqueue import registrations
 from kubesched.framework.events import ACTION_NAMES, ActionType, ClusterEvent, QueueingHint, node_events, pod_events
-from kubesched.framework.podinfo import PodInfo
 
 from .comparison import Comparison
 from .members import RecordError
@@ -54,7 +53,7 @@ def compare_hint(comparison: Comparison, world: World, vector: JSON) -> None:
         comparison.leave("matched", not_built(name))
         comparison.leave("hint", not_built(name))
         return
-    pod = PodInfo(from_builtins(complete(scenario["pod"], "Pod"), Pod))
+    pod = world.pod_of(scenario["pod"])
     plugin = world.frameworks[pod.spec.scheduler_name].plugins[name]
     event = ClusterEvent(resource, _ACTIONS[action])
     matched = [item for item in registrations(plugin) if item.event.matches(event)]

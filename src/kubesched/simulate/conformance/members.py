@@ -25,7 +25,7 @@ def _members(required: str, optional: str = "") -> _Members:
     return {**dict.fromkeys(required.split(), True), **dict.fromkeys(optional.split(), False)}
 
 
-_VECTOR: Final = _members("name area mode scenario expected")
+_VECTOR: Final = _members("name area mode scenario expected", "gates")
 _CLUSTER: Final = _members("config nodes pods objects", "pending")
 _SCENARIO: Final = {
     "independent": _CLUSTER,
@@ -70,6 +70,9 @@ def check_members(vector: JSON) -> None:
         RecordError: naming the first one.
     """
     _check(vector, _VECTOR, "vector")
+    gates = vector.get("gates", {})
+    if not isinstance(gates, dict) or not all(isinstance(value, bool) for value in gates.values()):
+        raise RecordError(f"gates: {gates!r} is not an object of feature gates, each true or false")
     mode = vector["mode"]
     if not isinstance(mode, str) or mode not in _SCENARIO:
         raise RecordError(f"mode: {mode!r} is unknown; known modes: {', '.join(MODES)}")

@@ -15,8 +15,9 @@ from .compare import compare_attempt
 from .comparison import Comparison
 from .devices import Allocations, store_allocations
 from .members import RecordError
-from .preemption import DEALLOCATED, apply_deallocation, compare_effects
-from .volumes import reserve_volumes
+from .preemption import apply_deallocation, compare_effects
+from .reserving import reserved
+from .wording import without_wording
 from .world import World
 
 __all__ = ["Change", "replay_independent", "replay_sequential", "unchanged"]
@@ -102,7 +103,7 @@ class _Sequence:
             RecordError: when a nomination ends that there is not.
         """
         preemption = step.get("preemption", {})
-        if DEALLOCATED in preemption.get("status", {}).get("reasons", ()):
+        if preemption and self.pending[step["pod"]].has_device_requests:
             apply_deallocation(self._world, self.pending[step["pod"]])
         for key in step.get("clearedNominations", ()):
             if not self._clear(key):
@@ -121,10 +122,14 @@ class _Sequence:
     def _reserve(self, comparison: Comparison, step: JSON, where: str) -> bool:
         """Reserve what the pod uses on its node; False when the record says that this failed, so that it is not placed."""
         pod, recorded = self.pending[step["pod"]], step.get("reserve")
-        status = reserve_volumes(self._world, pod, step["node"])
-        got = None if status is None else {**status_of(status), "plugin": status.plugin}
-        if recorded is not None or got is not None:
+        status = reserved(self._world, pod, step["node"])
+        if recorded is not None or status is not None:
+            got = None if status is None else {**status_of(status), "plugin": status.plugin}
             wanted = None if recorded is None else {"reasons": [], "plugin": "", **recorded}
+            if wanted is not None and got is not None:
+                # An error that names the extension point and the plugin is recorded without the plugin.
+                got["plugin"] = got["plugin"] if wanted["plugin"] else ""
+                wanted, got = without_wording(wanted), without_wording(got)
             comparison.check("reserve", f"{where}: reserve", wanted, got)
         return recorded is None
 

@@ -2,31 +2,29 @@
 
 The status of the whole stage, the node nominated and whether a nomination is cleared come from running the
 profile's PostFilter plugins. Victims and nodes tried in vain are compared when the plugin can list them
-(:class:`ListsCandidates`). A profile with a PostFilter plugin that is not built is not compared.
+(:class:`.candidates.ListsCandidates`). A profile with a PostFilter plugin that is not built is not compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import NodeToStatus, PostFilterResult
+from kubesched.framework.interface import PostFilterResult
 from kubesched.framework.nominating import NominatingMode
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status, is_success
 
 from .attempts import rejection_of, status_of
+from .candidates import ListsCandidates, Question, listed, lister
 from .comparison import Comparison
+from .equal_victims import arrange, in_any_order
 from .needs import missing_plugins, not_built
 from .server import completed
 from .wording import without_wording
 from .world import World
 
 __all__ = [
-    "DEALLOCATED",
     "PREEMPTION_KINDS",
-    "ListsCandidates",
     "apply_deallocation",
     "compare_effects",
     "compare_preemption",
@@ -43,23 +41,7 @@ PREEMPTION_KINDS: Final = {
     "candidates": "preemption.candidates",
     "rejected": "preemption.rejected",
 }
-#: The reason when a claim lost its devices for a pod.
-DEALLOCATED: Final = "deallocation of ResourceClaim completed"
 _NO_LIST: Final = "no PostFilter plugin lists its candidates (method list_candidates)"
-
-
-@runtime_checkable
-class ListsCandidates(Protocol):
-    """A PostFilter plugin that can report its candidates without doing anything.
-
-    The first value is node name to (victims, most important first; number of violated disruption budgets), for
-    every node where preemption helps, as if the number of candidates had no limit; the second is node name to the
-    status of each node that was tried in vain.
-    """
-
-    def list_candidates(
-        self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
-    ) -> tuple[Mapping[str, tuple[Sequence[PodInfo], int]], Mapping[str, Status]]: ...
 
 
 def post_filter_text(record: JSON | None) -> str:
@@ -77,6 +59,8 @@ def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, recor
         for member in PREEMPTION_KINDS.keys() & record.keys():
             comparison.leave(PREEMPTION_KINDS[member], not_built(missing[0]))
         return
+    if world.reading.equal_victims_as_recorded:
+        arrange(world, pod, record)
     rejection = rejection_of(world, pod)
     framework = world.frameworks[pod.spec.scheduler_name]
     answer = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
@@ -87,11 +71,12 @@ def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, recor
     world.server.settle(keep=False)
     node, cleared = _nomination(result)
     _compare_nomination(comparison, record, node, cleared, where)
-    rejection = rejection_of(world, pod)  # with a state that no plugin has worked on
-    for plugin in (framework.plugins[name] for name, _ in framework.points["postFilter"]):
-        if isinstance(plugin, ListsCandidates):
-            _compare_candidates(comparison, record, plugin, (rejection.state, pod, rejection.diagnosis.statuses), where)
-            return
+    plugin = lister(world, pod)
+    if plugin is not None:
+        rejection = rejection_of(world, pod)  # with a state that no plugin has worked on
+        question = (rejection.state, pod, rejection.diagnosis.statuses)
+        _compare_candidates(comparison, world, record, plugin, question, where)
+        return
     for member in ("candidates", "rejected"):
         if member in record:
             comparison.leave(PREEMPTION_KINDS[member], _NO_LIST)
@@ -108,8 +93,10 @@ def compare_effects(comparison: Comparison, world: World, pod: PodInfo, step: JS
             comparison.leave(kind, not_built(missing[0]))
         return
     node = ""
-    for number in range(len(world.snapshot.nodes())):
-        world.chance.drawn = number
+    places = len(rejection_of(world, pod).diagnosis.statuses.nodes_for_code(Code.UNSCHEDULABLE))
+    # The first search may still begin where an earlier one did that found nothing.
+    for place in range(places + 1):
+        world.chance.share = (place + 0.5) / (places + 1)
         rejection = rejection_of(world, pod)
         world.server.settle(keep=False)
         framework = world.frameworks[pod.spec.scheduler_name]
@@ -117,7 +104,7 @@ def compare_effects(comparison: Comparison, world: World, pod: PodInfo, step: JS
         node, _ = _nomination((answer if isinstance(answer, tuple) else completed(answer))[0])
         if node == step["node"]:
             break
-    world.chance.drawn = 0
+    world.chance.share = 0.0
     deleted, denominated = world.server.deleted, world.server.denominated
     world.server.settle(keep=False)
     comparison.check("node", f"{where}: node", step["node"], node)
@@ -170,28 +157,16 @@ def _compare_nomination(comparison: Comparison, record: JSON, node: str, cleared
 
 def _compare_candidates(
     comparison: Comparison,
+    world: World,
     record: JSON,
     plugin: ListsCandidates,
-    question: tuple[CycleState, PodInfo, NodeToStatus],
+    question: Question,
     where: str,
 ) -> None:
-    candidates, rejected = plugin.list_candidates(*question)
-    found: dict[str, JSON] = {
-        "candidates": {
-            node: {"victims": [victim.key for victim in victims], "numPDBViolations": violations}
-            for node, (victims, violations) in candidates.items()
-        },
-        "rejected": {
-            node: {
-                **({"plugin": status.plugin} if status.plugin else {}),
-                "code": status.code.label,
-                "reasons": sorted(status.reasons()),
-            }
-            for node, status in rejected.items()
-        },
-    }
-    for member, got in found.items():
-        if member in record or got:
-            want = record.get(member, {})
+    for member, found in listed(plugin, question).items():
+        if member in record or found:
+            want, got = record.get(member, {}), found
+            if world.reading.equal_victims_as_recorded and member == "candidates":
+                want, got = in_any_order(world, want), in_any_order(world, got)
             pair = [{node: without_wording(each) for node, each in one.items()} for one in (want, got)]
             comparison.check(PREEMPTION_KINDS[member], f"{where}: preemption.{member}", *pair)

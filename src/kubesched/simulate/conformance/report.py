@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import msgspec
+from kubesched.api.large_json import large_json
 
 from ..report import Line, columns
 from .comparison import AreaResult, Finding, Verdict
@@ -65,7 +65,7 @@ class Report:
                     for (point, plugin), counts in self._coverage.calls.items()
                 ],
             }
-        return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+        return large_json(data, indent=2).decode() + "\n"
 
     # -- tables ----------------------------------------------------------------------------------------
 

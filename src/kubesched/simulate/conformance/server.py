@@ -41,6 +41,12 @@ class LocalServer:
         """What the scheduler does for a preemptor: the pod is not nominated to the node any more."""
         self.denominated.append(pod.key)
 
+    async def get_object(self, kind: Kind, namespace: str, name: str) -> Any:
+        """An object as it was written last."""
+        place = (kind.plural, f"{namespace}/{name}" if namespace else name)
+        stored = self._objects.informed(kind.plural)[place[1]]
+        return self._written.get(place, (stored, stored))[1]
+
     async def patch_object(
         self,
         kind: Kind,

@@ -1,34 +1,55 @@
-"""Second readings of a vector that differs: known defects of the recording, and declared differences.
+"""Second readings of a vector that differs: known defects of the recording, declared differences, and chance.
 
-Each variant changes how incoming pods look while they are attempted. It is offered by rule, from the pods of the
-scenario, never by a vector's name; and it counts only when every record of the vector agrees under it.
+Each variant is offered by rule, from the scenario, never by a vector's name; and it counts only when every record of the
+vector agrees under it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from kubesched.framework.podinfo import PodInfo
+from dataclasses import dataclass, replace
+from typing import Final
 
 from .comparison import Verdict
 from .decimals import drift_variants
 from .declared import declared_variants
-from .pods import Change
+from .equal_victims import has_equal_victims
+from .pods import Change, unchanged
+from .world import AS_RECORDED, Reading, World
 
 __all__ = ["Variant", "variants"]
+
+_EQUAL_VICTIMS: Final = "chance: of victims of equal priority and start any may be taken, in any order"
+_BY_PROFILE: Final = "Volumes: upstream's profiles do not know of each other's volumes that are spoken for"
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A change of incoming pods, the verdict when all records agree under it, and what that explains."""
+    """One way to read a vector.
 
-    change: Change
+    Attributes:
+        verdict: the verdict when all records agree.
+        why: what that explains.
+        reading: how the scenario is read.
+        change: how incoming pods look while they are attempted.
+    """
+
     verdict: Verdict
     why: str
+    reading: Reading = AS_RECORDED
+    change: Change = unchanged
 
 
-def variants(pending: list[PodInfo]) -> list[Variant]:
-    """The variants for the pods to place."""
-    declared = [Variant(change, Verdict.DECLARED, why) for change, why in declared_variants(pending)]
-    drifting = [Variant(change, Verdict.EXPLAINED, why) for change, why in drift_variants(pending)]
-    return declared + drifting
+def variants(world: World) -> list[Variant]:
+    """The variants for a scenario: each declared difference by itself, then together with chance."""
+    declared = [Variant(Verdict.DECLARED, why, change=change) for change, why in declared_variants(world.pending)]
+    if len(world.frameworks) > 1 and world.objects.informed("persistentvolumeclaims"):
+        declared.append(Variant(Verdict.DECLARED, _BY_PROFILE, Reading(parts_by_profile=True)))
+    if has_equal_victims(world):
+        declared += [_with_chance(each) for each in (Variant(Verdict.DECLARED, ""), *declared)]
+    return declared + [Variant(Verdict.EXPLAINED, why, change=change) for change, why in drift_variants(world.pending)]
+
+
+def _with_chance(variant: Variant) -> Variant:
+    reading = replace(variant.reading, equal_victims_as_recorded=True)
+    why = "; ".join(filter(None, (variant.why, _EQUAL_VICTIMS)))
+    return Variant(variant.verdict, why, reading, variant.change)

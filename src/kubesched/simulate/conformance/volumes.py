@@ -1,8 +1,4 @@
-"""The member ``volumes``: what would be bound and provisioned on each feasible node.
-
-In vectors with pods one after the other, what a placed pod gets is set aside as at Reserve: claims stay unbound, but no later
-pod is given the same volumes.
-"""
+"""The member ``volumes``: what would be bound and provisioned on each feasible node."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from kubesched.framework.status import Status
 
 from .world import World
 
-__all__ = ["PlansVolumes", "reserve_volumes", "volumes_of"]
+__all__ = ["PlansVolumes", "volumes_of"]
 
 JSON = dict[str, Any]
 
@@ -45,9 +41,10 @@ class PlansVolumes(Protocol):
 
 
 def _planners(world: World, pod: PodInfo, state: CycleState) -> Iterator[PlansVolumes]:
-    """The plugins with something to do for the pod, as PreFilter found."""
+    """The plugins with something to do for the pod, as PreFilter found, and that look for volumes at Filter."""
+    at_filter = world.points[pod.spec.scheduler_name]["filter"]
     for plugin in world.frameworks[pod.spec.scheduler_name].plugins.values():
-        if isinstance(plugin, PlansVolumes) and plugin.name not in state.skip_filter:
+        if isinstance(plugin, PlansVolumes) and plugin.name in at_filter and plugin.name not in state.skip_filter:
             yield plugin
 
 
@@ -66,15 +63,3 @@ def volumes_of(world: World, pod: PodInfo, state: CycleState, rows: np.ndarray[A
             if record:
                 found[table.info(row).name] = record
     return found
-
-
-def reserve_volumes(world: World, pod: PodInfo, node_name: str) -> Status | None:
-    """Set aside what a placed pod gets; None when that succeeds, else why not, with the plugin's name."""
-    framework, state = world.frameworks[pod.spec.scheduler_name], CycleState()
-    framework.pre_filter(state, pod, world.snapshot.nodes())
-    for plugin in _planners(world, pod, state):
-        status = plugin.reserve(state, pod, node_name)
-        if status is not None:
-            plugin.unreserve(state, pod, node_name)
-            return status.with_plugin(plugin.name)
-    return None

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import msgspec
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
-from kubesched.api.times import FixedClock
+from kubesched.api.times import FixedClock, parse_time
 from kubesched.api.types import Namespace, Node, Pod
 from kubesched.cache import Cache
 from kubesched.config import (
+    DEFAULT_GATES,
     IN_TREE,
     IN_TREE_CAPABILITIES,
     ConfigError,
+    FeatureGates,
     KubeSchedulerConfiguration,
     default_config,
     expand_profiles,
     load_config_data,
 )
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.gated_fields import pod_view
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.nominating import nominations_that_count
@@ -36,20 +40,18 @@ from kubesched.scheduler.handle import Backends
 from kubesched.scheduler.profiles import build_frameworks
 from kubesched.scheduler.search import Search
 
+from .comparable import NotComparedError, check_configuration, check_version
 from .coverage import Coverage
 from .objects import LocalObjects
-from .server import LocalServer, version_of, with_version
+from .server import LocalServer, completed, version_of, with_version
 
-__all__ = ["NotBuiltError", "World", "complete"]
+__all__ = ["AS_RECORDED", "Reading", "World", "complete"]
 
 JSON = dict[str, Any]
 
-
-class NotBuiltError(Exception):
-    """The scenario's configuration names a plugin that upstream has and the registry lacks."""
-
-    def __init__(self, plugin: str) -> None:
-        super().__init__(f"plugin {plugin} is not built")
+#: The time of every attempt. The objects of scenarios are of 2026, pods that a sequence places start in 2030, and what is
+#: not to be over yet ends in 2036; recorded was in between.
+_NOW: Final = parse_time("2028-01-01T00:00:00Z")
 
 
 def complete(obj: JSON, kind: str) -> JSON:
@@ -106,12 +108,42 @@ class Nominations:
 
 
 class Chance(random.Random):
-    """What plugins draw from: the number that is set, within the limit they give."""
+    """What plugins draw from: the share (0 to 1) that is set, of whatever they draw from."""
 
-    drawn = 0
+    share = 0.0
+
+    def random(self) -> float:
+        return self.share
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
-        return self.drawn % start if stop is None else super().randrange(start, stop, step)
+        return int(self.share * start) if stop is None else super().randrange(start, stop, step)
+
+
+def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Carry out what a plugin does alongside: at once."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(work)
+    else:
+        completed(work)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a scenario is read, where there is more than one way; see :mod:`.variants`.
+
+    Attributes:
+        equal_victims_as_recorded: of victims that matter equally those of the record are right; see :mod:`.equal_victims`.
+        parts_by_profile: what plugins share they share within a profile only, such as the volumes that are spoken for.
+    """
+
+    equal_victims_as_recorded: bool = False
+    parts_by_profile: bool = False
+
+
+#: Nothing is read in another way than it is recorded.
+AS_RECORDED: Final = Reading()
 
 
 class World:
@@ -124,22 +156,37 @@ class World:
         objects: what plugins look up.
         server: what plugins write to.
         chance: what plugins draw from.
+        clock: the time of every attempt.
+        reading: how the scenario is read.
         device_resources: the extended resources that device classes offer.
         coverage: counts what the searches do, if given.
     """
 
-    def __init__(self, scenario: JSON, registry: Registry, coverage: Coverage | None = None) -> None:
+    def __init__(
+        self,
+        scenario: JSON,
+        registry: Registry,
+        coverage: Coverage | None = None,
+        gates: FeatureGates = DEFAULT_GATES,
+        reading: Reading = AS_RECORDED,
+    ) -> None:
         """Load the scenario.
 
         Raises:
             ConfigError: when its configuration is refused.
-            NotBuiltError: when its configuration names a plugin that the registry lacks.
+            NotComparedError: when its configuration names a plugin that the registry lacks, and as :mod:`.comparable` says.
         """
+        if scenario["config"] is not None:
+            check_version(scenario["config"])
         self.config: KubeSchedulerConfiguration = (
-            default_config() if scenario["config"] is None else load_config_data(scenario["config"])
+            default_config(gates=gates)
+            if scenario["config"] is None
+            else load_config_data(scenario["config"], gates=gates)
         )
+        check_configuration(self.config, len(scenario["nodes"]))
         self.registry = registry
-        self.points = _upstream_points(self.config, registry)
+        self.points = _upstream_points(self.config, registry, gates)
+        self._view = pod_view(gates)
         self.cache = Cache()
         self.nominations = Nominations()
         self.snapshot = self.cache.snapshot()
@@ -150,15 +197,17 @@ class World:
         for obj in scenario["objects"]:
             self._keep(obj)
         self.chance = Chance(0)
+        self.clock = FixedClock(_NOW)
+        self.reading = reading
         backends = Backends(
-            FixedClock(), self.chance, self.snapshot,
+            self.clock, self.chance, self.snapshot,
             nominations=lambda: self.nominations,
             informed=self.objects.informed,
             informed_in=self.objects.informed_in,
             watch=self.objects.watch,
             node_changed=self.cache.node_changed,
             clear_nomination=self.server.clear_nomination,
-            client=self.server, spawn=lambda work, name: asyncio.run(work),
+            client=self.server, gates=gates, spawn=lambda work, name: _finish(work),
         )  # fmt: skip
         self.frameworks: dict[str, Framework] = self._build(backends)
         self.searches: dict[str, Search] = {
@@ -168,6 +217,10 @@ class World:
         self.coverage = coverage
         if coverage is not None:
             coverage.watch(self.frameworks, self.searches)
+        self.pending = self._fill(scenario)
+
+    def _fill(self, scenario: JSON) -> list[PodInfo]:
+        """Bring nodes and pods into the cache; the pods to place."""
         for obj in scenario["nodes"]:
             self.cache.set_node(from_builtins(complete(obj, "Node"), Node))
         for obj in scenario.get("pods", ()):
@@ -178,25 +231,38 @@ class World:
                 self.cache.add_pod(pod)
             else:
                 self._nominate_waiting(pod)
-        self.pending = [self._pod(obj) for obj in scenario.get("pending", ())]
-        for pod in self.pending:
+        pending = [self._pod(obj) for obj in scenario.get("pending", ())]
+        for pod in pending:
             self._nominate_waiting(pod)
+        return pending
 
     def _build(self, backends: Backends) -> dict[str, Framework]:
+        configs = [self.config]
+        if self.reading.parts_by_profile:
+            configs = [msgspec.structs.replace(self.config, profiles=(profile,)) for profile in self.config.profiles]
+        frameworks: dict[str, Framework] = {}
         try:
-            return build_frameworks(self.config, self.registry, backends, SchedulerMetrics())
+            for config in configs:
+                own = replace(backends, parts={})
+                frameworks |= build_frameworks(config, self.registry, own, SchedulerMetrics())
+            return frameworks
         except ConfigError as error:
             # The same profiles could be expanded with all of upstream's plugins.
             for name in IN_TREE.keys() - self.registry.keys():
                 if f'plugin "{name}" is part of Kubernetes' in str(error):
-                    raise NotBuiltError(name) from None
+                    raise NotComparedError(f"plugin {name} is not built") from None
             raise
 
     def _pod(self, obj: JSON) -> PodInfo:
-        pod = PodInfo(from_builtins(complete(obj, "Pod"), Pod))
+        pod = self.pod_of(obj)
         volumes = (obj.get("spec") or {}).get("volumes") or ()
         self._volume_sources[pod.uid] = frozenset(source for volume in volumes for source in volume if source != "name")
         return pod
+
+    def pod_of(self, obj: JSON) -> PodInfo:
+        """A pod of the golden format as plugins see it under the gates."""
+        pod = from_builtins(complete(obj, "Pod"), Pod)
+        return PodInfo(pod if self._view is None else self._view(pod))
 
     def volume_sources(self, pod: PodInfo) -> frozenset[str]:
         """The kinds of volumes of a pod of the scenario, as the API spells them (``emptyDir``, …)."""
@@ -250,10 +316,12 @@ class World:
                 self.cache.remove_pod(pod.pod)
 
 
-def _upstream_points(config: KubeSchedulerConfiguration, registry: Registry) -> dict[str, dict[str, list[str]]]:
+def _upstream_points(
+    config: KubeSchedulerConfiguration, registry: Registry, gates: FeatureGates
+) -> dict[str, dict[str, list[str]]]:
     """Scheduler name to point to the plugins that upstream runs there, in order."""
     capabilities: Mapping[str, frozenset[str]] = {**IN_TREE_CAPABILITIES, **registry.capabilities()}
     return {
         name: {point: [plugin for plugin, _ in plugins] for point, plugins in points.items()}
-        for name, points in expand_profiles(config, capabilities).items()
+        for name, points in expand_profiles(config, capabilities, gates=gates).items()
     }

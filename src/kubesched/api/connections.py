@@ -1,0 +1,326 @@
+"""Connections of an HTTP server, within limits of number, memory and time.
+
+    accept ──▶ hand-shake ──▶ waiting ◀──▶ request under way
+      │           └─ at most HAND_SHAKE_SECONDS   └─ closed when the client takes nothing for STALL_SECONDS
+      └─ as many as allowed: the one that has waited the longest is closed; if none waits, the new one is
+
+A TLS connection takes 256 KiB from its first byte on, so clients that connect and send nothing must not be many; and new
+clients must get in while they are. Each server adds what it answers to requests that cannot be read. Callers: the HTTPS server
+of ``kubesched run`` and the API server of the embedded cluster. Needs aiohttp.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from .extras import needing
+from .tasks import Supervisor
+
+with needing("an HTTP server", "server"):
+    from aiohttp import web
+    from aiohttp.web_protocol import RequestHandler
+
+try:
+    import resource
+except ImportError:  # pragma: no cover - not a POSIX system
+    resource = None  # type: ignore[assignment]
+
+__all__ = ["HAND_SHAKE_SECONDS", "STALL_SECONDS", "Connection", "Connections"]
+
+#: A TLS hand-shake may take so long.
+HAND_SHAKE_SECONDS: Final = 10.0
+#: A client that takes none of the bytes that wait for it is given up after so long, at most twice that.
+STALL_SECONDS: Final = 30.0
+#: Bytes that the system keeps for a client. It would take megabytes, of which a third has to go before progress shows.
+_SEND_BUFFER: Final = 256 * 1024
+#: Connections accepted before other tasks get a turn.
+_ACCEPTED_AT_ONCE: Final = 64
+#: Seconds until the next try when there is no descriptor or memory for a connection.
+_PAUSE: Final = 1.0
+#: Seconds between two log lines about connections that had to be closed.
+_LOG_SECONDS: Final = 10.0
+_NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+#: Connections that still send an answer, and are left out in the search for one to close.
+_SENDING: Final = 8
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Connections(web.Server):
+    """Accepts connections and hands their requests to ``handler``.
+
+    At most ``most`` are open, or what the limit of descriptors allows. ``kind`` is the class of a connection, ``options`` are for
+    it. Begin with :meth:`listen`; after :meth:`close` no new ones are accepted, and :meth:`shutdown` ends the open ones.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        kind: type[Connection],
+        *,
+        most: int,
+        log: logging.Logger,
+        request_factory: Callable[..., web.BaseRequest] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(self._handle, request_factory=request_factory, handler_cancellation=True)
+        self._answer = handler
+        self._kind = kind
+        self._most = min(most, _descriptors())
+        self._options = {"logger": log, "access_log": None, **options}
+        self._context: ssl.SSLContext | None = None
+        self._sockets: Sequence[socket.socket] = ()
+        self._tasks = Supervisor("connections")
+        #: Without a request under way, the longest one first: hand-shakes with the socket until they begin, and connections.
+        self._waiting: dict[asyncio.Task[None] | Connection, socket.socket | None] = {}
+        self._busy: dict[Connection, None] = {}
+        self._log = _RareLog(log)
+
+    def __call__(self) -> Connection:
+        return self._kind(self, **self._options)
+
+    @property
+    def open(self) -> int:
+        """How many connections there are, unfinished hand-shakes included."""
+        return len(self._waiting) + len(self._busy)
+
+    # -- life --------------------------------------------------------------------------------------------
+
+    def listen(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
+        """Accept connections on bound sockets, which are closed by :meth:`close`; with ``context`` over TLS."""
+        self._sockets, self._context = sockets, context
+        loop = asyncio.get_running_loop()
+        for listening in sockets:
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)  # accepted ones inherit it
+            listening.listen(1024)
+            loop.add_reader(listening.fileno(), self._accept, loop, listening)
+
+    def close(self) -> None:
+        """Stop listening. May be called twice."""
+        sockets, self._sockets = self._sockets, ()
+        loop = asyncio.get_running_loop()
+        for listening in sockets:
+            loop.remove_reader(listening.fileno())
+            listening.close()
+
+    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - aiohttp's signature
+        """End hand-shakes, then all connections; requests under way have ``timeout`` seconds."""
+        for unbegun in self._waiting.values():
+            if unbegun is not None:
+                unbegun.close()
+        await self._tasks.stop()
+        await super().shutdown(timeout)
+        self._log.close()
+
+    # -- accepting -----------------------------------------------------------------------------------------
+
+    def _accept(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_RESOURCES:
+                    raise
+                self._log.warn(f"no connection can be accepted: {error.strerror}")
+                self._close_longest_waiting()
+                loop.remove_reader(listening.fileno())
+                loop.call_later(_PAUSE, self._resume, loop, listening)
+                return
+            accepted.setblocking(False)
+            if self.open >= self._most:
+                self._log.warn(f"there are {self._most} connections, which is the limit; one had to be closed")
+                if not self._close_longest_waiting():
+                    accepted.close()
+                    continue
+            task = self._tasks.spawn(self._begin(accepted), "connection", lasting=False)
+            self._waiting[task] = accepted
+
+    def _resume(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            loop.add_reader(listening.fileno(), self._accept, loop, listening)
+
+    async def _begin(self, accepted: socket.socket) -> None:
+        """Shake hands; from then on the connection exists by itself."""
+        task: Any = asyncio.current_task()
+        self._waiting[task] = None
+        seconds = None if self._context is None else HAND_SHAKE_SECONDS
+
+        def make() -> RequestHandler:
+            connection = self()
+            connection.begun_by = task
+            return connection
+
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                make, accepted, ssl=self._context, ssl_handshake_timeout=seconds
+            )
+        except OSError as error:  # what a client sends, or does not, is no defect of ours; ssl.SSLError is an OSError
+            self._options["logger"].debug("a connection ended before its first request: %s", error)
+        finally:
+            self._waiting.pop(task, None)
+
+    def _close_longest_waiting(self) -> bool:
+        """Whether there is one: those that still send an answer do not count."""
+        for _ in range(min(_SENDING, len(self._waiting))):
+            longest = next(iter(self._waiting))
+            unbegun = self._waiting.pop(longest)
+            if not isinstance(longest, Connection):
+                longest.cancel()
+                if unbegun is not None:
+                    unbegun.close()
+                return True
+            if longest.is_sending:
+                self._waiting[longest] = None
+                continue
+            longest.abort()
+            return True
+        return False
+
+    # -- what connections report -----------------------------------------------------------------------------
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        assert isinstance(handler, Connection)
+        if handler.begun_by is not None:  # it is one connection, not two
+            self._waiting.pop(handler.begun_by, None)
+        self._waiting[handler] = None
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        assert isinstance(handler, Connection)
+        self._waiting.pop(handler, None)
+        self._busy.pop(handler, None)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = request.protocol
+        assert isinstance(connection, Connection)
+        self._waiting.pop(connection, None)
+        self._busy[connection] = None
+        try:
+            return await self._answer(request)
+        finally:
+            if connection in self._busy:
+                del self._busy[connection]
+                self._waiting[connection] = None
+
+
+class Connection(RequestHandler):
+    """A connection of which a request has ``head_seconds`` for its first line and its headers, the first one included."""
+
+    def __init__(self, server: Connections, *, head_seconds: float, **options: Any) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), **options)
+        self._head_seconds = head_seconds
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._left = 0
+        #: The task that shakes hands.
+        self.begun_by: asyncio.Task[None] | None = None
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether a part of an answer waits for the client."""
+        return self.transport is not None and self.transport.get_write_buffer_size() > 0
+
+    def abort(self) -> None:
+        """Close the connection at once; what was not sent is lost."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._start_head_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came in. When they do not complete the head of a request, the rest must come within the limit."""
+        super().data_received(data)
+        waiter = self._waiter
+        if self._request_count and (waiter is None or waiter.done()):
+            self._stop_head_timer()
+        elif self._head_timer is None:
+            self._start_head_timer()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._stop_head_timer()
+        self._stop_stall_timer()
+        super().connection_lost(exc)
+
+    def _start_head_timer(self) -> None:
+        self._head_timer = self._loop.call_later(self._head_seconds, self.force_close)
+
+    def _stop_head_timer(self) -> None:
+        timer, self._head_timer = self._head_timer, None
+        if timer is not None:
+            timer.cancel()
+
+    # -- clients that do not read --------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """More waits for the client than a little."""
+        super().pause_writing()
+        self._await_progress()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_stall_timer()
+
+    def _await_progress(self) -> None:
+        if self.transport is not None:
+            self._left = self.transport.get_write_buffer_size()
+            self._stall_timer = self._loop.call_later(STALL_SECONDS, self._check_progress)
+
+    def _check_progress(self) -> None:
+        if self.transport is not None and self.transport.get_write_buffer_size() >= self._left:
+            self.logger.debug("a client took nothing for %g s; its connection is closed", STALL_SECONDS)
+            self.abort()
+        else:
+            self._await_progress()
+
+    def _stop_stall_timer(self) -> None:
+        timer, self._stall_timer = self._stall_timer, None
+        if timer is not None:
+            timer.cancel()
+
+
+class _RareLog:
+    """Logs the first warning at once, and what follows in one line after a while, with its number."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._text = ""
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def warn(self, text: str) -> None:
+        if self._timer is not None:
+            self._text = text
+            self._count += 1
+            return
+        self._log.warning("%s", text)
+        self._timer = asyncio.get_running_loop().call_later(_LOG_SECONDS, self._pass)
+
+    def _pass(self) -> None:
+        self._timer = None
+        count, self._count = self._count, 0
+        if count:
+            self.warn(f"{self._text} ({count} times in {_LOG_SECONDS:g} s)")
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _descriptors() -> int:
+    """How many connections the limit of descriptors allows; a part of it is for files and for connections to others."""
+    if resource is None:
+        return 1 << 30
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else max(16, soft - min(256, soft // 4))

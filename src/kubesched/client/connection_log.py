@@ -1,0 +1,98 @@
+"""One log line for a state of the connection to an API server, instead of one for every kind of object and every retry.
+
+    works ◀──▶ credentials refused, certificate refused, name unknown, nothing listens, connection lost
+
+A state is logged when it begins, then every :data:`REMIND_SECONDS` with the number of failures since. Errors that concern one
+request, as a missing permission does, are left to the caller. Callers: reflectors and the lease, which share a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Final
+
+from kubesched.api.wire import ApiError
+
+from .http_reading import AnswerTooLongError
+from .metered import NotLeaderError
+
+__all__ = ["ConnectionLog"]
+
+logger = logging.getLogger("kubesched.client")
+
+#: A state that lasts is logged again after so long (seconds).
+REMIND_SECONDS: Final = 300.0
+#: One that comes and goes is logged again after so long at the earliest.
+_AGAIN_SECONDS: Final = 10.0
+
+#: What a user can do about each state.
+_ADVICE: Final = {
+    "the credentials are refused": "check token, client certificate or exec plugin of the kubeconfig, and whether they have expired",
+    "the TLS connection fails": "check certificate-authority, server and tls-server-name of the kubeconfig",
+    "the name of the server is unknown": "check the server address of the kubeconfig, and DNS",
+    "nothing accepts connections": "check the server address of the kubeconfig, and whether the API server runs",
+    "the connection is lost": "",
+}
+_CREDENTIALS, _TLS, _NAME, _REFUSED, _LOST = _ADVICE
+
+
+class ConnectionLog:
+    """The state of the connections to ``server``, an address that is shown."""
+
+    def __init__(self, server: str = "") -> None:
+        self._server = f"API server {server}" if server else "API server"
+        self._state = ""
+        #: When each state was last logged.
+        self._logged: dict[str, float] = {}
+        self._more = 0
+
+    def failed(self, error: BaseException) -> bool:
+        """Take note of a failure; False for one that is not about the connection, which the caller has to log."""
+        state = _state_of(error)
+        if not state:
+            return False
+        now = asyncio.get_running_loop().time()
+        quiet = REMIND_SECONDS if state == self._state else _AGAIN_SECONDS
+        self._state = state
+        if now - self._logged.get(state, float("-inf")) < quiet:
+            self._more += 1
+            logger.debug("%s: %s", self._server, error)
+            return True
+        self._logged[state] = now
+        more, self._more = self._more, 0
+        advice = f"; {_ADVICE[state]}" if _ADVICE[state] else ""
+        again = f" ({more} more failures since the last line)" if more else ""
+        logger.warning("%s: %s: %s%s; it is tried again%s", self._server, state, error or repr(error), advice, again)
+        return True
+
+    def worked(self) -> None:
+        """A request was answered."""
+        if self._state:
+            self._state, self._more = "", 0
+            logger.info("%s: the connection works", self._server)
+
+
+def _state_of(error: BaseException) -> str:
+    """The state that an error shows; "" for one that concerns a single request."""
+    if isinstance(error, ApiError):
+        return _CREDENTIALS if error.code == 401 else ""
+    if not isinstance(error, OSError) or isinstance(error, NotLeaderError | AnswerTooLongError):
+        return ""
+    causes = list(_causes(error))
+    if any(isinstance(one, ssl.SSLError) for one in causes):
+        return _TLS
+    if any(isinstance(one, socket.gaierror) for one in causes):
+        return _NAME
+    return _REFUSED if any(isinstance(one, ConnectionRefusedError) for one in causes) else _LOST
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # an error may be its own cause
+        seen.add(id(error))
+        yield error
+        error = error.__cause__

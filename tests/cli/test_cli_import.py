@@ -1,0 +1,86 @@
+"""``kubesched import``: what a real cluster's objects may tell of its users stays behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_kit import run
+
+from kubesched.files import read
+
+WORDS = "password=hunter2"
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "default"},
+    "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+    "status": {
+        "phase": "Running",
+        "message": WORDS,
+        "reason": "Kept",
+        "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": WORDS}],
+        "containerStatuses": [
+            {
+                "name": "c",
+                "image": "i",
+                "imageID": "",
+                "ready": False,
+                "restartCount": 3,
+                "state": {"waiting": {"reason": "CrashLoopBackOff", "message": WORDS}},
+                "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "message": WORDS}},
+            }
+        ],
+    },
+}
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n"},
+    "status": {
+        "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": WORDS}],
+    },
+}
+CLAIM = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "c", "namespace": "default"},
+    "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+    "status": {
+        "allocation": {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]}},
+        "devices": [
+            {
+                "driver": "d",
+                "pool": "p",
+                "device": "x",
+                "conditions": [
+                    {
+                        "type": "A",
+                        "status": "True",
+                        "reason": "R",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                        "message": WORDS,
+                    }
+                ],
+            }
+        ],
+    },
+}
+
+
+def test_messages_and_termination_logs_stay_behind_and_reasons_come_along(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump, saved = tmp_path / "dump.json", tmp_path / "c.jsonl"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [POD, NODE, CLAIM]}))
+    ran = run(capsys, "import", dump, "-o", saved)
+    assert (ran.code, ran.err) == (0, "")
+    assert saved.stat().st_mode & 0o777 == 0o600
+    text = saved.read_text()
+    assert WORDS not in text
+    assert {"p", "n", "c"} <= {item.name for item in read(saved).items}
+    for reason in ("Kept", "ContainersNotReady", "CrashLoopBackOff", "Error", "KubeletReady"):
+        assert f'"reason":"{reason}"' in text
+    assert '"exitCode":1' in text

@@ -1,0 +1,135 @@
+"""One line for a state of the connection, however many requests and kinds of objects meet it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from kubesched.api.kinds import KINDS
+from kubesched.api.wire import ApiError
+from kubesched.client.connection_log import REMIND_SECONDS, ConnectionLog
+from kubesched.client.http_reading import AnswerTooLongError
+from kubesched.client.metered import NotLeaderError
+from kubesched.client.port import ApiPort
+from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+
+
+def caused(error: OSError, cause: Exception) -> OSError:
+    error.__cause__ = cause
+    return error
+
+
+REFUSED = ApiError(401, "Unauthorized", "Unauthorized")
+OWN_CAUSE = ConnectionResetError("its own cause")
+OWN_CAUSE.__cause__ = OWN_CAUSE
+STATES: dict[str, Exception] = {
+    "the credentials are refused": REFUSED,
+    "the TLS connection fails": caused(ConnectionError("certificate verify failed"), ssl.SSLError()),
+    "the name of the server is unknown": caused(ConnectionError("no such host"), socket.gaierror()),
+    "nothing accepts connections": ConnectionRefusedError("refused"),
+    "the connection is lost": ConnectionResetError("reset"),
+}
+OTHERS = (
+    ApiError(403, "Forbidden", "no"),
+    ApiError(500, "InternalError", "oh"),
+    AnswerTooLongError(5),
+    NotLeaderError(),
+    ValueError("x"),
+)
+
+
+def test_an_error_that_is_its_own_cause(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        assert ConnectionLog().failed(OWN_CAUSE)
+
+    virtually(main)
+    assert "the connection is lost: its own cause" in lines(caplog)[0]
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname in ("INFO", "WARNING", "ERROR")]
+
+
+def virtually(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_state_is_said_once_then_rarely_and_again_when_it_has_changed(
+    state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kubesched.client")
+
+    async def main() -> None:
+        log = ConnectionLog("https://there")
+        for _ in range(100):
+            assert log.failed(STATES[state])
+            await asyncio.sleep(1.0)
+        [line] = lines(caplog)
+        assert line.startswith(f"API server https://there: {state}: ")
+        await asyncio.sleep(REMIND_SECONDS)
+        log.failed(STATES[state])
+        assert "it is tried again (99 more failures since the last line)" in lines(caplog)[1]
+        log.worked()
+        log.worked()
+        assert lines(caplog)[2:] == ["API server https://there: the connection works"]
+        await asyncio.sleep(11.0)
+        log.failed(STATES[state])
+        assert len(lines(caplog)) == 4
+
+    virtually(main)
+
+
+def test_a_connection_that_comes_and_goes_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        log = ConnectionLog()
+        for _ in range(1000):
+            log.failed(REFUSED)
+            log.failed(STATES["nothing accepts connections"])
+            log.worked()
+            await asyncio.sleep(0.01)
+
+    virtually(main)
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) <= 4
+
+
+@pytest.mark.parametrize("error", OTHERS, ids=repr)
+def test_what_concerns_one_request_is_left_to_the_caller(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        assert not ConnectionLog().failed(error)
+
+    virtually(main)
+    assert lines(caplog) == []
+
+
+class _Refusing:
+    async def list(self, *args: Any, **options: Any) -> Any:
+        raise REFUSED
+
+    async def watch(self, *args: Any, **options: Any) -> Any:
+        raise REFUSED
+        yield
+
+
+@pytest.mark.parametrize("watch_list", [False, True])
+def test_informers_of_all_kinds_say_it_once(watch_list: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        transport: Any = _Refusing()
+        clock = VirtualClock(asyncio.get_running_loop())
+        port = ApiPort(transport, clock=clock, rng=Random(1), watch_list=watch_list)
+        informers = [port.informer(kind) for kind in list(KINDS)[:18]]
+        tasks = [asyncio.create_task(informer.run()) for informer in informers]
+        await asyncio.sleep(200.0)
+        assert min(informer.statistics().errors for informer in informers) > 3
+        for informer in informers:
+            informer.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    virtually(main)
+    assert len(lines(caplog)) == 1

@@ -1,0 +1,216 @@
+"""An API server that says anything: answers without end, waits of years, nonsense in errors."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from kubesched.api.kinds import PODS
+from kubesched.api.wire import ApiError
+from kubesched.client import http, http_reading
+from kubesched.client.backoff import MOST_RETRY_AFTER, retry_after
+from kubesched.client.bodies import AnswerTooLongError
+from kubesched.client.http import HttpTransport
+from kubesched.client.http_reading import read_events, status_error
+from kubesched.client.reflector import Reflector
+
+HEAD = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n%s\r\n"
+
+
+class Endless:
+    """Sends a piece again and again, until the client has had enough; ``sent`` counts the bytes."""
+
+    def __init__(self, piece: bytes, status: bytes = b"200 OK", headers: bytes = b"") -> None:
+        self.piece = piece
+        self.head = HEAD % (status, headers)
+        self.sent = 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(self.head)
+        try:
+            while self.sent < 200_000_000:
+                writer.write(b"%x\r\n%s\r\n" % (len(self.piece), self.piece))
+                self.sent += len(self.piece)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def client_of(script: Callable[..., Any]) -> AsyncIterator[HttpTransport]:
+    server = await asyncio.start_server(script, "127.0.0.1", 0)
+    async with server, HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+        yield client
+
+
+async def _watch(client: HttpTransport) -> None:
+    async for _ in client.watch(PODS, resource_version="1"):
+        pass
+
+
+async def _list(client: HttpTransport) -> None:
+    await client.list(PODS)
+
+
+async def _create(client: HttpTransport) -> None:
+    await client.create(PODS, "default", {"metadata": {"name": "p"}})
+
+
+@pytest.mark.parametrize(
+    ("ask", "status", "message"),
+    [
+        (_list, b"200 OK", "longer than 1000000 bytes, which is the limit"),
+        (_list, b"500 Oh", "longer than 50000 bytes, which is the limit"),
+        (_watch, b"200 OK", "an event is longer than 1000000 bytes"),
+        (_watch, b"403 No", "longer than 50000 bytes, which is the limit"),
+        (_create, b"201 Created", "more than"),
+    ],
+    ids=["list", "refused list", "watch", "refused watch", "write"],
+)
+def test_an_answer_without_end_is_given_up(
+    ask: Callable[..., Any], status: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MOST_LIST", 1_000_000)
+    monkeypatch.setattr(http, "MOST_REFUSAL", 50_000)
+    monkeypatch.setattr(http_reading, "_LINE_LIMIT", 1_000_000)
+    monkeypatch.setattr("kubesched.client.http_answer._MOST_BODY", 1_000_000)
+
+    async def main() -> None:
+        script = Endless(b"x" * 65_536, status)
+        async with client_of(script) as client, asyncio.timeout(30):
+            with pytest.raises(OSError, match=message):
+                await ask(client)
+            assert script.sent < 50_000_000  # what lies in buffers
+
+    asyncio.run(main())
+
+
+def test_bytes_count_after_decompression(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MOST_LIST", 1_000_000)
+    bomb = gzip.compress(b" " * 100_000_000)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
+        writer.write(head + bomb)
+        writer.close()
+
+    async def main() -> None:
+        async with client_of(answer) as client:
+            with pytest.raises(AnswerTooLongError):
+                await client.list(PODS)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("0", 0.0),
+        ("7", 7.0),
+        ("99999999", MOST_RETRY_AFTER),
+        ("9" * 5000, MOST_RETRY_AFTER),
+        ("-1", None),
+        ("1.5", None),
+        ("nan", None),
+        ("²", None),
+        ("Wed, 21 Oct 2099 07:28:00 GMT", None),
+        (3, 3.0),
+        (1e308, MOST_RETRY_AFTER),
+        (10**400, MOST_RETRY_AFTER),
+        (float("nan"), None),
+        (float("inf"), MOST_RETRY_AFTER),
+        (-5, None),
+        (True, None),
+        (None, None),
+        ({}, None),
+    ],
+)
+def test_waits_that_a_server_asks_for_have_a_limit(value: Any, seconds: float | None) -> None:
+    assert retry_after(value) == seconds
+
+
+@pytest.mark.parametrize("after", [b"99999999", b"9" * 5000])
+def test_a_request_is_repeated_after_a_minute_at_most(after: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def skip(seconds: float) -> None:
+        slept.append(seconds)
+        await sleep(0)
+
+    body = b'{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[]}'
+    answers = [
+        b"HTTP/1.1 429 Busy\r\nRetry-After: %s\r\nContent-Length: 0\r\n\r\n" % after,
+        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body),
+    ]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while answers:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answers.pop(0))
+        writer.close()
+
+    async def main() -> None:
+        async with client_of(answer) as client:
+            monkeypatch.setattr("kubesched.client.http.asyncio.sleep", skip)
+            assert (await client.list(PODS)).resource_version == "7"
+
+    asyncio.run(main())
+    assert max(slept) == MOST_RETRY_AFTER
+
+
+class _Refusing:
+    """A transport that answers everything with 429 and years to wait."""
+
+    async def list(self, *args: Any, **options: Any) -> Any:
+        raise ApiError(429, "TooManyRequests", "busy", {"retryAfterSeconds": 99_999_999})
+
+
+def test_a_watch_stops_for_a_minute_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def skip(seconds: float) -> None:
+        slept.append(seconds)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("kubesched.client.reflector.asyncio.sleep", skip)
+    transport: Any = _Refusing()
+    sink: Any = None
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(Reflector(transport, PODS, sink, rng=Random(1)).run())
+    assert slept == [MOST_RETRY_AFTER]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"kind":"Status","code":"abc","reason":7,"message":["x"],"details":"y"}',
+        b'{"kind":"Status","code":1e400}',
+        b'{"kind":"Status","code":{}}',
+        b"[" * 100_000,
+        b'{"kind":"Status","message":"\xff"}',
+    ],
+)
+def test_an_error_that_makes_no_sense_is_still_the_error_of_its_code(raw: bytes) -> None:
+    error = status_error(raw, 503)
+    assert (error.code, error.reason) == (503, "ServiceUnavailable")
+
+    async def lines() -> AsyncIterator[bytes]:
+        yield b'{"type":"ERROR","object":' + raw + b"}\n"
+
+    async def main() -> None:
+        with pytest.raises(ApiError):
+            async for _ in read_events(PODS, lines()):
+                pass
+
+    asyncio.run(main())
