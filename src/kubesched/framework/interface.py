@@ -15,14 +15,10 @@ Source: spec "Scheduling framework" (upstream ``staging/src/k8s.io/kube-schedule
 
 from __future__ import annotations
 
-import enum
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
-
-import numpy as np
-import numpy.typing as npt
 
 from kubesched.api.types import Pod
 
@@ -33,6 +29,7 @@ from .nodeinfo import NodeInfo
 from .nominating import NominatingInfo, Nominations
 from .podinfo import PodInfo
 from .preemption import Preemption, PreemptionExtender
+from .question import NOT_SCORED, IntArray, Normalize, Reads, RowArray, VerdictArray
 from .queued import QueuedPodInfo
 from .status import Code, Status
 
@@ -64,35 +61,6 @@ __all__ = [
 
 #: Scores lie in 0…100 after normalising.
 MAX_NODE_SCORE: Final = 100
-
-#: Raw score of a node that a plugin with ``normalize_within`` leaves out: not among the bounds, 0 in the end.
-NOT_SCORED: Final = -(1 << 63)
-
-IntArray = npt.NDArray[np.int64]
-RowArray = npt.NDArray[np.integer]
-#: uint64[rows]: 0 passes; any other value is the plugin's own encoding of why not (see ``Contract.verdict_status``).
-VerdictArray = npt.NDArray[np.uint64]
-
-
-class Reads(enum.IntFlag):
-    """Which changes can alter a column plugin's answers about a row; what it does not read costs it nothing."""
-
-    NOTHING = 0
-    #: The node object: labels, taints, allocatable, images' names, declared features.
-    NODE = 1
-    #: The pods on the node: requested amounts, pod count, ports.
-    PODS = 2
-    #: The image table of the whole cluster, and how many nodes there are.
-    IMAGES = 4
-
-
-class Normalize(enum.Enum):
-    """Ready-made normalisation: scale to the greatest raw score (spec "Node-level plugins" section 4)."""
-
-    #: 100 for the greatest; nothing happens when all are 0.
-    FORWARD = "forward"
-    #: 0 for the greatest; 100 for all when all are 0.
-    REVERSE = "reverse"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,19 @@ Filter, PreScore, Score (spec "Node-level scheduler plugins" section 7.5).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kubesched.api.taints import PREFER_NO_SCHEDULE, first_untolerated, tolerated
 from kubesched.api.types import Node, Pod, Taint, Toleration
-from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.asked_plugin import AskedPlugin
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import Handle, IntArray, Normalize, Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Handle
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import IntArray, Normalize, Question, Reads, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from . import names
@@ -27,59 +28,72 @@ if TYPE_CHECKING:
 __all__ = ["TaintToleration"]
 
 
-class TaintToleration(Plugin):
+class _Taints(Question):
     """Tolerations are evaluated once per distinct taint tuple and gathered over the rows."""
 
+    by_spec = True
+    reads = Reads.NODE
+    normalize = Normalize.REVERSE
+
+    def __init__(self, pod: PodInfo, nodes: NodeTable, *, comparison: bool) -> None:
+        self.key = self._tolerations = pod.spec.tolerations
+        self._nodes = nodes
+        self._comparison = comparison
+        self._soft: Sequence[Toleration] = ()
+
+    # -- filter ----------------------------------------------------------------------------------------
+
+    def kept_away(self, taints: Sequence[Taint]) -> bool:
+        return first_untolerated(taints, self._tolerations, comparison_operators=self._comparison) is not None
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        return self._nodes.taints.gather(self.kept_away, rows).astype(np.uint64)
+
+    def verdict(self, node: NodeInfo) -> int:
+        taints = node.taints
+        return int(bool(taints) and self.kept_away(taints))
+
+    def why(self, verdict: int) -> Status:
+        return Status.unresolvable(TaintToleration.REASON)
+
+    # -- score -----------------------------------------------------------------------------------------
+
+    def pre_score(self, nodes: NodeList) -> Status | None:
+        self._soft = tuple(item for item in self._tolerations if item.effect in ("", PREFER_NO_SCHEDULE))
+        return None
+
+    def _intolerable(self, taints: Sequence[Taint]) -> int:
+        return sum(
+            taint.effect == PREFER_NO_SCHEDULE
+            and not tolerated(taint, self._soft, comparison_operators=self._comparison)
+            for taint in taints
+        )
+
+    def scores(self, rows: RowArray) -> IntArray:
+        return self._nodes.taints.gather(self._intolerable, rows)
+
+    def score(self, node: NodeInfo) -> int:
+        taints = node.taints
+        return self._intolerable(taints) if taints else 0
+
+
+class TaintToleration(AskedPlugin):
+    """Taints and tolerations; the question is :class:`_Taints`."""
+
     name = names.TAINT_TOLERATION
-    signs_spec = True
+    asks = _Taints
     hints_by_spec = True
-    reads: ClassVar[Reads] = Reads.NODE
-    normalize: ClassVar[Normalize | None] = Normalize.REVERSE
     REASON: Final = "node(s) had untolerated taint(s)"
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)
         self._comparison = handle.gate("TaintTolerationComparisonOperators")
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        return pod.spec.tolerations
-
-    # -- filter ----------------------------------------------------------------------------------------
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _Taints(pod, nodes, comparison=self._comparison)
 
     def _kept_away(self, taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
         return first_untolerated(taints, tolerations, comparison_operators=self._comparison) is not None
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        tolerations = pod.spec.tolerations
-        return nodes.taints.gather(lambda taints: self._kept_away(taints, tolerations), rows).astype(np.uint64)
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        taints = node.taints
-        return int(bool(taints) and self._kept_away(taints, pod.spec.tolerations))
-
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        return Status.unresolvable(self.REASON)
-
-    # -- score -----------------------------------------------------------------------------------------
-
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        soft = tuple(item for item in pod.spec.tolerations if item.effect in ("", PREFER_NO_SCHEDULE))
-        state.write(self.name, soft)
-        return None
-
-    def _intolerable(self, taints: Sequence[Taint], soft: Sequence[Toleration]) -> int:
-        return sum(
-            taint.effect == PREFER_NO_SCHEDULE and not tolerated(taint, soft, comparison_operators=self._comparison)
-            for taint in taints
-        )
-
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        soft = state.read(self.name)
-        return nodes.taints.gather(lambda taints: self._intolerable(taints, soft), rows)
-
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        taints = node.taints
-        return self._intolerable(taints, state.read(self.name)) if taints else 0
 
     # -- queue -----------------------------------------------------------------------------------------
 
