@@ -11,6 +11,7 @@ import numpy as np
 from kubesched.api.types import Node, Pod
 from kubesched.cache import Cache, NodeList
 from kubesched.config import DEFAULT_GATES, FeatureGates
+from kubesched.framework.asking import answering
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, ScoreEntry
 from kubesched.framework.podinfo import PodInfo
@@ -59,7 +60,7 @@ class Bench:
         return self.cache.snapshot().nodes()
 
     def build(self, plugin: type, args: Any = None) -> Any:
-        return plugin(args, self.handle)
+        return answering(plugin(args, self.handle), self.handle)
 
     def outcomes(self, plugin: Any, pod: Pod) -> dict[str, tuple[int, tuple[str, ...]] | None] | Status:
         """Node to (code, reasons), None where it passes; or PreFilter's Skip or rejection.

@@ -29,7 +29,7 @@ from .nodeinfo import NodeInfo
 from .nominating import NominatingInfo, Nominations
 from .podinfo import PodInfo
 from .preemption import Preemption, PreemptionExtender
-from .question import NOT_SCORED, IntArray, Normalize, Reads, RowArray, VerdictArray
+from .question import NOT_SCORED, IntArray, Normalize, Question, Reads, RowArray, VerdictArray
 from .queued import QueuedPodInfo
 from .status import Code, Status
 
@@ -284,6 +284,8 @@ class Contract:
 
     #: Column plugins: which changes make cached answers stale.
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
+    #: The class of its questions, for a plugin with ``ask``.
+    asks: ClassVar[type[Question]]
     #: Kinds (plural, as in ``api.kinds``) that the plugin looks up through its handle and wants watched.
     informs: ClassVar[tuple[str, ...]] = ()
     #: Whether ``sign`` reads nothing of a pod but its spec (and of objects, only those it refers to): pods of one template
@@ -329,6 +331,13 @@ class Contract:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Which events may make a pod schedulable that this plugin rejected. Without it: nearly every event."""
+        raise AssertionError("documentation only")
+
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        """The pod's question to a fast plugin; None when the pod does not concern the plugin now.
+
+        To be defined together with the class attribute ``asks``. Called at the start of an attempt, so it must be cheap.
+        """
         raise AssertionError("documentation only")
 
     def sign(self, pod: PodInfo) -> Hashable | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .answers import Reader, node_names, post_filter_result, pre_flight, status_only, waiting_time
+from .question import Question, defines
 
 __all__ = [
     "ADD_POD",
@@ -84,6 +85,12 @@ PRE_BIND_PRE_FLIGHT: Final = Point(
 )
 
 
+#: The methods of a question to the points that they extend.
+_ASKED: Final = {"pre_filter": "preFilter", "verdicts": "filter", "pre_score": "preScore", "scores": "score"}
+
+
 def capabilities(plugin: type) -> frozenset[str]:
-    """The keys of the points a plugin class extends."""
-    return frozenset(point.key for point in POINTS if any(hasattr(plugin, method) for method in point.methods))
+    """The keys of the points a plugin class extends, by itself or by its questions."""
+    asks: type[Question] | None = getattr(plugin, "asks", None)
+    asked = frozenset(point for method, point in _ASKED.items() if asks is not None and defines(asks, method))
+    return asked | frozenset(point.key for point in POINTS if any(hasattr(plugin, method) for method in point.methods))

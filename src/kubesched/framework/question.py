@@ -23,7 +23,7 @@ from .status import Status
 if TYPE_CHECKING:
     from kubesched.cache import NodeList
 
-__all__ = ["NOT_SCORED", "NO_ROWS", "IntArray", "Normalize", "Question", "Reads", "RowArray", "VerdictArray"]
+__all__ = ["NOT_SCORED", "NO_ROWS", "IntArray", "Normalize", "Question", "Reads", "RowArray", "VerdictArray", "defines"]
 
 IntArray = npt.NDArray[np.int64]
 RowArray = npt.NDArray[np.integer]
@@ -76,6 +76,9 @@ class Question:
     #: Whether verdicts may fail for a node because of objects that users wrote. They are then asked for in the profile's
     #: order, also for nodes that a later filter rejects.
     may_fail: ClassVar[bool] = False
+
+    #: Keys of extension points, ``filter`` and ``score``, that work in a profile without the point that prepares them.
+    stands_alone: ClassVar[frozenset[str]] = frozenset()
 
     #: A value such that pods with equal values get equal answers in equal clusters; None: answers are never reused.
     key: Hashable | None = None
@@ -160,3 +163,8 @@ class Question:
     def follow(self, kept: Self) -> Question:
         """Which of two questions with equal keys answers from now on: this one, of the current pod, or the one kept so far."""
         return kept
+
+
+def defines(question: type[Question], method: str) -> bool:
+    """Whether a question class has a method of its own."""
+    return getattr(question, method) is not getattr(Question, method)

@@ -34,7 +34,7 @@ _METHODS: Final = {
 #: Methods whose answer may be awaited.
 _MAY_BE_ASYNC: Final = ("post_filter", "pre_bind", "bind")
 #: Class attributes that are read of a plugin.
-_ATTRIBUTES: Final = ("informs", "normalize", "reads", "signs_spec")
+_ATTRIBUTES: Final = ("asks", "informs", "normalize", "reads", "signs_spec")
 
 
 class PluginError(Exception):

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubesched.config.errors import ArgsTypeError, ConfigError
 
+from .asking import answering
 from .binding_points import BindingPoints
 from .concerned import Concerned, Concerns, PreEnqueueMethod
 from .cycle_state import CycleState
@@ -70,6 +71,8 @@ _DEFECTS: Final = (
 
 #: The points whose plugins are counted: keys and labels. (spec "Metrics, events and the API client" section 2.1)
 _EVALUATING: Final = (("preFilter", "PreFilter"), ("filter", "Filter"), ("preScore", "PreScore"), ("score", "Score"))
+
+_ASKED_AT: Final = frozenset(key for key, _ in _EVALUATING)
 
 #: A Permit plugin cannot hold a pod longer than this (seconds).
 MAX_PERMIT_WAIT: Final = 15 * 60.0
@@ -141,8 +144,14 @@ class Framework:
                 bare = getattr(registry[name], "__init__", None) is object.__init__
                 hint = "; derive the class from kubesched.framework.Plugin" if bare else ""
                 raise ConfigError("framework", [f'initializing plugin "{name}": {_said(error)}{hint}']) from error
+        #: What the decision core calls, by plugin.
+        self.answering = {name: answering(plugin, handle) for name, plugin in self.plugins.items()}
         self._points: dict[str, tuple[Any, ...]] = {
-            point.key: tuple(self.plugins[name] for name, _ in points.get(point.key, ())) for point in POINTS
+            point.key: tuple(
+                (self.answering if point.key in _ASKED_AT else self.plugins)[name]
+                for name, _ in points.get(point.key, ())
+            )
+            for point in POINTS
         }
         self.points: Mapping[str, Sequence[tuple[str, int]]] = {
             point.key: list(points.get(point.key, ())) for point in POINTS
@@ -169,7 +178,9 @@ class Framework:
         self._with_extensions = tuple(plugin for plugin in pre_filters if hasattr(plugin, "add_pod"))
         pre_enqueuing = {plugin.name: partial(self._pre_enqueue, plugin) for plugin in self._points["preEnqueue"]}
         #: The plugins that have something to do for a pod.
-        self.concerned: Callable[[PodInfo], Concerned] = Concerns(self.plugins.values(), self._points, pre_enqueuing).of
+        self.concerned: Callable[[PodInfo], Concerned] = Concerns(
+            self.answering.values(), self._points, pre_enqueuing
+        ).of
         #: The points of the binding cycle.
         self.binding = BindingPoints(self._driver, self.concerned)
 

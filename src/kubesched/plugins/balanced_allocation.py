@@ -7,18 +7,18 @@ operations, since the result is truncated.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from kubesched.api.requests import CPU, MEMORY, PODS, is_scalar_resource
 from kubesched.config.args import NodeResourcesBalancedAllocationArgs
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import Handle, IntArray, Plugin, Reads, RowArray
+from kubesched.framework.interface import Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import IntArray, Question, RowArray
 from kubesched.framework.status import Status
 
 from . import names
@@ -53,61 +53,45 @@ def _balance(fractions: list[float]) -> int:
     return int((1 - spread) * 100.0)
 
 
-class NodeResourcesBalancedAllocation(Plugin):
-    """50…100: at 75 the pod leaves the balance as it is."""
+class _Balance(Question):
+    """Amounts that the pod adds to each resource. 50…100: at 75 the pod leaves the balance as it is."""
 
-    name = names.NODE_RESOURCES_BALANCED_ALLOCATION
-    signs_spec = True
-    reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
+    by_spec = True
+    stands_alone = frozenset({"score"})
 
-    def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
-        super().__init__(args, handle)
-        args = args if args is not None else NodeResourcesBalancedAllocationArgs()
-        self._names = tuple(item.name for item in args.resources)
-        self._counts = DeviceCounts(handle, self.name, self._names)
+    def __init__(self, pod: PodInfo, nodes: NodeTable, names: Sequence[str], counts: DeviceCounts) -> None:
+        self._nodes = nodes
+        self._requests = requests = pod.requests
+        self._counts = counts
+        self._since: tuple[int, int] | None = None
+        asked = [(name, 0 if name == PODS else requests.get(name)) for name in names]
+        #: Without scalar resources that the pod does not request; empty when it requests nothing.
+        self._amounts: list[tuple[str, int]] = []
+        if any(amount for _, amount in asked):
+            self._amounts = [(name, amount) for name, amount in asked if amount or not is_scalar_resource(name)]
+        self.key = tuple(self._amounts) if requests.scalars else requests.as_tuple()
+        self.is_local = counts.of(requests) is None  # else the score changes with devices, whatever happens to the node
+        if not self.is_local:
+            self.key = self.key, counts.key(requests)
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        if self._counts.of(pod.requests) is not None:
-            return None  # the score changes with devices, whatever happens to the node
-        return self._signature(pod)
-
-    def interaction_key(self, pod: PodInfo) -> Hashable | None:
-        return self._signature(pod), self._counts.key(pod.requests)
-
-    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
-        return self._counts.changed(state, pod.requests, nodes)
-
-    def _signature(self, pod: PodInfo) -> Hashable:
-        return tuple(self._amounts(pod)) if pod.requests.scalars else pod.requests.as_tuple()
-
-    def _amounts(self, pod: PodInfo) -> list[tuple[str, int]]:
-        """What the pod requests, without scalar resources it does not request; empty when it requests nothing."""
-        asked = [(name, 0 if name == PODS else pod.requests.get(name)) for name in self._names]
-        if not any(amount for _, amount in asked):
-            return []
-        return [(name, amount) for name, amount in asked if amount or not is_scalar_resource(name)]
-
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        amounts = self._amounts(pod)
-        if not amounts:
+    def pre_score(self, nodes: NodeList) -> Status | None:
+        if not self._amounts:
             return Status.skip()
-        self._counts.begin(state, pod.requests)
-        state.write(self.name, amounts)
+        self._since = self._counts.position(self._requests)
         return None
 
-    def _kept_amounts(self, state: CycleState, pod: PodInfo) -> list[tuple[str, int]]:
-        """What PreScore wrote, else computed now: a profile may have the plugin at Score only."""
-        kept: list[tuple[str, int]] | None = state.get(self.name)
-        return kept if kept is not None else self._amounts(pod)
+    def rescored(self, *, same: bool) -> RowArray | None:
+        rows, self._since = self._counts.changed(self._requests, self._since)
+        return rows
 
     # -- one node --------------------------------------------------------------------------------------
 
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        amounts = self._kept_amounts(state, pod)
+    def score(self, node: NodeInfo) -> int:
+        amounts = self._amounts
         if not amounts:
             return 0  # best effort, and PreScore did not run
-        if self._counts.of(pod.requests) is not None:
-            return int(self.score_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
+        if not self.is_local:
+            return int(self.scores(np.array([node.row], np.intp))[0])
         before: list[float] = []
         after: list[float] = []
         allocatable, requested = node.allocatable, node.requested
@@ -126,11 +110,11 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     # -- many rows -------------------------------------------------------------------------------------
 
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        amounts = self._kept_amounts(state, pod)
+    def scores(self, rows: RowArray) -> IntArray:
+        nodes, amounts = self._nodes, self._amounts
         if not amounts:
             return np.zeros(len(rows), np.int64)  # best effort, and PreScore did not run
-        devices = self._counts.of(pod.requests)
+        devices = self._counts.of(self._requests)
         before: list[Floats] = []
         after: list[Floats] = []
         valid: list[npt.NDArray[np.bool_]] = []
@@ -155,6 +139,22 @@ class NodeResourcesBalancedAllocation(Plugin):
         change = _HALF + _balance_rows(after, valid) - _balance_rows(before, valid)
         halved: IntArray = _HALF + np.where(change >= 0, change // 2, -(-change // 2))
         return halved
+
+
+class NodeResourcesBalancedAllocation(Plugin):
+    """Even use of resources; the question is :class:`_Balance`."""
+
+    name = names.NODE_RESOURCES_BALANCED_ALLOCATION
+    asks = _Balance
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        args = args if args is not None else NodeResourcesBalancedAllocationArgs()
+        self._names = tuple(item.name for item in args.resources)
+        self._counts = DeviceCounts(handle, self._names)
+
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _Balance(pod, nodes, self._names, self._counts)
 
 
 def _sum_as_float(used: IntArray, amount: int) -> Floats:

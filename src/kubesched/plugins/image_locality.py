@@ -5,15 +5,14 @@ Spec "Node-level scheduler plugins" section 7.8.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import IntArray, Plugin, Reads, RowArray
+from kubesched.framework.interface import Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import IntArray, Question, Reads, RowArray
 
 from . import names
 
@@ -40,45 +39,54 @@ def _images(pod: PodInfo) -> tuple[str, ...]:
     return tuple(normalized_image(name) for name in names_)
 
 
-class ImageLocality(Plugin):
-    """Scatters each image's share to the rows that have it; rows without any cost nothing."""
+class _Images(Question):
+    """The pod's images. Each image's share is scattered to the rows that have it; rows without any cost nothing."""
 
-    name = names.IMAGE_LOCALITY
-    signs_spec = True
-    reads: ClassVar[Reads] = Reads.IMAGES
+    by_spec = True
+    reads = Reads.IMAGES
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
+    def __init__(self, pod: PodInfo, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._containers = len(pod.spec.init_containers) + len(pod.spec.containers)
+        self._most = _MOST_PER_CONTAINER * self._containers
+        self._images = _images(pod)
         # Templates that differ in images alone are alike as long as no node has those.
-        states = self.handle.snapshot.table.images.states
-        known = sorted(name for name in _images(pod) if name in states)
-        return (*known, len(pod.spec.init_containers) + len(pod.spec.containers)) if known else ()
+        known = sorted(name for name in self._images if name in nodes.images.states)
+        self.key = (*known, self._containers) if known else ()
 
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        states = [image for name in _images(pod) if (image := nodes.images.states.get(name)) is not None]
-        if not states:
+    def scores(self, rows: RowArray) -> IntArray:
+        nodes = self._nodes
+        states = [image for name in self._images if (image := nodes.images.states.get(name)) is not None]
+        if not states or self._most <= _LEAST:
             return np.zeros(len(rows), np.int64)
         total = np.zeros(nodes.capacity, np.int64)
         for image in states:
-            share = self._share(image.size, len(image.rows), len(nodes))
+            share = _share(image.size, len(image.rows), len(nodes))
             total[np.fromiter(image.rows, np.int64, len(image.rows))] += share
-        most = _MOST_PER_CONTAINER * (len(pod.spec.init_containers) + len(pod.spec.containers))
-        if most <= _LEAST:
-            return np.zeros(len(rows), np.int64)
-        clamped = np.clip(total[rows], _LEAST, most)
-        return 100 * (clamped - _LEAST) // (most - _LEAST)
+        clamped = np.clip(total[rows], _LEAST, self._most)
+        return 100 * (clamped - _LEAST) // (self._most - _LEAST)
 
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        states, total = nodes.images.states, 0
-        for name in _images(pod):
-            image = states.get(name)
+    def score(self, node: NodeInfo) -> int:
+        nodes, total = self._nodes, 0
+        for name in self._images:
+            image = nodes.images.states.get(name)
             if image is not None and node.row in image.rows:
-                total += self._share(image.size, len(image.rows), len(nodes))
-        most = _MOST_PER_CONTAINER * (len(pod.spec.init_containers) + len(pod.spec.containers))
-        if most <= _LEAST:
+                total += _share(image.size, len(image.rows), len(nodes))
+        if self._most <= _LEAST:
             return 0
-        return 100 * (min(max(total, _LEAST), most) - _LEAST) // (most - _LEAST)
+        return 100 * (min(max(total, _LEAST), self._most) - _LEAST) // (self._most - _LEAST)
 
-    @staticmethod
-    def _share(size: int, spread: int, nodes: int) -> int:
-        """What an image counts: its size, scaled by how widely it is spread (so no node becomes a hot spot)."""
-        return int(float(size) * (float(spread) / float(nodes)))
+
+def _share(size: int, spread: int, nodes: int) -> int:
+    """The score of an image: its size, scaled by how widely it is spread (so no node becomes a hot spot)."""
+    return int(float(size) * (float(spread) / float(nodes)))
+
+
+class ImageLocality(Plugin):
+    """Images on nodes; the question is :class:`_Images`."""
+
+    name = names.IMAGE_LOCALITY
+    asks = _Images
+
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _Images(pod, nodes)

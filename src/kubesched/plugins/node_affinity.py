@@ -5,8 +5,9 @@ PreFilter, Filter, PreScore, Score (spec "Node-level scheduler plugins" section 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,11 +21,11 @@ from kubesched.api.selectors import (
 )
 from kubesched.api.types import Node
 from kubesched.config.args import NodeAffinityArgs
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import Handle, IntArray, Normalize, Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import IntArray, Normalize, Question, Reads, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from . import names
@@ -36,17 +37,107 @@ __all__ = ["NodeAffinity"]
 
 _ENFORCED: Final = 1
 _POD: Final = 2
-_SCORE_KEY: Final = f"PreScore{names.NODE_AFFINITY}"
+
+
+class _NodeTerms(Question):
+    """The pod's node selector and affinity. They are compiled once and evaluated over label columns."""
+
+    by_spec = True
+    reads = Reads.NODE
+    normalize = Normalize.FORWARD
+    stands_alone = frozenset({"filter", "score"})
+
+    def __init__(
+        self, pod: PodInfo, nodes: NodeTable, required: NodeSelectorMatcher | None, preferred: PreferredTerms | None
+    ) -> None:
+        """``required`` and ``preferred`` are the operator's."""
+        spec = pod.spec
+        self._nodes = nodes
+        self._spec = spec
+        self._affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        self._added_required, self._added_preferred = required, preferred
+        selector = spec.node_selector
+        self.key = (self._affinity, None if selector is None else tuple(sorted(selector.items())))
+
+    # -- filter ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _required(self) -> RequiredNodeAffinity:
+        return required_node_affinity(self._spec)
+
+    def pre_filter(self, nodes: NodeList) -> frozenset[str] | Status | None:
+        required = self._affinity.required if self._affinity else None
+        if required is None and self._spec.node_selector is None and self._added_required is None:
+            return Status.skip()
+        if required is None or not required.node_selector_terms:
+            return None
+        named: set[str] = set()
+        for term in required.node_selector_terms:
+            of_term: set[str] | None = None
+            for item in term.match_fields:
+                if item.key == "metadata.name" and item.operator == "In":
+                    of_term = set(item.values) if of_term is None else of_term & set(item.values)
+            if of_term is None:
+                return None
+            named |= of_term
+        if not named:
+            return Status.unresolvable(NodeAffinity.REASON_CONFLICT)
+        return frozenset(named)
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        verdicts = np.where(self._nodes.matches_affinity(self._required, rows), 0, _POD).astype(np.uint64)
+        if self._added_required is not None:
+            verdicts[~self._nodes.matches_selector(self._added_required, rows)] = _ENFORCED
+        return verdicts
+
+    def verdict(self, node: NodeInfo) -> int:
+        labels = node.labels
+        if self._added_required is not None and not self._added_required.matches(labels, node.name):
+            return _ENFORCED
+        return 0 if self._required.matches(labels, node.name) else _POD
+
+    def why(self, verdict: int) -> Status:
+        return Status.unresolvable(NodeAffinity.REASON_ENFORCED if verdict == _ENFORCED else NodeAffinity.REASON_POD)
+
+    # -- score -----------------------------------------------------------------------------------------
+
+    def pre_score(self, nodes: NodeList) -> Status | None:
+        preferred = self._affinity.preferred if self._affinity else None
+        if preferred is None and self._added_preferred is None:
+            return Status.skip()
+        try:
+            _ = self._preferences
+        except SelectorError as error:
+            return Status.from_error(error)
+        return None
+
+    @cached_property
+    def _preferences(self) -> PreferredTerms:
+        """The preferences of the operator and of the pod.
+
+        Raises:
+            SelectorError: when one of the pod's terms cannot be parsed.
+        """
+        own = preferred_terms((self._affinity.preferred if self._affinity else None) or ())
+        added = self._added_preferred.terms if self._added_preferred is not None else ()
+        return PreferredTerms((*added, *own.terms))
+
+    def scores(self, rows: RowArray) -> IntArray:
+        scores = np.zeros(len(rows), np.int64)
+        for weight, term in self._preferences.terms:
+            scores += weight * self._nodes.matches_term(term, rows)
+        return scores
+
+    def score(self, node: NodeInfo) -> int:
+        return self._preferences.score(node.labels, node.name)
 
 
 class NodeAffinity(Plugin):
-    """Selectors are compiled once per attempt (or signature) and evaluated over label columns."""
+    """Node selectors and affinity; the question is :class:`_NodeTerms`."""
 
     name = names.NODE_AFFINITY
-    signs_spec = True
+    asks = _NodeTerms
     hints_by_spec = True
-    reads: ClassVar[Reads] = Reads.NODE
-    normalize: ClassVar[Normalize | None] = Normalize.FORWARD
     REASON_POD: Final = "node(s) didn't match Pod's node affinity/selector"
     REASON_ENFORCED: Final = "node(s) didn't match scheduler-enforced node affinity"
     REASON_CONFLICT: Final = "pod affinity terms conflict"
@@ -71,93 +162,8 @@ class NodeAffinity(Plugin):
                     added.preferred, "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
                 )
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        affinity, selector = pod.spec.affinity, pod.spec.node_selector
-        return (
-            affinity.node_affinity if affinity is not None else None,
-            None if selector is None else tuple(sorted(selector.items())),
-        )
-
-    # -- filter ----------------------------------------------------------------------------------------
-
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
-        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        required = affinity.required if affinity else None
-        if required is None and pod.spec.node_selector is None and self._added_required is None:
-            return Status.skip()
-        state.write(self.name, required_node_affinity(pod.spec))
-        if required is None or not required.node_selector_terms:
-            return None
-        named: set[str] = set()
-        for term in required.node_selector_terms:
-            of_term: set[str] | None = None
-            for item in term.match_fields:
-                if item.key == "metadata.name" and item.operator == "In":
-                    of_term = set(item.values) if of_term is None else of_term & set(item.values)
-            if of_term is None:
-                return None
-            named |= of_term
-        if not named:
-            return Status.unresolvable(self.REASON_CONFLICT)
-        return frozenset(named)
-
-    def _required(self, state: CycleState, pod: PodInfo) -> RequiredNodeAffinity:
-        kept = state.get(self.name)
-        return kept if kept is not None else required_node_affinity(pod.spec)
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        verdicts = np.where(nodes.matches_affinity(self._required(state, pod), rows), 0, _POD).astype(np.uint64)
-        if self._added_required is not None:
-            verdicts[~nodes.matches_selector(self._added_required, rows)] = _ENFORCED
-        return verdicts
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        labels = node.labels
-        if self._added_required is not None and not self._added_required.matches(labels, node.name):
-            return _ENFORCED
-        return 0 if self._required(state, pod).matches(labels, node.name) else _POD
-
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        return Status.unresolvable(self.REASON_ENFORCED if verdict == _ENFORCED else self.REASON_POD)
-
-    # -- score -----------------------------------------------------------------------------------------
-
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        preferred = affinity.preferred if affinity else None
-        if preferred is None and self._added_preferred is None:
-            return Status.skip()
-        try:
-            state.write(_SCORE_KEY, self._all_preferences(pod))
-        except SelectorError as error:
-            return Status.from_error(error)
-        return None
-
-    def _all_preferences(self, pod: PodInfo) -> PreferredTerms:
-        """What the operator and the pod prefer.
-
-        Raises:
-            SelectorError: when one of the pod's terms cannot be parsed.
-        """
-        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        own = preferred_terms((affinity.preferred if affinity else None) or ())
-        added = self._added_preferred.terms if self._added_preferred is not None else ()
-        return PreferredTerms((*added, *own.terms))
-
-    def _preferences(self, state: CycleState, pod: PodInfo) -> PreferredTerms:
-        """What PreScore wrote, else compiled now: a profile may have the plugin at Score only."""
-        kept: PreferredTerms | None = state.get(_SCORE_KEY)
-        return kept if kept is not None else self._all_preferences(pod)
-
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        preferences = self._preferences(state, pod)
-        scores = np.zeros(len(rows), np.int64)
-        for weight, term in preferences.terms:
-            scores += weight * nodes.matches_term(term, rows)
-        return scores
-
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return self._preferences(state, pod).score(node.labels, node.name)
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _NodeTerms(pod, nodes, self._added_required, self._added_preferred)
 
     # -- queue -----------------------------------------------------------------------------------------
 

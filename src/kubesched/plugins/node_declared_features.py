@@ -5,18 +5,18 @@ Spec "Node-level scheduler plugins" section 7.10.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kubesched.api.declared_features import feature_mask
 from kubesched.api.types import Node, Pod
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import Handle, Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question, Reads, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from . import names
@@ -43,12 +43,36 @@ def required_features(pod: Pod) -> int:
     return needed
 
 
+class _NeededFeatures(Question):
+    """Feature bits that the pod needs, against the int64[row] column of declared ones."""
+
+    by_spec = True
+    reads = Reads.NODE
+
+    def __init__(self, needed: int, nodes: NodeTable) -> None:
+        self.key = self._needed = needed
+        self._nodes = nodes
+
+    def pre_filter(self, nodes: NodeList) -> Status | None:
+        return None if self._needed else Status.skip()
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        verdicts: VerdictArray = ((self._nodes.features[rows] & self._needed) != self._needed).astype(np.uint64)
+        return verdicts
+
+    def verdict(self, node: NodeInfo) -> int:
+        declared = feature_mask(node.node.status.declared_features) if node.node is not None else 0
+        return int(node.node is None or declared & self._needed != self._needed)
+
+    def why(self, verdict: int) -> Status:
+        return Status.unresolvable(NodeDeclaredFeatures.REASON)
+
+
 class NodeDeclaredFeatures(Plugin):
-    """Reads the int64[row] column of declared feature bits."""
+    """Features that nodes declare; the question is :class:`_NeededFeatures`."""
 
     name = names.NODE_DECLARED_FEATURES
-    signs_spec = True
-    reads: ClassVar[Reads] = Reads.NODE
+    asks = _NeededFeatures
     REASON: Final = "node(s) didn't match Pod's required features"
 
     def __init__(self, args: object, handle: Handle) -> None:
@@ -56,27 +80,8 @@ class NodeDeclaredFeatures(Plugin):
         #: A profile may name the plugin though its gate is off: then it has nothing to do.
         self._is_on = handle.gate("NodeDeclaredFeatures")
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        return required_features(pod.pod)
-
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        needed = required_features(pod.pod) if self._is_on else 0
-        if not needed:
-            return Status.skip()
-        state.write(self.name, needed)
-        return None
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        needed: int = state.read(self.name)
-        verdicts: VerdictArray = ((nodes.features[rows] & needed) != needed).astype(np.uint64)
-        return verdicts
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        needed: int = state.read(self.name)
-        return int(node.node is None or feature_mask(node.node.status.declared_features) & needed != needed)
-
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        return Status.unresolvable(self.REASON)
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _NeededFeatures(required_features(pod.pod) if self._is_on else 0, nodes)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         if not self._is_on:

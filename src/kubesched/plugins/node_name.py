@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
-from kubesched.framework.interface import Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question, Reads, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from . import names
@@ -22,32 +22,38 @@ if TYPE_CHECKING:
 __all__ = ["NodeName"]
 
 
+class _NamedNode(Question):
+    """The node that ``spec.nodeName`` names."""
+
+    by_spec = True
+    reads = Reads.NODE
+
+    def __init__(self, pod: PodInfo, nodes: NodeTable) -> None:
+        self.key = self._wanted = pod.spec.node_name
+        self._nodes = nodes
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        row = self._nodes.row_of(self._wanted)
+        verdicts: VerdictArray = (rows != (-1 if row is None else row)).astype(np.uint64)
+        return verdicts
+
+    def verdict(self, node: NodeInfo) -> int:
+        return int(self._wanted != node.name)
+
+    def why(self, verdict: int) -> Status:
+        return Status.unresolvable(NodeName.REASON)
+
+
 class NodeName(Plugin):
     """Passes every node when ``spec.nodeName`` is empty."""
 
     name = names.NODE_NAME
-    signs_spec = True
+    asks = _NamedNode
     hints_by_spec = True
-    reads: ClassVar[Reads] = Reads.NODE
     REASON: Final = "node(s) didn't match the requested node name"
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        return pod.spec.node_name
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        wanted = pod.spec.node_name
-        if not wanted:
-            return np.zeros(len(rows), np.uint64)
-        row = nodes.row_of(wanted)
-        verdicts: VerdictArray = (rows != (-1 if row is None else row)).astype(np.uint64)
-        return verdicts
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        wanted = pod.spec.node_name
-        return int(bool(wanted) and wanted != node.name)
-
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        return Status.unresolvable(self.REASON)
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _NamedNode(pod, nodes) if pod.spec.node_name else None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD))]

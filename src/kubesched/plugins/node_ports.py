@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kubesched.api.types import Pod
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Plugin
 from kubesched.framework.nodeinfo import NodeInfo, PortTable
-from kubesched.framework.podinfo import HostPort, PodInfo, host_ports
+from kubesched.framework.podinfo import PodInfo, host_ports
+from kubesched.framework.question import Question, Reads, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from . import names
@@ -23,46 +23,45 @@ if TYPE_CHECKING:
 __all__ = ["NodePorts"]
 
 
-class NodePorts(Plugin):
-    """Only rows in the table's port index are evaluated one by one; the rest pass."""
+class _WantedPorts(Question):
+    """Host ports. Only rows in the table's port index are evaluated one by one; the rest pass."""
 
-    name = names.NODE_PORTS
-    signs_spec = True
-    reads: ClassVar[Reads] = Reads.PODS
-    REASON: Final = "node(s) didn't have free ports for the requested pod ports"
+    by_spec = True
+    reads = Reads.PODS
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        """All of ip, protocol and port: upstream's signature leaves the first two out (quirk Q9, fixed)."""
-        return pod.ports
+    def __init__(self, pod: PodInfo, nodes: NodeTable) -> None:
+        #: All of ip, protocol and port: upstream's signature leaves the first two out (quirk Q9, fixed).
+        self.key = self._ports = pod.ports
+        self._nodes = nodes
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        if not pod.ports:
-            return Status.skip()
-        state.write(self.name, pod.ports)
-        return None
+    def pre_filter(self, nodes: NodeList) -> Status | None:
+        return None if self._ports else Status.skip()
 
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        nodes = self._nodes
         taken = np.zeros(nodes.capacity, np.uint64)
-        for wanted in self._wanted(state):
+        for wanted in self._ports:
             for row in nodes.port_rows.get(wanted[1:], ()):
                 if nodes.info(row).used_ports.conflicts(wanted):
                     taken[row] = 1
         return taken[rows]
 
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return int(any(node.used_ports.conflicts(wanted) for wanted in self._wanted(state)))
+    def verdict(self, node: NodeInfo) -> int:
+        return int(any(node.used_ports.conflicts(wanted) for wanted in self._ports))
 
-    def _wanted(self, state: CycleState) -> tuple[HostPort, ...]:
-        """The ports that PreFilter wrote; a profile with Filter but without PreFilter fails the attempt, as upstream.
+    def why(self, verdict: int) -> Status:
+        return Status.unschedulable(NodePorts.REASON)
 
-        Raises:
-            KeyError: ``not found``.
-        """
-        ports: tuple[HostPort, ...] = state.read(self.name)
-        return ports
 
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        return Status.unschedulable(self.REASON)
+class NodePorts(Plugin):
+    """Host ports of pods; the question is :class:`_WantedPorts`."""
+
+    name = names.NODE_PORTS
+    asks = _WantedPorts
+    REASON: Final = "node(s) didn't have free ports for the requested pod ports"
+
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _WantedPorts(pod, nodes)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [

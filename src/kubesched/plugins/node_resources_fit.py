@@ -7,7 +7,7 @@ Spec "Node-level scheduler plugins" sections 8.2 to 8.5. The three scoring strat
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,11 +15,11 @@ from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Resources, is
 from kubesched.api.resource import EXTENDED_RESOURCE_PREFIX, DeviceClass
 from kubesched.api.types import Node, Pod
 from kubesched.config.args import NodeResourcesFitArgs
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import Handle, IntArray, Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import IntArray, Question, RowArray, VerdictArray
 from kubesched.framework.status import Code, Status
 
 from . import names
@@ -36,208 +36,137 @@ _TOO_MANY_PODS: Final = 1
 _PODS_ROW: Final = 3
 #: Two bits a resource behind the first: insufficient, and more than the node has in all.
 _MAX_COLUMN_RESOURCES: Final = 31
-_NO_ROWS: Final = np.zeros(0, np.intp)
 
 
-class _Wanted:
-    """What Filter needs of the pod: (resource name, amount) of everything it asks for and that counts.
+class _Fit(Question):
+    """Amounts that the pod asks for, against the allocatable and requested columns.
 
-    ``delegated``: the resources that a device class serves on nodes without a device plugin for them. They are not among
-    the amounts where no node has such a plugin.
+    A verdict has one bit pair per resource asked for. Pods that ask for different devices are alike here, so that they share
+    what is remembered of nodes.
     """
 
-    __slots__ = ("amounts", "delegated", "outcomes")
+    by_spec = True
+    stands_alone = frozenset({"score"})
 
-    def __init__(self, amounts: list[tuple[str, int]], delegated: frozenset[str]) -> None:
-        self.amounts = amounts
-        self.delegated = delegated
-        #: Verdicts of pods with more resources than a verdict has bits: failures, interned.
-        self.outcomes: list[tuple[str, ...]] = []
-
-
-class NodeResourcesFit(Plugin):
-    """Reads the allocatable and requested columns; one verdict bit pair per resource asked for."""
-
-    name = names.NODE_RESOURCES_FIT
-    signs_spec = True
-    hints_by_spec = True
-    reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
-
-    def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
-        super().__init__(args, handle)
-        args = args if args is not None else NodeResourcesFitArgs()
-        self._ignored = frozenset(args.ignored_resources)
-        self._ignored_groups = frozenset(args.ignored_resource_groups)
-        self._scorer = ResourceScorer(args.scoring_strategy)
-        self._scored = frozenset(self._scorer.names)
-        self._counts = DeviceCounts(handle, self.name, self._scorer.names)
-        #: None without the gate: no resource is left to DynamicResources.
-        self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
-
-    def _delegated(self, requests: Resources) -> frozenset[str]:
-        """The resources that a device class serves: DynamicResources allocates them where the node has none itself."""
-        if self._classes is None or not requests.scalars:
-            return frozenset()
-        class_of = self._classes.class_of
-        return frozenset(name for name, amount in requests.scalars.items() if amount and class_of(name))
-
-    def _unlimited(self, delegated: frozenset[str]) -> frozenset[str]:
-        """Of these resources those that no node has itself: nothing here depends on them as long as that is so."""
-        if not delegated:
-            return delegated
-        table = self.handle.snapshot.table
-        columns = ((name, table.column(name)) for name in delegated)
-        return frozenset([name for name, index in columns if index is None or not table.allocatable[index].any()])
-
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        if self._counts.of(pod.score_requests) is not None:
-            return None  # the score changes with devices, whatever happens to the node
-        return self._signature(pod)
-
-    def signs_until(self) -> Hashable | None:
-        if self._classes is None:
-            return 0
-        return None if self._classes.serves_any else self._classes.version
-
-    def interaction_key(self, pod: PodInfo) -> Hashable | None:
-        return self._signature(pod), self._counts.key(pod.score_requests)
-
-    def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
-        return _NO_ROWS  # Filter depends on nothing but the node
-
-    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
-        return self._counts.changed(state, pod.score_requests, nodes)
-
-    def _signature(self, pod: PodInfo) -> Hashable:
+    def __init__(self, plugin: NodeResourcesFit, pod: PodInfo, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._counts, self._scorer = plugin.counts, plugin.scorer
         wanted, scored = pod.fit_requests, pod.score_requests
-        delegated = self._delegated(wanted)
-        # Pods that ask for different devices are alike here, so that they share what is remembered of nodes.
-        unlimited = self._unlimited(delegated)
-        return (
+        self._scored, self._since = scored, None
+        delegated = plugin.delegated(wanted)
+        unlimited = _unlimited(delegated, nodes)
+        #: The resources that a device class serves on nodes without a device plugin for them. They are not among the amounts
+        #: where no node has such a plugin.
+        self._delegated = delegated
+        #: (resource name, amount) of everything that the pod asks for and that counts.
+        self._amounts = [
+            (name, amount)
+            for name, amount in (
+                (CPU, wanted.milli_cpu),
+                (MEMORY, wanted.memory),
+                (EPHEMERAL_STORAGE, wanted.ephemeral_storage),
+            )
+            if amount > 0
+        ] + [
+            (name, amount)
+            for name, amount in wanted.scalars.items()
+            if amount and name not in unlimited and not plugin.is_ignored(name)
+        ]
+        #: Verdicts of pods with more resources than a verdict has bits: failures, interned.
+        self._outcomes: list[tuple[str, ...]] = []
+        self.key = (
             (*wanted.as_tuple()[:3], _scalars(wanted, lambda name: name not in unlimited)),
             delegated - unlimited,
             scored.milli_cpu,
             scored.memory,
             scored.ephemeral_storage,
-            _scalars(scored, self._scored.__contains__),
+            _scalars(scored, plugin.scored.__contains__),
         )
+        self.is_local = (
+            plugin.counts.of(scored) is None
+        )  # else the score changes with devices, whatever happens to the node
+        if not self.is_local:
+            self.key = self.key, plugin.counts.key(scored)
 
     # -- filter ----------------------------------------------------------------------------------------
 
-    def _is_ignored(self, name: str) -> bool:
-        return is_extended_resource(name) and (name in self._ignored or name.split("/", 1)[0] in self._ignored_groups)
+    def pre_filter(self, nodes: NodeList) -> None:
+        return None  # the amounts are known; a profile with Filter but without PreFilter fails the attempt, as upstream
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        requests = pod.fit_requests
-        delegated = self._delegated(requests)
-        unlimited = self._unlimited(delegated)
-        amounts = [
-            (name, amount)
-            for name, amount in (
-                (CPU, requests.milli_cpu),
-                (MEMORY, requests.memory),
-                (EPHEMERAL_STORAGE, requests.ephemeral_storage),
-            )
-            if amount > 0
-        ]
-        amounts += [
-            (name, amount)
-            for name, amount in requests.scalars.items()
-            if amount and name not in unlimited and not self._is_ignored(name)
-        ]
-        state.write(self.name, _Wanted(amounts, delegated))
-        return None
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        wanted: _Wanted = state.read(self.name)
-        if len(wanted.amounts) > _MAX_COLUMN_RESOURCES:
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        nodes, delegated = self._nodes, self._delegated
+        if len(self._amounts) > _MAX_COLUMN_RESOURCES:
             info = nodes.info
-            verdicts = [self.filter_row(state, pod, nodes, info(row)) for row in rows.tolist()]
-            return np.array(verdicts, np.uint64)
+            return np.array([self.verdict(info(row)) for row in rows.tolist()], np.uint64)
         allocatable, requested = nodes.allocatable, nodes.requested
         full: VerdictArray = (requested[_PODS_ROW, rows] >= allocatable[_PODS_ROW, rows]).astype(np.uint64)
-        for position, (name, amount) in enumerate(wanted.amounts):
+        for position, (name, amount) in enumerate(self._amounts):
             index = nodes.column(name)
             if index is None:
-                full |= np.uint64(0 if name in wanted.delegated else 0b110 << 2 * position)
+                full |= np.uint64(0 if name in delegated else 0b110 << 2 * position)
                 continue
             capacity = allocatable[index, rows]
             lacking = amount > capacity - requested[index, rows]
-            if name in wanted.delegated:
+            if name in delegated:
                 lacking &= capacity != 0
             full |= lacking.astype(np.uint64) << np.uint64(2 * position + 1)
             full |= (lacking & (amount > capacity)).astype(np.uint64) << np.uint64(2 * position + 2)
         return full
 
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        wanted: _Wanted = state.read(self.name)
-        return self._verdict(wanted, node, node.requested, len(node.pods))
-
-    def filter_row_with(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo, others: Sequence[PodInfo]
-    ) -> int | None:
-        wanted: _Wanted = state.read(self.name)
-        requested = node.requested.plus([other.requests for other in others])
-        return self._verdict(wanted, node, requested, len(node.pods) + len(others))
-
-    def _verdict(self, wanted: _Wanted, node: NodeInfo, requested: Resources, pods: int) -> int:
-        """The verdict on a node whose pods are so many and request so much."""
-        allocatable = node.allocatable
-        verdict = _TOO_MANY_PODS if pods >= allocatable.allowed_pods else 0
-        if len(wanted.amounts) > _MAX_COLUMN_RESOURCES:
-            return self._interned(wanted, verdict, node, requested)
+    def verdict(self, node: NodeInfo) -> int:
+        allocatable, requested = node.allocatable, node.requested
+        verdict = _TOO_MANY_PODS if len(node.pods) >= allocatable.allowed_pods else 0
+        if len(self._amounts) > _MAX_COLUMN_RESOURCES:
+            return self._interned(verdict, node)
         bit = 2
-        for name, amount in wanted.amounts:
+        for name, amount in self._amounts:
             if name == CPU:
                 capacity, used = allocatable.milli_cpu, requested.milli_cpu
             elif name == MEMORY:
                 capacity, used = allocatable.memory, requested.memory
             else:
                 capacity, used = allocatable.get(name), requested.get(name)
-            if amount > capacity - used and (capacity or name not in wanted.delegated):
+            if amount > capacity - used and (capacity or name not in self._delegated):
                 verdict |= bit * 3 if amount > capacity else bit
             bit <<= 2
         return verdict
 
-    def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
-        found = [(_PODS_ROW, 1)]
-        wanted: _Wanted = state.read(self.name)
-        if wanted.delegated:
-            return None
-        for name, amount in wanted.amounts:
-            index = nodes.column(name)
-            if index is None or amount < 0:
-                return None
-            found.append((index, amount))
-        return found
-
-    @staticmethod
-    def _interned(wanted: _Wanted, verdict: int, node: NodeInfo, requested: Resources) -> int:
+    def _interned(self, verdict: int, node: NodeInfo) -> int:
         """A verdict for a pod with very many resources: the position of its failures in a list, from 1."""
         failures = ["Too many pods"] if verdict else []
         unresolvable = ""
-        for name, amount in wanted.amounts:
+        for name, amount in self._amounts:
             capacity = node.allocatable.get(name)
-            if not capacity and name in wanted.delegated:
+            if not capacity and name in self._delegated:
                 continue
-            if amount > capacity - requested.get(name):
+            if amount > capacity - node.requested.get(name):
                 failures.append(f"Insufficient {name}")
                 unresolvable = "!" if amount > capacity else unresolvable
         if not failures:
             return 0
         outcome = (unresolvable, *failures)
-        if outcome not in wanted.outcomes:
-            wanted.outcomes.append(outcome)
-        return wanted.outcomes.index(outcome) + 1
+        if outcome not in self._outcomes:
+            self._outcomes.append(outcome)
+        return self._outcomes.index(outcome) + 1
 
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        wanted: _Wanted = state.read(self.name)
-        if len(wanted.amounts) > _MAX_COLUMN_RESOURCES:
-            unresolvable, *reasons = wanted.outcomes[verdict - 1]
+    def amounts(self) -> Sequence[tuple[int, int]] | None:
+        found = [(_PODS_ROW, 1)]
+        if self._delegated:
+            return None
+        for name, amount in self._amounts:
+            index = self._nodes.column(name)
+            if index is None or amount < 0:
+                return None
+            found.append((index, amount))
+        return found
+
+    def why(self, verdict: int) -> Status:
+        if len(self._amounts) > _MAX_COLUMN_RESOURCES:
+            unresolvable, *reasons = self._outcomes[verdict - 1]
         else:
             reasons = ["Too many pods"] if verdict & _TOO_MANY_PODS else []
             unresolvable = ""
-            for position, (name, _) in enumerate(wanted.amounts):
+            for position, (name, _) in enumerate(self._amounts):
                 outcome = verdict >> (2 * position + 1) & 0b11
                 if outcome:
                     reasons.append(f"Insufficient {name}")
@@ -246,17 +175,65 @@ class NodeResourcesFit(Plugin):
 
     # -- score -----------------------------------------------------------------------------------------
 
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        self._counts.begin(state, pod.score_requests)
+    def pre_score(self, nodes: NodeList) -> Status | None:
+        self._since = self._counts.position(self._scored)
         return None
 
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        return self._scorer.score_rows(pod.score_requests, nodes, rows, self._counts.of(pod.score_requests))
+    def scores(self, rows: RowArray) -> IntArray:
+        return self._scorer.score_rows(self._scored, self._nodes, rows, self._counts.of(self._scored))
 
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        if self._counts.of(pod.score_requests) is not None:
-            return int(self.score_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
-        return self._scorer.score_node(pod.score_requests, node)
+    def score(self, node: NodeInfo) -> int:
+        if not self.is_local:
+            return int(self.scores(np.array([node.row], np.intp))[0])
+        return self._scorer.score_node(self._scored, node)
+
+    def rescored(self, *, same: bool) -> RowArray | None:
+        rows, self._since = self._counts.changed(self._scored, self._since)
+        return rows
+
+
+def _unlimited(delegated: frozenset[str], nodes: NodeTable) -> frozenset[str]:
+    """Of these resources those that no node has itself: nothing here depends on them as long as that is so."""
+    columns = ((name, nodes.column(name)) for name in delegated)
+    return frozenset([name for name, index in columns if index is None or not nodes.allocatable[index].any()])
+
+
+class NodeResourcesFit(Plugin):
+    """Resources that a pod asks for and nodes have; the question is :class:`_Fit`."""
+
+    name = names.NODE_RESOURCES_FIT
+    asks = _Fit
+    hints_by_spec = True
+
+    def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        args = args if args is not None else NodeResourcesFitArgs()
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self.scorer = ResourceScorer(args.scoring_strategy)
+        self.scored = frozenset(self.scorer.names)
+        self.counts = DeviceCounts(handle, self.scorer.names)
+        #: None without the gate: no resource is left to DynamicResources.
+        self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
+
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _Fit(self, pod, nodes)
+
+    def delegated(self, requests: Resources) -> frozenset[str]:
+        """The resources that a device class serves: DynamicResources allocates them where the node has none itself."""
+        if self._classes is None or not requests.scalars:
+            return frozenset()
+        class_of = self._classes.class_of
+        return frozenset(name for name, amount in requests.scalars.items() if amount and class_of(name))
+
+    def signs_until(self) -> Hashable | None:
+        if self._classes is None:
+            return 0
+        return None if self._classes.serves_any else self._classes.version
+
+    def is_ignored(self, name: str) -> bool:
+        """Whether the configuration says that Filter leaves this resource out."""
+        return is_extended_resource(name) and (name in self._ignored or name.split("/", 1)[0] in self._ignored_groups)
 
     # -- queue -----------------------------------------------------------------------------------------
 
@@ -286,7 +263,7 @@ class NodeResourcesFit(Plugin):
         """Ignored resources are not ignored here (upstream quirk Q2, kept)."""
         after = Resources.from_list(new.status.allocatable)
         requests = pod.fit_requests
-        delegated = {name for name in self._delegated(requests) if not after.get(name)}
+        delegated = {name for name in self.delegated(requests) if not after.get(name)}
         if insufficient(requests, after, delegated):
             return QueueingHint.SKIP
         if old is None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kubesched.api.taints import NO_SCHEDULE, tolerated
 from kubesched.api.types import Node, Pod, Taint
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question, Reads, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from . import names
@@ -26,28 +26,38 @@ __all__ = ["NodeUnschedulable"]
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
+class _Cordons(Question):
+    """Cordoned nodes: one bool[row] column; the pod's tolerations are evaluated once."""
+
+    by_spec = True
+    reads = Reads.NODE
+
+    def __init__(self, nodes: NodeTable, *, tolerated: bool) -> None:
+        self.key = self._is_tolerated = tolerated
+        self._nodes = nodes
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        if self._is_tolerated:
+            return np.zeros(len(rows), np.uint64)
+        return self._nodes.unschedulable[rows].astype(np.uint64)
+
+    def verdict(self, node: NodeInfo) -> int:
+        return int(node.unschedulable and not self._is_tolerated)
+
+    def why(self, verdict: int) -> Status:
+        return Status.unresolvable(NodeUnschedulable.REASON)
+
+
 class NodeUnschedulable(Plugin):
-    """Reads one bool[row] column; the pod's tolerations are asked once."""
+    """Cordons and the toleration of them; the question is :class:`_Cordons`."""
 
     name = names.NODE_UNSCHEDULABLE
-    signs_spec = True
+    asks = _Cordons
     hints_by_spec = True
-    reads: ClassVar[Reads] = Reads.NODE
     REASON: Final = "node(s) were unschedulable"
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        return pod.spec.tolerations
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        if tolerated(_CORDON, pod.spec.tolerations):
-            return np.zeros(len(rows), np.uint64)
-        return nodes.unschedulable[rows].astype(np.uint64)
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return int(node.unschedulable and not tolerated(_CORDON, pod.spec.tolerations))
-
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        return Status.unresolvable(self.REASON)
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _Cordons(nodes, tolerated=tolerated(_CORDON, pod.spec.tolerations))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)

@@ -12,9 +12,8 @@ import numpy as np
 
 from kubesched.api.taints import PREFER_NO_SCHEDULE, first_untolerated, tolerated
 from kubesched.api.types import Node, Pod, Taint, Toleration
-from kubesched.framework.asked_plugin import AskedPlugin
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import Handle
+from kubesched.framework.interface import Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.question import IntArray, Normalize, Question, Reads, RowArray, VerdictArray
@@ -77,7 +76,7 @@ class _Taints(Question):
         return self._intolerable(taints) if taints else 0
 
 
-class TaintToleration(AskedPlugin):
+class TaintToleration(Plugin):
     """Taints and tolerations; the question is :class:`_Taints`."""
 
     name = names.TAINT_TOLERATION

@@ -41,7 +41,7 @@ class Share:
         filtering = self.pre_filters.union(entry.name for entry in self.filters)
         scoring = self.pre_scores.union(entry.name for entry in self.scores)
         self.names = filtering | scoring
-        self.plugins: tuple[Any, ...] = tuple(framework.plugins[name] for name in sorted(self.names))
+        self.plugins: tuple[Any, ...] = tuple(framework.answering[name] for name in sorted(self.names))
         self.refresh_filter = self._offered("refresh_filter", filtering)
         self.refresh_scores = self._offered("refresh_scores", scoring)
 

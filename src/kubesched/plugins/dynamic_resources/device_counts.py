@@ -7,14 +7,14 @@ node itself has not. Source: spec "Node-level scheduler plugins" section 8.4.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kubesched.api.requests import Resources
 from kubesched.api.resource import DeviceClass
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import Handle, IntArray, RowArray
+from kubesched.framework.interface import Handle
+from kubesched.framework.question import NO_ROWS, IntArray, RowArray
 
 from .class_mapping import ClassMapping, class_mapping
 from .manager import DeviceManager, NodeAllocator
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kubesched.cache import NodeTable
 
 __all__ = ["Counts", "DeviceCounts"]
-
-_NO_ROWS: Final = np.zeros(0, np.intp)
 
 
 class _ClassCounts:
@@ -84,13 +82,11 @@ class Counts:
 class DeviceCounts:
     """For one plugin that scores these resources.
 
-    Pods whose score depends on devices are not signed; they may share an interaction layer, which :meth:`key`, :meth:`begin`
-    and :meth:`changed` are for.
+    Scores that depend on devices change with something else than the node: see :meth:`key` and :meth:`changed`.
     """
 
-    def __init__(self, handle: Handle, plugin: str, names: Sequence[str]) -> None:
+    def __init__(self, handle: Handle, names: Sequence[str]) -> None:
         self._handle = handle
-        self._state_key = ("devices", plugin)
         self._names = names
         self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
         self._counts: Counts | None = None
@@ -115,20 +111,21 @@ class DeviceCounts:
         found = ((name, classes.find(class_name)) for name, class_name in served if class_name is not None)
         return tuple([(name, each.spec.selectors) for name, each in found if each is not None])
 
-    def begin(self, state: CycleState, requests: Resources) -> None:
-        """Note where changes of devices are, before nodes are scored for the first time."""
+    def position(self, requests: Resources) -> tuple[int, int] | None:
+        """The position that :meth:`changed` continues from; None when no devices count for a pod that requests this."""
         counts = self.of(requests)
-        if counts is not None:
-            state.write(self._state_key, counts.changes(self._handle.snapshot.table, None)[1])
+        return None if counts is None else counts.changes(self._handle.snapshot.table, None)[1]
 
-    def changed(self, state: CycleState, requests: Resources, nodes: NodeTable) -> RowArray | None:
-        """The rows whose devices may have changed since; None: all of them."""
+    def changed(
+        self, requests: Resources, since: tuple[int, int] | None
+    ) -> tuple[RowArray | None, tuple[int, int] | None]:
+        """The rows whose devices may have changed since (None: all of them), and the position now."""
         counts = self.of(requests)
         if counts is None:
-            return _NO_ROWS
-        rows, since = counts.changes(nodes, state.get(self._state_key))
-        state.write(self._state_key, since)
+            return NO_ROWS, since
+        nodes = self._handle.snapshot.table
+        rows, now = counts.changes(nodes, since)
         if rows is None:
-            return None
+            return None, now
         found: RowArray = np.array(rows, np.intp)
-        return found[nodes.alive[found]]
+        return found[nodes.alive[found]], now

@@ -1,0 +1,196 @@
+"""Plugins that ask questions, as the decision core calls them: by extension point, with the question kept in the cycle state.
+
+Made once per profile and plugin by :class:`~.runtime.Framework`. A method exists here if the plugin's question class defines
+what it calls, so a plugin extends just the points that its questions answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from .cycle_state import CycleState
+from .interface import Handle
+from .nodeinfo import NodeInfo
+from .podinfo import PodInfo
+from .question import IntArray, Question, RowArray, VerdictArray, defines
+from .status import Status
+from .wrong_answer import WrongAnswerError
+
+if TYPE_CHECKING:
+    from kubesched.cache import NodeList, NodeTable
+
+__all__ = ["Asking", "answering", "question_key"]
+
+#: A method of :class:`Question` to the methods here that call it.
+_CALLED: dict[str, tuple[str, ...]] = {
+    "pre_filter": ("pre_filter",),
+    "verdicts": ("filter_rows", "verdict_status", "refresh_filter"),
+    "verdict": ("filter_row",),
+    "assuming": ("add_pod", "remove_pod"),
+    "amounts": ("fit_amounts",),
+    "pre_score": ("pre_score",),
+    "scores": ("score_rows", "refresh_scores"),
+    "score": ("score_row",),
+    "normalized": ("normalize_within",),
+}
+#: The key of a plugin whose pod does not concern it.
+_NOTHING_ASKED = ("nothing asked",)
+
+
+def question_key(plugin: str) -> str:
+    """The key in the cycle state of the question to a plugin."""
+    return f"Question{plugin}"
+
+
+def answering(plugin: Any, handle: Handle) -> Any:
+    """The object whose methods the decision core calls for a plugin: itself, or one that asks its questions."""
+    return Asking(plugin, handle) if hasattr(plugin, "ask") else plugin
+
+
+class _NoQuestion(Question):
+    """The question of a pod that does not concern the plugin."""
+
+    def pre_filter(self, nodes: NodeList) -> Status:
+        return Status.skip()
+
+    pre_score = pre_filter
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        return np.zeros(len(rows), np.uint64)
+
+    def verdict(self, node: NodeInfo) -> int:
+        return 0
+
+    def scores(self, rows: RowArray) -> IntArray:
+        return np.zeros(len(rows), np.int64)
+
+    score = verdict
+
+
+_NO_QUESTION: Final = _NoQuestion()
+
+
+class Asking:
+    """One plugin's questions."""
+
+    def __init__(self, plugin: Any, handle: Handle) -> None:
+        self._plugin = plugin
+        self._handle = handle
+        self.name: str = plugin.name
+        asks: type[Question] = plugin.asks
+        self._key = question_key(self.name)
+        self.reads, self.normalize = asks.reads, asks.normalize
+        self.signs_spec, self.may_fail = asks.by_spec, asks.may_fail
+        #: The pod that was asked about last, and its question.
+        self._last: tuple[PodInfo | None, Question | None] = (None, None)
+        self._missing = {"filter": defines(asks, "pre_filter"), "score": defines(asks, "pre_score")}
+        for point in asks.stands_alone:
+            self._missing[point] = False
+        for called, methods in _CALLED.items():
+            for method in methods if defines(asks, called) else ():
+                setattr(self, method, getattr(self, f"_{method}"))
+        if not asks.is_local or defines(asks, "changed") or defines(asks, "rescored"):
+            self.skips = self._skips
+        if hasattr(plugin, "concerns"):
+            self.concerns = plugin.concerns
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plugin, name)  # a plugin may ask about scores, and filter node by node
+
+    # -- before an attempt -------------------------------------------------------------------------------
+
+    def _ask(self, pod: PodInfo) -> Question | None:
+        question: Question | None = self._plugin.ask(pod, self._handle.snapshot.table)
+        if question is not None and not isinstance(question, Question):
+            raise WrongAnswerError(self._plugin, "ask", f"ask returned {question!r}; expected a Question or None")
+        self._last = pod, question
+        return question
+
+    def _take(self, pod: PodInfo) -> Question | None:
+        """The question asked for the pod just now, else a new one."""
+        last, self._last = self._last, (None, None)
+        return last[1] if last[0] is pod else self._ask(pod)
+
+    def sign(self, pod: PodInfo) -> Hashable | None:
+        question = self._ask(pod)
+        if question is None:
+            return _NOTHING_ASKED
+        return (question.key,) if question.is_local and question.key is not None else None
+
+    def _skips(self, pod: PodInfo) -> bool:
+        return self._ask(pod) is None
+
+    def interaction_key(self, pod: PodInfo) -> Hashable | None:
+        question = self._take(pod)
+        self._last = pod, question
+        if question is None:
+            return _NOTHING_ASKED
+        return None if question.key is None else (question.key,)
+
+    # -- Filter ----------------------------------------------------------------------------------------
+
+    def _begin(self, state: CycleState, pod: PodInfo) -> Question:
+        question = self._take(pod) or _NO_QUESTION
+        state.write(self._key, question)
+        return question
+
+    def _asked(self, state: CycleState, pod: PodInfo, point: str) -> Question:
+        question: Question | None = state.get(self._key)
+        if question is None:
+            if self._missing[point]:
+                raise KeyError("not found")
+            question = self._begin(state, pod)
+        return question
+
+    def _pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
+        return self._begin(state, pod).pre_filter(nodes)
+
+    def _filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
+        return self._asked(state, pod, "filter").verdicts(rows)
+
+    def _filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        return self._asked(state, pod, "filter").verdict(node)
+
+    def _verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
+        return self._asked(state, pod, "filter").why(verdict)
+
+    def _refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
+        kept: Question | None = state.get(self._key)
+        question = self._take(pod)
+        if kept is None or question is None:
+            return None
+        if question is not kept:
+            question = question.follow(kept)
+            state.write(self._key, question)
+        return question.changed()
+
+    def _add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        state.write(self._key, state.read(self._key).assuming(node, (added,), ()))
+
+    def _remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        state.write(self._key, state.read(self._key).assuming(node, (), (removed,)))
+
+    def _fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
+        return self._asked(state, pod, "filter").amounts()
+
+    # -- Score -----------------------------------------------------------------------------------------
+
+    def _pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
+        question: Question | None = state.get(self._key)
+        return (question if question is not None else self._begin(state, pod)).pre_score(nodes)
+
+    def _score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
+        return self._asked(state, pod, "score").scores(rows)
+
+    def _score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
+        return self._asked(state, pod, "score").score(node)
+
+    def _refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
+        question: Question = state.read(self._key)
+        return question.rescored(same=same)
+
+    def _normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
+        return self._plugin.asks.normalized(scores, low, high)  # type: ignore[no-any-return]
