@@ -209,7 +209,7 @@ A, B = a_toleration("a"), a_toleration("b")
 SAME: list[tuple[type, str, Pod, Pod, bool]] = [
     (NodeName, "names and labels do not matter", a_pod("a", labels={"x": "y"}), a_pod("b"), True),
     (NodeName, "the node named does", a_pod(on="n1"), a_pod(on="n2"), False),
-    (NodeUnschedulable, "tolerations matter", a_pod(tolerations=[A]), a_pod(tolerations=[B]), False),
+    (NodeUnschedulable, "other tolerations do not matter", a_pod(tolerations=[A]), a_pod(tolerations=[B]), True),
     (TaintToleration, "tolerations matter", a_pod(tolerations=[A]), a_pod(), False),
     (NodeAffinity, "an absent selector is not an empty one", a_pod(), a_pod(node_selector={}), False),
     (NodeAffinity, "the order of a selector does not matter", a_pod(node_selector={"a": "1", "b": "2"}), a_pod(node_selector={"b": "2", "a": "1"}), True),
