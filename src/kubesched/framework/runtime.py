@@ -119,8 +119,6 @@ class Framework:
         args: Callable[[str], Any],
         handle: Handle,
         metrics: SchedulerMetrics,
-        *,
-        percentage_of_nodes_to_score: int | None = None,
     ) -> None:
         """Build every plugin named in ``points`` (point key to (name, weight) in order) once.
 
@@ -128,7 +126,6 @@ class Framework:
             ConfigError: ``initializing plugin "…": …`` when a plugin cannot be built.
         """
         self.profile_name = profile_name
-        self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.metrics = metrics
         self._driver = Driver(profile_name, metrics, handle.clock)
         self.plugins: dict[str, Any] = {}

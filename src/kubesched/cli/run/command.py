@@ -251,7 +251,9 @@ class _Process:
                 leader_election=election_check(elector, lease) if elector is not None and lease is not None else None,
                 informers_not_started=_not_synced(candidate) if candidate is not None else None,
             ),
-            PodResources(lambda: scheduler.pods() if scheduler is not None else (), lambda: self._leading),
+            PodResources(
+                lambda: scheduler.informers.pods.values() if scheduler is not None else (), lambda: self._leading
+            ),
             configz=lambda: dump_config(config),
             flags=flags.texts if gates.enabled("ComponentFlagz") else None,
             versions=(KUBERNETES_VERSION, "1.36") if gates.enabled("ComponentStatusz") else None,
