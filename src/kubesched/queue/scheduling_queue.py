@@ -38,6 +38,7 @@ from kubesched.framework.events import (
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.queued import QueuedPodInfo
+from kubesched.framework.templates import PodTemplates
 
 from .event_moves import EventMoves
 from .flushing import FlushLoops
@@ -49,7 +50,6 @@ from .moves import POD_ADD, POD_UPDATE, SCHEDULE_ATTEMPT_FAILURE, Moves
 from .nominator import Nominator
 from .order import Order
 from .pre_enqueue import PreEnqueue, PreEnqueuePlugins
-from .records import Records, Signers
 from .slices import Slices
 from .split_heap import IsApart
 from .sub_queues import SubQueues
@@ -76,7 +76,6 @@ class SchedulingQueue:
             key is taken when a pod enters and when it is updated.
         pre_enqueue: scheduler name -> what gives the plugins for a pod: plugin name -> function, in order.
         queueing_hints: scheduler name -> registered event -> (plugin, hint function) in order.
-        signers: scheduler name -> function that signs a pod. None: pods carry no signature.
         pod_lister: the live pod of a (namespace, name), for the nominator.
         initial_backoff, max_backoff: seconds; a maximum of 0 turns backoff off.
         max_in_unschedulable: seconds after which a pod is tried again without any event.
@@ -95,7 +94,6 @@ class SchedulingQueue:
         order: Order,
         pre_enqueue: PreEnqueuePlugins,
         queueing_hints: Registrations,
-        signers: Signers | None = None,
         pod_lister: Callable[[str, str], Pod | None] | None = None,
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
@@ -122,7 +120,7 @@ class SchedulingQueue:
         )
         self._in_flight = InFlight(metrics.inflight_events)
         self._hints = Hints(queueing_hints, clock, metrics)
-        self._records = Records(clock, signers)
+        self._templates = PodTemplates()
         self.nominator = Nominator(pod_lister, self._queues.pod_info, self._in_flight.pod_info)
         gates = PreEnqueue(pre_enqueue, self._hints.events_of, clock, metrics)
         self._waiters = Waiters()
@@ -159,10 +157,10 @@ class SchedulingQueue:
             QuantityError: when a request of the pod is malformed; the queue is unchanged.
         """
         if self._slices.busy:
-            self._records.info(pod)
+            self._templates.info(pod)
             self._slices.defer(partial(self.add, pod))
             return
-        record, key = self._records.new(pod), pod.key
+        record, key = self._new(pod), pod.key
         self._disturb(key)
         self._enter(key, record, POD_ADD, self._queues.get(key))
 
@@ -177,7 +175,7 @@ class SchedulingQueue:
             self.update(None, pod)
             return
         if self._slices.busy:
-            self._records.info(pod)
+            self._templates.info(pod)
             self._slices.defer(partial(self.add_or_update, pod))
             return
         self._disturb(key)
@@ -185,7 +183,7 @@ class SchedulingQueue:
         if known is not None and known.uid == uid:
             self.update(None, pod)
         else:
-            self._enter(key, self._records.new(pod), POD_ADD, known)
+            self._enter(key, self._new(pod), POD_ADD, known)
 
     def update(self, old: Pod | None, new: Pod) -> None:
         """A pod has changed; ``old`` may be None when its last state is unknown.
@@ -199,7 +197,7 @@ class SchedulingQueue:
         old = old if old is not None else new
         if self._slices.busy:
             if new.uid not in self._in_flight:
-                self._records.info(new)
+                self._templates.info(new)
             self._slices.defer(partial(self.update, old, new))
             return
         if new.uid in self._in_flight:
@@ -226,7 +224,7 @@ class SchedulingQueue:
                     self._waiters.notify()
                     break
         else:
-            self._enter(key, self._records.new(new), POD_UPDATE, None)
+            self._enter(key, self._new(new), POD_UPDATE, None)
 
     def delete(self, pod: Pod) -> None:
         """A pod was deleted, or bound. What is in flight stays until :meth:`done`."""
@@ -243,14 +241,18 @@ class SchedulingQueue:
         self.lines.close()
         self.lines.release(key)
 
+    def _new(self, pod: Pod) -> QueuedPodInfo:
+        """A record of a pod without history."""
+        return QueuedPodInfo(self._templates.info(pod), self._clock.now())
+
     def _enter(self, key: str, record: QueuedPodInfo, label: str, stale: QueuedPodInfo | None) -> None:
         if self._moves.enter(key, record, label, stale):
             self._waiters.notify()
 
     def _refresh(self, record: QueuedPodInfo, old: Pod, new: Pod) -> None:
-        info = self._records.info(new)  # raises before anything is changed
+        info = self._templates.info(new)  # raises before anything is changed
         self.nominator.update(old, new)
-        self._records.refresh(record, info)
+        record.pod_info = info
 
     def move_all_to_active_or_backoff_queue(
         self, event: ClusterEvent, old: Any, new: Any, pre_check: Callable[[Pod], bool] | None = None
