@@ -37,11 +37,6 @@ class QueuedPodInfo:
     pod_signature: Hashable | None = None
 
     @property
-    def size(self) -> int:
-        """How many pods this is in the sub-queues: one, unless it is a line of pods."""
-        return 1
-
-    @property
     def key(self) -> str:
         return self.pod_info.pod.key
 

@@ -11,12 +11,12 @@ from kubesched.config import (
     expand_profiles,
     ignore_extender_resources,
 )
+from kubesched.framework.interface import Recorder
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 
 from .handle import Backends, ProfileHandle
-from .port import PodRecorder
 from .search import Search
 
 __all__ = ["Profile", "build_frameworks"]
@@ -28,7 +28,7 @@ class Profile:
 
     framework: Framework
     search: Search
-    recorder: PodRecorder
+    recorder: Recorder
 
 
 def build_frameworks(

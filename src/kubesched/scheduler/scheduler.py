@@ -25,7 +25,7 @@ from kubesched.framework.events import ActionType
 from kubesched.framework.extenders import ConnectedExtender, Extender, in_run_time_order, is_involved
 from kubesched.framework.gated_fields import pod_view
 from kubesched.framework.holding import Holder
-from kubesched.framework.metrics import Sampling, SchedulerMetrics
+from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
@@ -40,7 +40,6 @@ from .debugger import CacheDebugger
 from .extender_lane import ExtenderLane
 from .extender_support import ExtenderRejections, ExtenderView, check_extenders
 from .failure import FailureHandler
-from .foresight import Foresight
 from .full_scan import Rotation
 from .handle import Backends
 from .handlers import NamespaceHandler, NodeHandler, PodHandler, ResourceHandler
@@ -194,13 +193,6 @@ class Scheduler:
             publish_node=gates.enabled("NominatedNodeNameForExpectation"),
             extenders=self.extenders,
         )
-        sampling = Sampling()
-        if not self.extenders:
-            foresight = Foresight(self.queue, profiles, attempts, sampling)
-            failures.offer, self.queue.lines.foresight = foresight.offer, foresight
-            lines = self.queue.lines
-            for profile in profiles.values():
-                profile.recorder.before_reading(lines.catch_up, lines.dissolve_all, lines.dissolve_still)
         self.cycle = Cycle(
             self.queue,
             self.cache,
@@ -209,7 +201,6 @@ class Scheduler:
             failures,
             metrics,
             clock,
-            sampling,
             on_preemption,
             on_attempt,
         )
@@ -332,9 +323,7 @@ class Scheduler:
                 if rest is not None:
                     await rest
                 left -= 1
-                more = (left > 0 or self.queue.lines.is_open) and loop.time() < ends
-                queued = pop_nowait() if more else None
-            self.queue.lines.close()  # the rest of its pods have their places among the others meanwhile
+                queued = pop_nowait() if left > 0 and loop.time() < ends else None
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
