@@ -35,11 +35,6 @@ class QueuedPodInfo:
     was_flushed_from_unschedulable: bool = False
 
     @property
-    def size(self) -> int:
-        """How many pods this is in the sub-queues: one, unless it is a line of pods."""
-        return 1
-
-    @property
     def key(self) -> str:
         return self.pod_info.pod.key
 

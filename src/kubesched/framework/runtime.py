@@ -407,19 +407,6 @@ class Framework:
                 return finish(status)
         return finish(None)
 
-    def post_filter_in_vain(self, times: int, sampled: int, seconds: float) -> None:
-        """Count calls of PostFilter that were not made, as its plugin would reject the pods; ``seconds`` each."""
-        self._driver.observe(POST_FILTER.label, Code.UNSCHEDULABLE, seconds, times)
-        for plugin in self._points[POST_FILTER.key] if sampled else ():
-            self._driver.observe_plugin(plugin.name, POST_FILTER.label, Code.SUCCESS, seconds, sampled)
-        for plugin in self._points[POST_FILTER.key]:
-            if hasattr(plugin, "was_in_vain"):
-                plugin.was_in_vain(times)
-
-    def points_plugins(self, point: str) -> Sequence[Any]:
-        """The plugins of a point, in order."""
-        return self._points[point]
-
     @property
     def has_post_filter(self) -> bool:
         return bool(self._points["postFilter"])

@@ -44,8 +44,6 @@ from .event_moves import EventMoves
 from .flushing import FlushLoops
 from .hints import Hints, Registrations, Strategy, pod_keys
 from .in_flight import InFlight
-from .line import Line
-from .lines import Lines
 from .moves import POD_ADD, POD_UPDATE, SCHEDULE_ATTEMPT_FAILURE, Moves
 from .nominator import Nominator
 from .order import Order
@@ -136,17 +134,13 @@ class SchedulingQueue:
         self._moves = Moves(
             self._queues, gates, self.nominator, clock, metrics, self._loops.resume, pop_from_backoff=pop_from_backoff
         )
-        #: Pods that are tried again together.
-        self.lines = Lines(self._queues, self._moves, clock)
         self._event_moves = EventMoves(
-            self._queues, self.lines, self._moves, self._hints, self.nominator, self._in_flight, self._waiters.notify
+            self._queues, self._moves, self._hints, self.nominator, self._in_flight, self._waiters.notify
         )
         self._scheduling_cycle = 0
         self._closed = False
         #: What may be read: where pods are, lists of them, the checker.
-        self.views = QueueViews(
-            self._queues, self._in_flight, self.nominator, metrics.unschedulable_pods, self.lines, self._slices
-        )
+        self.views = QueueViews(self._queues, self._in_flight, self.nominator, metrics.unschedulable_pods, self._slices)
 
     # -- what event handlers call ----------------------------------------------------------------------
 
@@ -161,7 +155,6 @@ class SchedulingQueue:
             self._slices.defer(partial(self.add, pod))
             return
         record, key = self._new(pod), pod.key
-        self._disturb(key)
         self._enter(key, record, POD_ADD, self._queues.get(key))
 
     def add_or_update(self, pod: Pod) -> None:
@@ -178,7 +171,6 @@ class SchedulingQueue:
             self._templates.info(pod)
             self._slices.defer(partial(self.add_or_update, pod))
             return
-        self._disturb(key)
         known = self._queues.get(key)
         if known is not None and known.uid == uid:
             self.update(None, pod)
@@ -205,7 +197,6 @@ class SchedulingQueue:
                 self._in_flight.record(self._hints.plan(event), old, new)
             return
         key, queues = new.key, self._queues
-        self._disturb(key)
         if (record := queues.active.get(key)) is not None:
             self._refresh(record, old, new)
             queues.active.put(key, record)
@@ -231,15 +222,8 @@ class SchedulingQueue:
         if self._slices.busy:
             self._slices.defer(partial(self.delete, pod))
             return
-        key = pod.key
         self.nominator.delete(pod)
-        self.lines.release(key)
-        self._moves.leave(key)
-
-    def _disturb(self, key: str) -> None:
-        """A pod changes, or comes: lines that this may concern are dissolved."""
-        self.lines.close()
-        self.lines.release(key)
+        self._moves.leave(pod.key)
 
     def _new(self, pod: Pod) -> QueuedPodInfo:
         """A record of a pod without history."""
@@ -271,8 +255,6 @@ class SchedulingQueue:
         if self._slices.busy:
             self._slices.defer(partial(self.move_all_to_active_or_backoff_queue, event, old, new, pre_check))
             return
-        if self.lines.is_open and (plan.wildcard or plan.rejectors):
-            self.lines.close()
         if len(self._queues.unschedulable) and (pairs := self._event_moves.candidates(plan, old, new)):
             self._slices.begin(self._event_moves.event(pairs, plan, old, new, pre_check))
         elif len(self._in_flight):
@@ -290,8 +272,6 @@ class SchedulingQueue:
         if self._slices.busy:
             self._slices.defer(partial(self.move_after_deletions, pods, pre_check))
             return
-        if self.lines.is_open and plan.rejectors:
-            self.lines.close()
         if len(self._queues.unschedulable):
             self._slices.begin(self._event_moves.deletions(pods, plan, pre_check))
         elif len(self._in_flight):
@@ -319,7 +299,6 @@ class SchedulingQueue:
     def _activate(self, pods: list[Pod]) -> Steps[None]:
         activated = False
         for pod in pods:
-            self._disturb(pod.key)
             if self._moves.activate(pod.key):
                 activated = True
             elif pod.uid in self._in_flight:
@@ -340,16 +319,7 @@ class SchedulingQueue:
         if self._slices.moving:
             return None
         while True:
-            record = self.lines.next() if self.lines.is_open else None
-            if record is None:
-                record = self._queues.active.pop(apart=apart)
-                early = record is None
-                if record is None:
-                    record = self._moves.pop_early(apart=apart)
-                if isinstance(record, Line):
-                    popped = (self._queues.backoff.pods if early else self._queues.active).popped
-                    self.lines.open(record, early=early, place=popped)
-                    continue
+            record = self._queues.active.pop(apart=apart) or self._moves.pop_early(apart=apart)
             if record is None or self._mark_in_flight(record):
                 return record
 
@@ -365,7 +335,6 @@ class SchedulingQueue:
         """Activate and take this very pod; None when it is unknown, still gated or in flight already."""
         self._slices.settle()
         key = pod.key
-        self._disturb(key)
         self._moves.activate(key)
         record = self._queues.active.remove(key)
         if record is None:
@@ -408,7 +377,7 @@ class SchedulingQueue:
         key, uid = queued.key, queued.uid
         requeued = False
         try:
-            if place := self._queues.place_of(self.lines.line_of(key)):
+            if place := self._queues.place_of(key):
                 raise QueueError(f"Pod {key} is already present in {place}")
             if queued.has_rejectors:
                 queued.unschedulable_count += 1
@@ -438,7 +407,7 @@ class SchedulingQueue:
     @property
     def scheduling_cycle(self) -> int:
         """Number of pods that have gone in flight so far."""
-        return self._scheduling_cycle + self.lines.counted
+        return self._scheduling_cycle
 
     # -- time ------------------------------------------------------------------------------------------
 

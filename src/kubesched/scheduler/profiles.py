@@ -14,6 +14,7 @@ from kubesched.config import (
     expand_profiles,
     ignore_extender_resources,
 )
+from kubesched.framework.interface import Recorder
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.nominating import Nominations
 from kubesched.framework.registry import Registry
@@ -21,7 +22,6 @@ from kubesched.framework.runtime import Framework
 
 from .full_scan import Rotation
 from .handle import Backends, ProfileHandle
-from .port import PodRecorder
 from .search import Search
 
 __all__ = ["Profile", "build_frameworks", "build_profiles"]
@@ -33,7 +33,7 @@ class Profile:
 
     framework: Framework
     search: Search
-    recorder: PodRecorder
+    recorder: Recorder
 
 
 def build_frameworks(
@@ -74,7 +74,7 @@ def build_profiles(
     snapshot: Snapshot,
     nominations: Nominations,
     rng: random.Random,
-    recorder: Callable[[str], PodRecorder],
+    recorder: Callable[[str], Recorder],
     wrap_search: Callable[[Search], Search],
 ) -> dict[str, Profile]:
     """Give every framework its search. ``wrap_search`` as for the scheduler."""

@@ -19,7 +19,7 @@ from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfigura
 from kubesched.framework.enqueue import queueing_hints
 from kubesched.framework.extenders import Extender, in_run_time_order, is_involved
 from kubesched.framework.holding import Holder
-from kubesched.framework.metrics import Sampling, SchedulerMetrics
+from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
@@ -34,7 +34,6 @@ from .debugger import CacheDebugger
 from .extender_lane import ExtenderLane
 from .extender_support import ExtenderRejections, check_extenders, connect_extenders
 from .failure import FailureHandler
-from .foresight import Foresight
 from .handle import Backends, PluginRequests
 from .handlers import watch
 from .informers import Informers
@@ -106,14 +105,10 @@ class Scheduler:
         # One attempt: the cycle, the binding, and failures of both.
         self.statuses = statuses = StatusWriter(port, informers.live_pod, tasks)
         self._requests.connect(queue, statuses)
-        attempts, sampling = AttemptMetrics(metrics, clock), Sampling()
+        attempts = AttemptMetrics(metrics, clock)
         failures = FailureHandler(queue, cache, statuses, attempts, informers.live_pod)
         self.bindings = BindingCycles(queue, failures, statuses, backends, extenders, attempts, metrics, tasks)
-        if not extenders:
-            self._foresee(Foresight(queue, profiles, attempts, sampling), failures)
-        self.cycle = Cycle(
-            queue, cache, profiles, self.bindings, failures, metrics, clock, sampling, on_preemption, on_attempt
-        )
+        self.cycle = Cycle(queue, cache, profiles, self.bindings, failures, metrics, clock, on_preemption, on_attempt)
         self._lane = ExtenderLane(extenders, queue, self.cycle, informers.live_pod, metrics)
         # The cluster's changes.
         watch(informers, cache, queue, profiles, hints, backends, metrics)
@@ -165,13 +160,6 @@ class Scheduler:
             pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
         )
 
-    def _foresee(self, foresight: Foresight, failures: FailureHandler) -> None:
-        """Let pods that would fail as they did the last time be tried together."""
-        lines = self.queue.lines
-        failures.offer, lines.foresight = foresight.offer, foresight
-        for profile in self.profiles.values():
-            profile.recorder.before_reading(lines.catch_up, lines.dissolve_all, lines.dissolve_still)
-
     def _measure_cache(self) -> None:
         """Cache sizes, measured when metrics are read (imaginary and ghost nodes count, as upstream)."""
         sizes = self.metrics.cache_size
@@ -217,9 +205,7 @@ class Scheduler:
                 if rest is not None:
                     await rest
                 left -= 1
-                more = (left > 0 or self.queue.lines.is_open) and loop.time() < ends
-                queued = pop_nowait() if more else None
-            self.queue.lines.close()  # the rest of its pods have their places among the others meanwhile
+                queued = pop_nowait() if left > 0 and loop.time() < ends else None
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
