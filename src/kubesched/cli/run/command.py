@@ -280,6 +280,7 @@ class _Process:
             return 0
         finally:
             tasks.begin_stop()
+            scheduler.tasks.begin_stop()  # without its own stop, which may wait: its tasks end with the loop
             port.events.stop()
             await tasks.stop()
 
