@@ -16,7 +16,7 @@ OLD = "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfi
 
 #: A file, and what its message says.
 CASES = (
-    (SCORE % "{name: ImageLocality, weight: -1}", "the weight of ImageLocality at score is -1; it must be at least 1"),
+    (SCORE % "{name: ImageLocality, weight: -1}", "name a: a weight cannot be used\n  the weight of ImageLocality at score is -1; it must be at least 1"),
     (SCORE % "{}, {}", "a plugin has no name\n  an entry of plugins.score.enabled has no name"),
     (SCORE % "{name: ImageLocality}, {name: ImageLocality}", "plugins.score.enabled names ImageLocality twice"),
     (SCORE % "{name: ImageLocality, weight: 99999999999}", 'score.enabled[0].weight: the number 99999999999 is not'),
@@ -24,6 +24,7 @@ CASES = (
     (f"{PROFILE}- schedulerName: a\n", "profiles[1].schedulerName: another profile has the same name"),
     (f"{PROFILE}  pluginConfig: [{{}}, {{}}]\n", "two entries have no name"),
     (HEAD.replace("/v1", "/v9"), "there is no apiVersion kubescheduler.config.k8s.io/v9 with kind KubeSched"),
+    (HEAD.replace("/v1", "/v9"), "reads apiVersion kubescheduler.config.k8s.io/v1, and converts v1alpha1, v1alpha2, v1beta1"),
     (HEAD.replace("Configuration", ""), "there is no apiVersion kubescheduler.config.k8s.io/v1 with kind KubeScheduler\n"),
     ("parallelism: 3\n", "the field kind is missing\n  a configuration starts with the lines apiVersion: "),
     ("", "the field kind is missing"),

@@ -1,10 +1,11 @@
-"""A task that crashes ends ``up`` and ``simulate`` with its traceback and the exit code of a defect."""
+"""A task that crashes ends ``up`` and ``simulate`` with its traceback and the exit code of a defect, ``run`` with that of kube-scheduler."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import os
+import random
 import signal
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,9 +15,12 @@ from typing import Any, NoReturn
 import pytest
 from cli_kit import EXAMPLES, Ran, run, spawn
 
+from kubesched.api.times import RealClock
 from kubesched.cli import loading as up_loading
 from kubesched.cli import up_command
 from kubesched.cli.main import CRASHED
+from kubesched.cluster.http import HttpServer, write_kubeconfig
+from kubesched.cluster.store import Store
 from kubesched.scheduler.scheduler import Scheduler
 from task_kit import HOWS, How, kill, task_names
 
@@ -175,3 +179,24 @@ def test_a_task_of_a_plugin_that_dies_is_not_taken_for_a_defect_of_kubesched(
     assert "ZeroDivisionError: mine" in ran.err
     assert f"It was raised at {plugin}:5, which is not part of kubesched: probably a defect of a plugin.\n" in ran.err
     assert "This is a defect of kubesched" not in ran.err
+
+
+def test_run_ends_with_the_traceback_and_upstreams_exit_code(tmp_path: Path) -> None:
+    """One traceback: that of the task. Those that end with it have nothing to report."""
+    plugin, config = tmp_path / "killer.py", tmp_path / "kc"
+    plugin.write_text(KILLER)
+
+    async def main() -> Ran:
+        store = Store(RealClock(), random=random.Random(1))
+        async with HttpServer(store) as server:
+            write_kubeconfig(config, server.url)
+            arguments = ("--kubeconfig", config, "--leader-elect=false", "--secure-port", 0)
+            own = ("--plugin-module", plugin, "--enable-plugin", "Killer")
+            killing = {"TESTS": str(TESTS), "KILL": "events", "HOW": "raise"}
+            return await asyncio.to_thread(spawn, "run", *arguments, *own, **killing)
+
+    ran = asyncio.run(main())
+    assert ran.code == 1, ran
+    assert 'err="task events failed: KilledError: events"' in ran.err
+    assert "task_kit.KilledError: events" in ran.err
+    assert "without being stopped" not in ran.err

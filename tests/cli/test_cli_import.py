@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 from cli_kit import run
 
+from kubesched.cluster.http import write_kubeconfig
 from kubesched.files import read
 
 WORDS = "password=hunter2"
@@ -84,3 +86,17 @@ def test_messages_and_termination_logs_stay_behind_and_reasons_come_along(
     for reason in ("Kept", "ContainersNotReady", "CrashLoopBackOff", "Error", "KubeletReady"):
         assert f'"reason":"{reason}"' in text
     assert '"exitCode":1' in text
+
+
+def test_a_server_that_cannot_be_reached_is_named_with_what_to_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        config = write_kubeconfig(tmp_path / "config", url)
+        ran = run(capsys, "import", "--kubeconfig", config, "-o", tmp_path / "saved.jsonl")
+    assert ran.code == 1
+    assert ran.err.startswith(f"kubesched: API server {url}: nothing accepts connections: ")
+    assert ran.err.endswith("; check the server address of the kubeconfig, and whether the API server runs\n")
+    assert not (tmp_path / "saved.jsonl").exists()

@@ -57,7 +57,7 @@ def test_an_effect_is_there_with_the_gate_on_and_not_with_it_off(name: str, tmp_
 
 @pytest.mark.parametrize("name", sorted(UNAVAILABLE))
 def test_what_there_is_not_is_refused_by_name(name: str) -> None:
-    assert ROWS[name].startswith("cannot be turned on: ")
+    assert ROWS[name].startswith(f"cannot be turned on, as kubesched lacks {UNAVAILABLE[name]}")
     assert not FEATURES[name].default
     settings = {name: True}
     while needed := {other for gate in settings for other in FEATURES[gate].needs} - settings.keys():

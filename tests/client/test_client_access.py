@@ -130,7 +130,10 @@ def test_what_a_failing_plugin_prints_is_not_shown(
 
 
 def test_nothing_to_connect_to_is_said_in_upstreams_words() -> None:
-    with pytest.raises(AccessError, match="invalid configuration: no configuration has been provided"):
+    with pytest.raises(
+        AccessError,
+        match="no configuration has been provided; this is no pod of a cluster: name a kubeconfig with --kubeconfig",
+    ):
         run(load_access(environ={}))
 
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from kubesched.api.kinds import KINDS
+from kubesched.api.kinds import KINDS, NODES
 from kubesched.api.wire import ApiError
-from kubesched.client.connection_log import REMIND_SECONDS, ConnectionLog
+from kubesched.client.access import ClusterAccess
+from kubesched.client.connection_log import REMIND_SECONDS, ConnectionLog, connection_failure
+from kubesched.client.http import HttpTransport
 from kubesched.client.http_reading import AnswerTooLongError
 from kubesched.client.metered import NotLeaderError
 from kubesched.client.port import ApiPort
@@ -133,3 +135,65 @@ def test_informers_of_all_kinds_say_it_once(watch_list: bool, caplog: pytest.Log
 
     virtually(main)
     assert len(lines(caplog)) == 1
+
+
+def resolver(error: OSError | None, port: int) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def resolve(*arguments: Any, **options: Any) -> Any:
+        if error is not None:
+            raise error
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    return resolve
+
+
+@pytest.mark.parametrize("way", ["read", "watch", "write"])
+@pytest.mark.parametrize(
+    ("scheme", "state"),
+    [
+        ("http", "the name of the server is unknown"),
+        ("http", "nothing accepts connections"),
+        ("https", "the TLS connection fails"),
+    ],
+)
+def test_what_a_real_connection_meets(scheme: str, state: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's text about TLS settings and the number of the error are left out."""
+
+    async def main() -> str:
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.write(b"no TLS here")
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        if "accepts" in state:
+            server.close()
+            await server.wait_closed()
+        error = socket.gaierror(-2, "Name or service not known") if "name" in state else None
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolver(error, port))
+        address = f"{scheme}://api.example:{port}"
+        try:
+            async with HttpTransport.connect(ClusterAccess(address)) as client:
+                with pytest.raises(OSError) as failed:  # noqa: PT011 - its text is what is asserted below
+                    await CALLS[way](client)
+            return connection_failure(f"API server {address}", failed.value).replace(address, "URL")
+        finally:
+            server.close()
+
+    text = asyncio.run(main())
+    assert text.startswith(f"API server URL: {state}: cannot connect to api.example:"), text
+    assert "ssl:" not in text
+    assert "SSLContext" not in text
+    assert "Errno" not in text
+
+
+async def first_of_watch(client: HttpTransport) -> None:
+    async for _ in client.watch(NODES, resource_version="1"):
+        return
+
+
+CALLS: dict[str, Callable[[HttpTransport], Coroutine[Any, Any, Any]]] = {
+    "read": lambda client: client.list(NODES),
+    "watch": first_of_watch,
+    "write": lambda client: client.create(NODES, "", {"metadata": {"name": "n"}}),
+}

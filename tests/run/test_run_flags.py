@@ -106,9 +106,9 @@ def test_the_flags_are_those_of_kube_scheduler_in_groups_and_with_defaults() -> 
         (["--config"], "flag needs an argument: --config"),
         (["-v"], "flag needs an argument: 'v' in -v"),
         (["--=1"], "bad flag syntax: --=1"),
-        (["foo"], '"kube-scheduler" does not take any arguments, got ["foo"]'),
-        (["--leader-elect", "false"], '"kube-scheduler" does not take any arguments, got ["false"]'),
-        (["--", "--config"], '"kube-scheduler" does not take any arguments, got ["--config"]'),
+        (["foo"], '"kubesched run" does not take any arguments, got ["foo"]'),
+        (["--leader-elect", "false"], '"kubesched run" does not take any arguments, got ["false"]'),
+        (["--", "--config"], '"kubesched run" does not take any arguments, got ["--config"]'),
         (
             ["--leader-elect-lease-duration", "abc"],
             'invalid argument "abc" for "--leader-elect-lease-duration" flag: time: invalid duration "abc"',

@@ -13,7 +13,7 @@ from typing import Any
 
 from kubesched.api.kinds import Kind
 from kubesched.api.times import RealClock
-from kubesched.api.wire import Transport, tolerate
+from kubesched.api.wire import ApiError, Transport, tolerate
 from kubesched.cluster.store import Store
 from kubesched.files import (
     IMPORTED_KINDS,
@@ -67,6 +67,7 @@ async def _from_server(options: argparse.Namespace) -> Import:
     """List every kind that is imported; a kind the server does not know is skipped."""
     # Only here: the HTTP client is an extra.
     from kubesched.client.access import AccessError, load_kubeconfig  # noqa: PLC0415
+    from kubesched.client.connection_log import connection_failure  # noqa: PLC0415
     from kubesched.client.http import HttpTransport  # noqa: PLC0415
 
     found = Manifests()
@@ -75,15 +76,22 @@ async def _from_server(options: argparse.Namespace) -> Import:
         transport = HttpTransport.connect(access)
     except AccessError as error:
         raise CliError(str(error)) from None
-    async with transport:
-        with progress_bar("reading", quiet=options.quiet) as bar:
-            for number, kind in enumerate(IMPORTED_KINDS, 1):
-                with tolerate(404):
-                    found.objects += [
-                        Manifest(kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, options.kubeconfig)
-                        async for data in _list(transport, kind)
-                    ]
-                bar.update(number, len(IMPORTED_KINDS))
+    try:
+        async with transport:
+            with progress_bar("reading", quiet=options.quiet) as bar:
+                for number, kind in enumerate(IMPORTED_KINDS, 1):
+                    with tolerate(404):
+                        found.objects += [
+                            Manifest(
+                                kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, options.kubeconfig
+                            )
+                            async for data in _list(transport, kind)
+                        ]
+                    bar.update(number, len(IMPORTED_KINDS))
+    except (ApiError, OSError) as error:
+        if text := connection_failure(f"API server {access.url}", error):
+            raise CliError(text) from None
+        raise
     return import_manifests(found)
 
 

@@ -183,7 +183,7 @@ def gates_page() -> str:
     for feature in FEATURES.values():
         effects = ["always on"] if feature.locked else []
         if feature.name in UNAVAILABLE:
-            effects.append(f"cannot be turned on: there is no {UNAVAILABLE[feature.name]}")
+            effects.append(f"cannot be turned on, as kubesched lacks {UNAVAILABLE[feature.name]}")
         if feature.name in WITHOUT_EFFECT:
             effects.append(f"no effect: {WITHOUT_EFFECT[feature.name]}")
         effects += [GATES[feature.name]] if feature.name in GATES else []

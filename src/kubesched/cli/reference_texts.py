@@ -195,7 +195,7 @@ _CLIENT: Final = "about the inside of the Go client library"
 WITHOUT_EFFECT: Final[dict[str, str]] = {
     "AtomicFIFO": _CLIENT,
     "ClearingNominatedNodeNameAfterBinding": "read by the API server only; the embedded one always clears the nomination of a bound pod",
-    "ClientsAllowCARotation": "the CA of the API server is read as the transport does it, whatever the gate says",
+    "ClientsAllowCARotation": "files of certificate authorities are read again when they change, in any case",
     "ClientsAllowCBOR": "allows an encoding that the client does not ask for: it reads and writes JSON",
     "ClientsAllowTLSCacheGC": _CLIENT,
     "ContextualLogging": "log lines name their objects in any case",

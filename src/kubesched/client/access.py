@@ -36,7 +36,8 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS: Final = 60.0
 
 _NOTHING: Final = (
-    "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
+    "invalid configuration: no configuration has been provided; this is no pod of a cluster: name a kubeconfig with "
+    "--kubeconfig, or as clientConnection.kubeconfig in the file of --config"
 )
 
 

@@ -3,7 +3,8 @@
     works ◀──▶ credentials refused, certificate refused, name unknown, nothing listens, connection lost
 
 A state is logged when it begins, then every :data:`REMIND_SECONDS` with the number of failures since. Errors that concern one
-request, as a missing permission does, are left to the caller. Callers: reflectors and the lease, which share a log.
+request, as a missing permission does, are left to the caller. Callers: reflectors and the lease, which share a log; commands that
+give up say the same with :func:`connection_failure`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kubesched.api.wire import ApiError
 from .http_reading import AnswerTooLongError
 from .metered import NotLeaderError
 
-__all__ = ["ConnectionLog"]
+__all__ = ["ConnectionLog", "connection_failure"]
 
 logger = logging.getLogger("kubesched.client")
 
@@ -38,6 +39,16 @@ _ADVICE: Final = {
     "the connection is lost": "",
 }
 _CREDENTIALS, _TLS, _NAME, _REFUSED, _LOST = _ADVICE
+
+
+def connection_failure(server: str, error: BaseException) -> str:
+    """Which state of the connections to ``server`` an error shows, and what to check; "" for an error of one request."""
+    state = _state_of(error)
+    if not state:
+        return ""
+    advice = f"; {_ADVICE[state]}" if _ADVICE[state] else ""
+    reason = getattr(error, "strerror", None) or error or repr(error)
+    return f"{server}: {state}: {reason}{advice}"
 
 
 class ConnectionLog:
@@ -60,13 +71,12 @@ class ConnectionLog:
         self._state = state
         if now - self._logged.get(state, float("-inf")) < quiet:
             self._more += 1
-            logger.debug("%s: %s", self._server, error)
+            logger.debug("%s", connection_failure(self._server, error))
             return True
         self._logged[state] = now
         more, self._more = self._more, 0
-        advice = f"; {_ADVICE[state]}" if _ADVICE[state] else ""
         again = f" ({more} more failures since the last line)" if more else ""
-        logger.warning("%s: %s: %s%s; it is tried again%s", self._server, state, error or repr(error), advice, again)
+        logger.warning("%s; it is tried again%s", connection_failure(self._server, error), again)
         return True
 
     def worked(self) -> None:

@@ -320,7 +320,7 @@ class HttpTransport:
                 raise _refusal(status, answered.get("retry-after", ""), answer)
             return answer
         except aiohttp.ClientError as error:
-            raise _network_error(error) from error
+            raise _network_error(error) from error.__cause__
         finally:
             if code == NO_RESPONSE and self._tls is not None:
                 self._tls.refused()
@@ -371,7 +371,7 @@ class HttpTransport:
                 async for batch in read_events(kind, response.content.iter_any()):
                     yield batch
         except aiohttp.ClientError as error:
-            raise _network_error(error) from error
+            raise _network_error(error) from error.__cause__
         finally:
             if not is_open:
                 if self._tls is not None:
@@ -451,14 +451,14 @@ def _refusal(status: int, after: str, raw: bytes | bytearray) -> ApiError:
 
 
 def _network_error(error: aiohttp.ClientError) -> OSError:
-    """A client error as the OSError that backoff rules check."""
-    inner: BaseException = error
+    """A client error as the OSError that backoff rules check; without what the library's text says of TLS settings."""
     if isinstance(error.__cause__, NotLeaderError):
         return error.__cause__
     if isinstance(error, aiohttp.ClientConnectorError):
         inner = error.os_error
-        if isinstance(inner, ConnectionRefusedError) or getattr(inner, "errno", None) == errno.ECONNREFUSED:
-            return ConnectionRefusedError(errno.ECONNREFUSED, str(error))
+        text = f"cannot connect to {error.host}:{error.port}: {inner.strerror or inner}"
+        refused = inner.errno == errno.ECONNREFUSED
+        return ConnectionRefusedError(errno.ECONNREFUSED, text) if refused else ConnectionError(text)
     if isinstance(error, OSError) and not isinstance(error, aiohttp.ServerDisconnectedError):
         return error
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):

@@ -139,7 +139,7 @@ class WriteConnections:
         except TimeoutError:
             raise TimeoutError(f"no connection to {self._host}:{self._port} within {self._timeout:g} s") from None
         except OSError as error:
-            text = f"cannot connect to {self._host}:{self._port}: {error}"
+            text = f"cannot connect to {self._host}:{self._port}: {error.strerror or error}"
             # For several addresses there is one error without a number.
             if error.errno == errno.ECONNREFUSED or f"[Errno {errno.ECONNREFUSED}]" in str(error):
                 raise ConnectionRefusedError(errno.ECONNREFUSED, text) from error

@@ -105,7 +105,7 @@ def version_and_kind(
 
 def _not_registered(version: str, kind: str) -> ConfigError:
     group, _, short = version.rpartition("/")
-    details = [f"this scheduler reads apiVersion {API_VERSION}"]
+    details = [f"this scheduler reads apiVersion {API_VERSION}, and converts {', '.join(REMOVED_IN)}"]
     if group == GROUP and short in REMOVED_IN:
         details = [f"{short} was removed in Kubernetes {REMOVED_IN[short]}; rewrite the file for {API_VERSION}"]
     return ConfigError(

@@ -30,7 +30,7 @@ _GO: Final = (
     ),
     (re.compile(r"schedulerName: Duplicate value: \{\}"), "schedulerName: another profile has the same name"),
     (re.compile(r'Duplicate value: ""'), 'Duplicate value: "": two entries have no name'),
-    (re.compile(r"[a-z ]+plugins: total score of Score plugins could overflow"), "a weight cannot be used"),
+    (re.compile(r"[a-z][a-z ]*plugins: total score of Score plugins could overflow"), "a weight cannot be used"),
     (re.compile(r'\w+Plugin "" does not exist'), "a plugin has no name"),
     (re.compile(r"yaml: unmarshal errors:\n *"), ""),
 )

@@ -124,7 +124,7 @@ FEATURES: Final[Mapping[str, Feature]] = MappingProxyType({feature.name: feature
 UNAVAILABLE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "GenericWorkload": "scheduling of pod groups",
-        "GangScheduling": "the plugin GangScheduling",
+        "GangScheduling": "scheduling of gangs",
         "TopologyAwareWorkloadScheduling": "placements of pod groups",
         "WorkloadAwarePreemption": "preemption by pod groups",
         "DRANodeAllocatableResources": "devices that count as cpu or memory of a node",

@@ -137,7 +137,6 @@ class NodeAffinity(Plugin):
 
     name = names.NODE_AFFINITY
     asks = _NodeTerms
-    hints_by_spec = True
     REASON_POD: Final = "node(s) didn't match Pod's node affinity/selector"
     REASON_ENFORCED: Final = "node(s) didn't match scheduler-enforced node affinity"
     REASON_CONFLICT: Final = "pod affinity terms conflict"

@@ -49,7 +49,6 @@ class NodeName(Plugin):
 
     name = names.NODE_NAME
     asks = _NamedNode
-    hints_by_spec = True
     REASON: Final = "node(s) didn't match the requested node name"
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:

@@ -52,7 +52,8 @@ class _Fit(Question):
         self._nodes = nodes
         self._counts, self._scorer = plugin.counts, plugin.scorer
         wanted, scored = pod.fit_requests, pod.score_requests
-        self._scored, self._since = scored, None
+        self._scored = scored
+        self._since: tuple[int, int] | None = None
         delegated = plugin.delegated(wanted)
         unlimited = _unlimited(delegated, nodes)
         #: The resources that a device class serves on nodes without a device plugin for them. They are not among the amounts
@@ -203,7 +204,6 @@ class NodeResourcesFit(Plugin):
 
     name = names.NODE_RESOURCES_FIT
     asks = _Fit
-    hints_by_spec = True
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
         super().__init__(args, handle)

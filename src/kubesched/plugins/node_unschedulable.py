@@ -53,7 +53,6 @@ class NodeUnschedulable(Plugin):
 
     name = names.NODE_UNSCHEDULABLE
     asks = _Cordons
-    hints_by_spec = True
     REASON: Final = "node(s) were unschedulable"
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:

@@ -81,7 +81,6 @@ class TaintToleration(Plugin):
 
     name = names.TAINT_TOLERATION
     asks = _Taints
-    hints_by_spec = True
     REASON: Final = "node(s) had untolerated taint(s)"
 
     def __init__(self, args: None, handle: Handle) -> None:

@@ -14,7 +14,6 @@ from kubesched.config.args import (
     ResourceSpec,
     ScoringStrategy,
 )
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from kubesched.plugins.node_resources_fit import NodeResourcesFit
@@ -31,9 +30,11 @@ def fit(house: House, strategy: str = "LeastAllocated") -> NodeResourcesFit:
 def scores(house: House, plugin: NodeResourcesFit | NodeResourcesBalancedAllocation, asking: PodInfo) -> list[int]:
     table = house.cache.table
     rows = np.array([table.row_of(f"n{number}") for number in (1, 2, 3)], np.intp)
-    many = plugin.score_rows(CycleState(), asking, table, rows).tolist()
-    assert [plugin.score_row(CycleState(), asking, table, table.info(row)) for row in rows.tolist()] == many
-    return many  # type: ignore[no-any-return]
+    question = plugin.ask(asking, table)
+    assert question is not None
+    many: list[int] = question.scores(rows).tolist()
+    assert [question.score(table.info(row)) for row in rows.tolist()] == many
+    return many
 
 
 def with_a_device_plugin() -> House:
@@ -74,11 +75,13 @@ def test_balance_counts_devices() -> None:
     run_virtual(main())
 
 
-@pytest.mark.parametrize(("resource", "is_signed"), [(GPU, False), ("example.com/other", True)])
-def test_a_pod_whose_score_counts_devices_is_not_signed(resource: str, is_signed: bool) -> None:
+@pytest.mark.parametrize(("resource", "is_local"), [(GPU, False), ("example.com/other", True)])
+def test_scores_that_count_devices_are_not_local(resource: str, is_local: bool) -> None:
     async def main() -> None:
         house = with_a_device_plugin()
-        assert (fit(house).sign(PodInfo(pod("p", requests={resource: "1"}))) is not None) is is_signed
+        question = fit(house).ask(PodInfo(pod("p", requests={resource: "1"})), house.cache.table)
+        assert question is not None
+        assert question.is_local is is_local
 
     run_virtual(main())
 
@@ -88,15 +91,17 @@ def test_fit_leaves_resources_to_classes_where_nodes_have_none() -> None:
         house = with_a_device_plugin()
         plugin = NodeResourcesFit(None, house.handle)
         asking = PodInfo(pod("p", requests={GPU: "3"}))
-        state, table = CycleState(), house.cache.table
-        plugin.pre_filter(state, asking, house.cache.snapshot().nodes())
+        table = house.cache.table
+        question = plugin.ask(asking, table)
+        assert question is not None
         rows = np.array([table.row_of(f"n{number}") for number in (1, 2, 3)], np.intp)
-        verdicts = plugin.filter_rows(state, asking, table, rows).tolist()
+        verdicts = question.verdicts(rows).tolist()
         assert [bool(verdict) for verdict in verdicts] == [False, False, True]
-        assert [plugin.filter_row(state, asking, table, table.info(row)) for row in rows.tolist()] == verdicts
-        assert plugin.verdict_status(state, asking, verdicts[2]).reasons() == [f"Insufficient {GPU}"]
-        before = plugin.sign(asking)
+        assert [question.verdict(table.info(row)) for row in rows.tolist()] == verdicts
+        assert question.why(verdicts[2]).reasons() == [f"Insufficient {GPU}"]
         house.objects.remove("deviceclasses", "gpu")
-        assert plugin.sign(asking) != before  # results for it are not those for ordinary resources
+        again = plugin.ask(asking, table)
+        assert again is not None
+        assert again.key != question.key  # results for it are not those for ordinary resources
 
     run_virtual(main())

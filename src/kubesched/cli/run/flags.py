@@ -282,7 +282,7 @@ _RETIRED: Final = tuple(
 
 #: The flags in the order of the help page.
 FLAG_SET: Final = FlagSet(
-    "kube-scheduler",
+    "kubesched run",
     "The Kubernetes scheduler assigns pods to nodes. It determines which nodes are valid placements for each pod in the "
     "scheduling queue, ranks them, and binds the pod to a suitable one. kubesched run takes kube-scheduler's flags and files.",
     (
@@ -298,5 +298,4 @@ FLAG_SET: Final = FlagSet(
         *_GLOBAL,
         *_RETIRED,
     ),
-    command="kubesched run",
 )

@@ -80,10 +80,9 @@ def _name(flag: Flag) -> str:
 class FlagSet:
     """The flags of a command."""
 
-    def __init__(self, program: str, about: str, flags: Iterable[Flag], *, command: str = "") -> None:
-        """``program`` is whom upstream's messages name, ``command`` what people type if it is something else."""
-        self.program = program
-        self.command = command or program
+    def __init__(self, command: str, about: str, flags: Iterable[Flag]) -> None:
+        """``command`` is what people type."""
+        self.command = command
         self.about = about
         self.flags = tuple(flags)
         self._by_name = {flag.name: flag for flag in self.flags}
@@ -117,7 +116,7 @@ class FlagSet:
                 return Flags(MappingProxyType(values), frozenset(changed), self.flags)
         if positional:
             listed = " ".join(map(quote, positional))
-            raise FlagError(f'"{self.program}" does not take any arguments, got [{listed}]', with_usage=False)
+            raise FlagError(f'"{self.command}" does not take any arguments, got [{listed}]', with_usage=False)
         return Flags(MappingProxyType(values), frozenset(changed), self.flags)
 
     def _long(self, argument: str, rest: list[str]) -> tuple[Flag, str]:
