@@ -66,5 +66,4 @@ class InVain:
             self._kept.popitem(last=False)
 
     def _positions(self) -> tuple[int, int]:
-        position, _ = self._handle.nominations.changes(-1)
-        return self._handle.snapshot.table.journal.position, position
+        return self._handle.snapshot.table.journal.position, self._handle.nominations.changed.position

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from kubesched.api.change_log import Follower
 from kubesched.api.kinds import CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUMES, Kind
 from kubesched.api.storage import CSINode, VolumeAttachment
 from kubesched.api.tombstone import final_state
@@ -110,7 +111,7 @@ class AttachedVolumes:
         self._attached_to: dict[str, str] = {}
         #: Nodes to count from the beginning.
         self._stale: set[str] = set()
-        self._position: int | None = None
+        self._journal = Follower(self._table.journal)
         for kind in (CLAIMS, VOLUMES, STORAGE_CLASSES):
             handle.watch(kind.plural, _Changes(self._reads_changed(kind)))
         handle.watch(CSI_NODES.plural, _Changes(self._csi_node_changed))
@@ -187,19 +188,17 @@ class AttachedVolumes:
     def refresh(self) -> None:
         """Catch up with the journal; called before anything is read."""
         table = self._table
-        position = table.journal.position
-        if position == self._position:
+        if not self._journal.is_behind:
             return
         if len(self.has_node) < table.capacity:
             self.has_node = _grown(self.has_node, table.capacity)
             self.has_limits = _grown(self.has_limits, table.capacity)
-        entries = table.journal.since(self._position) if self._position is not None else None
+        entries = self._journal.read()
         if entries is None or len(entries) > table.capacity:
             rows = set(self._rows)
             rows.update(info.row for info in table.all_infos())
         else:
             rows = {entry >> 1 for entry in entries}
-        self._position = position
         for row in rows:
             self._refresh_row(row)
 
