@@ -130,11 +130,15 @@ class Cluster:
         return Search(self.framework, self.cache.snapshot(), self.nominated, random.Random(0), Rotation())
 
     def put(self, obj: JSON) -> None:
+        """Create or replace an object; as of an API server, another object has another version."""
         kind = kind_of(obj["apiVersion"], obj["kind"])
         assert kind is not None
         assert kind.type is not None
         meta = obj["metadata"]
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
+        known = self.objects.informed(kind.plural).get(key)
+        if known is not None and known.metadata.resource_version == meta.get("resourceVersion", ""):
+            obj = {**obj, "metadata": {**meta, "resourceVersion": str(int(meta.get("resourceVersion", 0)) + 1)}}
         self.objects.put(kind.plural, key, from_builtins(obj, kind.type))
 
     def plugin(self, name: str) -> Any:

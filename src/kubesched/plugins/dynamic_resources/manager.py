@@ -37,7 +37,7 @@ from kubesched.dra.survey import Survey
 from kubesched.framework.interface import Handle, RowArray
 from kubesched.framework.nodeinfo import NodeInfo
 
-from .assume_cache import AssumeCache
+from ..assume_cache import AssumeCache, OnChange
 from .class_mapping import class_mapping
 from .in_flight import InFlight
 from .slices import SliceTracker
@@ -76,7 +76,7 @@ class DeviceManager:
             list_type_attributes=handle.gate("DRAListTypeAttributes"),
         )
         self.allocated = AllocatedDevices(self.features)
-        self.claims = AssumeCache("ResourceClaim")
+        self.claims = AssumeCache[ResourceClaim]("ResourceClaim")
         self.in_flight = InFlight(self._recount)
         self._inventory = Inventory(self.features)
         self._handle = handle
@@ -94,7 +94,7 @@ class DeviceManager:
         self._after_deletion: dict[str, Callable[[], None]] = {}
         #: UID of a pod to the end of the last write that gives back its reservations.
         self._releases: dict[str, asyncio.Future[None]] = {}
-        self.claims.add_handler(_ClaimReader(self._claim_changed))
+        self.claims.add_handler(OnChange(self._claim_changed))
         self.slices.add_handler(_SliceReader(self._inventory))
         handle.watch(CLAIMS, self.claims, relays=True)
         handle.watch(SLICES, self.slices, relays=True)
@@ -338,22 +338,6 @@ class _SliceReader:
 
     def on_delete(self, obj: ResourceSlice) -> None:
         self._inventory.remove(obj.metadata.name)
-
-
-class _ClaimReader:
-    """Brings claim events to the index of devices in use."""
-
-    def __init__(self, changed: Callable[[ResourceClaim | None, ResourceClaim | None], None]) -> None:
-        self._changed: Final = changed
-
-    def on_add(self, obj: ResourceClaim, is_initial: bool) -> None:
-        self._changed(None, obj)
-
-    def on_update(self, old: ResourceClaim, new: ResourceClaim) -> None:
-        self._changed(old, new)
-
-    def on_delete(self, obj: ResourceClaim) -> None:
-        self._changed(obj, None)
 
 
 def _special_owners(claim: ResourceClaim | None) -> list[tuple[str, str, str]]:

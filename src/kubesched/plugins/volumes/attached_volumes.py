@@ -20,12 +20,12 @@ import numpy as np
 from kubesched.api.change_log import Follower
 from kubesched.api.kinds import CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUMES, Kind
 from kubesched.api.storage import CSINode, VolumeAttachment
-from kubesched.api.tombstone import final_state
 from kubesched.cache.columns import BoolArray, IntArray
 from kubesched.framework.interface import Handle
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 
+from ..assume_cache import OnChange
 from .claims import Storage
 from .countable import Countable, CountableVolumes, CountingError, ObjectKey
 
@@ -113,9 +113,9 @@ class AttachedVolumes:
         self._stale: set[str] = set()
         self._journal = Follower(self._table.journal)
         for kind in (CLAIMS, VOLUMES, STORAGE_CLASSES):
-            handle.watch(kind.plural, _Changes(self._reads_changed(kind)))
-        handle.watch(CSI_NODES.plural, _Changes(self._csi_node_changed))
-        handle.watch(VOLUME_ATTACHMENTS.plural, _Changes(self._attachment_changed))
+            handle.watch(kind.plural, OnChange(self._reads_changed(kind)))
+        handle.watch(CSI_NODES.plural, OnChange(self._csi_node_changed))
+        handle.watch(VOLUME_ATTACHMENTS.plural, OnChange(self._attachment_changed))
 
     @classmethod
     def of(cls, handle: Handle) -> AttachedVolumes:
@@ -353,19 +353,3 @@ def _grown(column: BoolArray, capacity: int) -> BoolArray:
     grown = np.zeros(capacity, np.bool_)
     grown[: len(column)] = column
     return grown
-
-
-class _Changes:
-    """An informer's handler that says what an object was and what it is now."""
-
-    def __init__(self, changed: Callable[[Any, Any], None]) -> None:
-        self._changed = changed
-
-    def on_add(self, obj: Any, is_initial: bool) -> None:
-        self._changed(None, obj)
-
-    def on_update(self, old: Any, new: Any) -> None:
-        self._changed(old, new)
-
-    def on_delete(self, obj: Any) -> None:
-        self._changed(final_state(obj), None)
