@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.cli.run import command
+from kubesched.cli.run import command, connections
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.cli.run.options import OptionsError, options_of
 from kubesched.cli.run.serving import authentication_of
@@ -362,7 +362,7 @@ def process(gates: FeatureGates, folder: Path) -> JSON:
     built: JSON = {"candidate": False}
 
     def part(name: str, note: Callable[..., Any]) -> Any:
-        real = getattr(command, name)
+        real = getattr(connections, name)
 
         def make(*args: Any, **options: Any) -> Any:
             built.update(note(options))
@@ -380,8 +380,10 @@ def process(gates: FeatureGates, folder: Path) -> JSON:
     handlers, level = root.handlers[:], root.level
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(command, "ApiPort", part("ApiPort", lambda options: {"watch_list": options["watch_list"]}))
-            patch.setattr(command, "LeaseCandidate", part("LeaseCandidate", lambda options: {"candidate": True}))
+            patch.setattr(
+                connections, "ApiPort", part("ApiPort", lambda options: {"watch_list": options["watch_list"]})
+            )
+            patch.setattr(connections, "LeaseCandidate", part("LeaseCandidate", lambda options: {"candidate": True}))
             patch.setattr(command, "Pages", pages)
             with pytest.raises(_StoppedError):
                 asyncio.run(running.run())

@@ -170,44 +170,12 @@ def test_the_final_count_of_a_rested_series_is_sent_and_the_series_dropped() -> 
     play(script)
 
 
-def test_a_series_that_is_counted_elsewhere_rests_only_after_its_release() -> None:
-    async def script(server: FakeServer, broadcaster: EventBroadcaster, recorder: EventRecorder) -> None:
-        asked: list[float] = []
-        recorder.before_reading(lambda: None, lambda: None, asked.append)
-        recorder.record(named("other"), "Normal", "R", "A", "x")
-        fail(recorder)
-        fail(recorder)
-        await broadcaster.drain()
-        words = ("Warning", "FailedScheduling", "Scheduling", "too little cpu")
-        assert recorder.repeated(named("other"), *words) is None
-        event = recorder.repeated(POD, *words)
-        assert event is not None
-        event.hold()
-        await asyncio.sleep(800)
-        assert asked == [0.0, 360.0]
-        assert broadcaster.statistics().remembered == 1
-        event.repeat(5, EPOCH + 700, 700.0)
-        event.release()
-        await asyncio.sleep(1_000)
-        assert server.calls[-1][3]["series"] == {"count": 7, "lastObservedTime": "2023-11-14T22:25:00.000000Z"}
-        assert broadcaster.statistics().remembered == 0
-        event.hold()
-        event.release()
-        assert broadcaster.statistics().remembered == 0
-
-    assert kinds(play(script)) == ["create", "create", "patch", "patch"]
-
-
 def test_series_that_end_at_one_time_are_closed_in_the_order_they_were_recorded() -> None:
     async def script(server: FakeServer, broadcaster: EventBroadcaster, recorder: EventRecorder) -> None:
         for name in ("a", "b", "c", "a", "c", "b", "a"):
             fail(recorder, pod=named(name))
         await broadcaster.drain()
         del server.calls[:]
-        event = recorder.repeated(named("c"), "Warning", "FailedScheduling", "Scheduling", "too little cpu")
-        assert event is not None
-        event.hold()
-        event.release()
         await asyncio.sleep(400)
         assert [call[2].split(".")[0] for call in server.calls] == ["c", "b", "a"]
 

@@ -179,53 +179,6 @@ class Bench:
         return {values: child.value for values, child in self.metrics.queue_incoming_pods_total.children.items()}
 
 
-class Known:
-    """Attempts would not fail as before, so that every pod is tried by itself."""
-
-    def still_fails(self, record: Any, known: Any) -> bool:
-        return False
-
-    def failed(self, scheduler_name: str, times: int, seconds: float) -> None:
-        raise AssertionError("every pod is tried by itself")
-
-
-class Series:
-    def repeat(self, times: int, time: float, seen: float) -> None:
-        raise AssertionError("no attempt is left out")
-
-    def hold(self) -> None:
-        """Nothing expires here."""
-
-    def release(self) -> None:
-        """Nothing expires here."""
-
-
-def in_a_line() -> tuple[Bench, list[Pod]]:
-    """Four pods in a line that wait for an event. Call it in an event loop."""
-    bench, pods = Bench(), [a_pod(f"p{number}") for number in range(4)]
-    queue = bench.queue
-    queue.lines.foresight = Known()
-    for pod in pods:
-        queue.add(pod)
-        record = bench.pop()
-        record.unschedulable_count = 30  # the longest backoff
-        bench.fail(record, "Fit")
-        queue.lines.join(record, "alike", None, Series())
-    bench.clock.advance(1000)
-    assert len(queue.lines) == 4
-    return bench, pods
-
-
-def in_the_middle() -> tuple[Bench, list[Pod]]:
-    """The same, and the first has been tried after a deletion."""
-    bench, pods = in_a_line()
-    queue = bench.queue
-    bench.event(POD_DELETE, a_pod("gone", node="n1"), None)
-    queue.done(bench.pop().uid)
-    assert queue.lines.is_open
-    return bench, pods
-
-
 def ticking() -> Callable[[], float]:
     """Time in which every step takes longer than a slice."""
     ticks = itertools.count()

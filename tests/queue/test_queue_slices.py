@@ -8,12 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from queue_kit import NODE_ADD, POD_DELETE, WILDCARD, Bench, a_pod, in_a_line, ticking
+from queue_kit import NODE_ADD, WILDCARD, Bench, a_pod, ticking
 
 from kubesched.api.quantity import QuantityError
 from kubesched.api.turns import finish
 from kubesched.api.types import Container, ResourceRequirements
-from kubesched.framework.events import ClusterEvent
 from kubesched.queue.slices import Slices
 
 
@@ -112,35 +111,6 @@ def test_the_end_of_backoff_is_divided_as_well() -> None:
     assert turns == 6
     assert state(bench) == state(at_once)
     assert len(bench.queue.views.pods_in_active()) == 6
-
-
-@pytest.mark.parametrize("reads", [False, True])
-@pytest.mark.parametrize("event", [NODE_ADD, POD_DELETE])
-def test_a_line_may_be_dissolved_between_two_steps(event: ClusterEvent, reads: bool) -> None:
-    async def main() -> None:
-        at_once, bench = in_a_line()[0], in_a_line()[0]
-        for one in (at_once, bench):
-            for name in ("one", "two"):  # which come before the line
-                one.rejected(a_pod(name, priority=9), "Fit")
-            one.queue._queues.unschedulable._entries["ns/one"].sequence = -2
-            one.queue._queues.unschedulable._entries["ns/two"].sequence = -1
-            one.clock.advance(1000)
-        about = (a_pod("other", node="n2"), None) if event is POD_DELETE else (None, "node")
-        at_once.event(event, *about)
-        slices = divided(bench)
-        bench.event(event, *about)
-        assert slices.busy
-        assert len(bench.queue.lines) == 4
-        if reads:
-            bench.queue.lines.dissolve_all()
-        slices.settle()
-        for one in (at_once, bench):
-            one.queue.lines.dissolve_all()
-            one.fit.calls.clear()  # once for a line, or for each of its pods
-        assert state(bench) == state(at_once)
-        assert len(bench.queue.views.pods_in_active()) == 6
-
-    asyncio.run(main())
 
 
 def test_pods_that_cannot_be_read_are_refused_at_once() -> None:

@@ -287,7 +287,7 @@ def once(real: Callable[..., Any], *, after: bool) -> Callable[..., Any]:
 
 
 CYCLE_STAGES: dict[str, Callable[[World], tuple[Any, str]]] = {
-    "find": lambda world: (world.scheduler.searches["default-scheduler"], "find"),
+    "find": lambda world: (world.scheduler.profiles["default-scheduler"].search, "find"),
     "assume": lambda world: (world.scheduler.cache, "assume_pod"),
     "reserve": lambda world: (world.scheduler.frameworks["default-scheduler"], "reserve"),
     "permit": lambda world: (world.scheduler.frameworks["default-scheduler"], "permit"),

@@ -1,9 +1,8 @@
-"""What is remembered of failed attempts changes nothing: the same trace, event by event, as without any memory.
+"""What is saved in attempts that fail as before changes nothing: the same trace, event by event, as when nothing is saved.
 
-Random batches that do not fit all at once run twice, once with every memory of rejections and of preemptions in vain
-switched off, so that no attempt is counted without being made. Every queued pod with its history, the order of the queue,
-conditions, events, metrics and preemptions must be equal at every moment; only the number of nodes that plugins evaluated is
-smaller.
+Random batches that do not fit all at once run twice, once with what the search remembers of rejections switched off, and with
+dry runs also where no pod has a lower priority. Every queued pod with its history, the order of the queue, conditions, events,
+metrics and preemptions must be equal at every moment; only the number of nodes that plugins evaluated is smaller.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ from typing import Any
 import pytest
 
 from kubesched.api.kinds import EVENTS, NODES, PODS, Kind, kind_of
+from kubesched.cache.placed_pods import PlacedPods
 from kubesched.config import default_config
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.plugins import in_tree_registry
-from kubesched.plugins.preemption.in_vain import InVain
 from kubesched.scheduler import scheduler as scheduler_module
-from kubesched.scheduler.foresight import Foresight
 from kubesched.scheduler.known_rejection import KnownRejection
 from kubesched.simulate import embedded as embedded_module
 from kubesched.simulate.embedded import Embedded
@@ -39,15 +37,17 @@ END = 3_000.0
 
 @dataclass
 class Trace:
-    """All that can be seen of a run. ``known`` and ``vain``: how often a memory could answer; ``together``: attempts not made."""
+    """All that can be seen of a run.
+
+    ``known``: how often a rejection was remembered; ``without_victims``: how often no pod had a lower priority.
+    """
 
     states: list[tuple[Any, ...]] = field(default_factory=list)
     metrics: list[tuple[Any, ...]] = field(default_factory=list)
     objects: dict[str, list[JSON]] = field(default_factory=dict)
     preemptions: list[tuple[Any, ...]] = field(default_factory=list)
     known: int = 0
-    vain: int = 0
-    together: int = 0
+    without_victims: int = 0
 
 
 def pod_budget(rng: random.Random) -> JSON:
@@ -116,13 +116,13 @@ def plan(seed: int) -> list[tuple[float, str, Kind, JSON]]:
 
 @contextmanager
 def memory(on: bool, trace: Trace) -> Iterator[None]:
-    """Count what is remembered, or remember nothing."""
-    find = InVain.get
+    """Count what is saved, or save nothing."""
+    has_below = PlacedPods.has_below
 
-    def get(self: InVain, *of: Any) -> Any:
-        known = find(self, *of) if on else None
-        trace.vain += known is not None
-        return known
+    def may_have_victims(self: PlacedPods, priority: int) -> bool:
+        found = not on or has_below(self, priority)
+        trace.without_victims += not found
+        return found
 
     known = KnownRejection.current
 
@@ -132,9 +132,7 @@ def memory(on: bool, trace: Trace) -> Iterator[None]:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        # What happens at one instant is not ordered by how many pods are tried before other tasks run.
-        patch.setattr(scheduler_module, "_PODS_PER_TURN", 1_000_000)
-        patch.setattr(InVain, "get", get)
+        patch.setattr(PlacedPods, "has_below", may_have_victims)
         patch.setattr(KnownRejection, "current", current)
         yield
 
@@ -203,7 +201,6 @@ async def play(seed: int, trace: Trace, *, users: bool) -> None:
             await asyncio.sleep(7.3)
             look(embedded, trace, loop.time(), users=users)
         assert embedded.check() == []
-        trace.together = scheduler.queue.lines.counted
     for kind in (PODS, EVENTS):
         trace.objects[kind.plural] = [without_versions(item.data()) for item in embedded.store.list(kind).items]
     for family in scheduler.metrics.collect():
@@ -221,7 +218,7 @@ def run(seed: int, *, remember: bool, users: bool = False) -> Trace:
 
 def compare(seed: int, *, users: bool = False) -> Trace:
     kept, plain = run(seed, remember=True, users=users), run(seed, remember=False, users=users)
-    assert plain.vain == 0
+    assert plain.known == plain.without_victims == 0
     for part in ("states", "preemptions", "objects", "metrics"):
         assert getattr(kept, part) == getattr(plain, part), part
     return kept
@@ -234,26 +231,25 @@ def test_memory_changes_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 6, 7])
 def test_nor_does_it_while_users_delete_and_relabel_waiting_pods(seed: int) -> None:
-    assert compare(seed, users=True).together > 0
+    assert compare(seed, users=True).known > 0
 
 
 def test_nor_does_it_when_others_have_their_turn_after_every_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In real time a turn ends in the middle of pods that are tried together; in virtual time it never does by itself."""
+    """In real time a turn ends when its time is over; in virtual time it never does."""
     monkeypatch.setattr(scheduler_module, "_TURN_SECONDS", -1.0)
-    assert compare(6, users=True).together > 0
+    assert compare(6, users=True).known > 0
 
 
 def test_the_comparison_covers_what_is_remembered() -> None:
     """Otherwise the test above compares nothing."""
     traces = [run(seed, remember=True) for seed in range(8)]
-    assert sum(trace.vain for trace in traces) > 100
-    assert sum(trace.together for trace in traces) > 1_000
+    assert sum(trace.without_victims for trace in traces) > 100
     assert sum(trace.known for trace in traces) > 100
     assert sum(len(trace.preemptions) for trace in traces) > 0
     assert any("Insufficient" in str(trace.objects["events"]) for trace in traces)
 
 
-async def rest_after_being_busy() -> tuple[list[JSON], int]:
+async def rest_after_being_busy() -> list[JSON]:
     """Pods wait for room that is often freed but too small for them, and then not freed for longer than a series lasts."""
     embedded = Embedded(default_config(), in_tree_registry(), clock=VirtualClock(asyncio.get_running_loop()), seed=0)
     amounts = {"cpu": "10", "memory": "32Gi", "pods": "110"}
@@ -271,52 +267,15 @@ async def rest_after_being_busy() -> tuple[list[JSON], int]:
         await asyncio.sleep(4_000)
         assert embedded.check() == []
         assert len(embedded.scheduler.queue.views.unschedulable_pods()) == 5
-        events = [without_versions(item.data()) for item in embedded.store.list(EVENTS).items]
-        return events, embedded.scheduler.queue.lines.counted
+        return [without_versions(item.data()) for item in embedded.store.list(EVENTS).items]
 
 
 def test_pods_that_were_not_tried_for_long_begin_a_new_series_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
     patient = functools.partial(scheduler_module.Scheduler, max_in_unschedulable=900.0)
     monkeypatch.setattr(embedded_module, "Scheduler", patient)
-    found = []
-    for remember in (True, False):
-        with memory(remember, Trace()):
-            found.append(run_virtual(rest_after_being_busy()))
-    (kept, together), (plain, alone) = found
-    assert kept == plain
-    assert together > 5
-    assert alone == 0
-    failed = [event for event in kept if event["regarding"]["name"] == "waits-0" and event["type"] == "Warning"]
+    failed = [
+        event
+        for event in run_virtual(rest_after_being_busy())
+        if event["regarding"]["name"] == "waits-0" and event["type"] == "Warning"
+    ]
     assert len(failed) > 2
-
-
-def test_pods_that_arrive_one_by_one_are_soon_evaluated_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluated = 0
-    still_fails = Foresight.still_fails
-
-    def counting(self: Foresight, record: QueuedPodInfo, known: Any) -> bool:
-        nonlocal evaluated
-        evaluated += 1
-        return still_fails(self, record, known)
-
-    monkeypatch.setattr(Foresight, "still_fails", counting)
-    resources = {"requests": {"cpu": "2"}}
-    spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
-    amounts = {"cpu": "5", "memory": "32Gi", "pods": "110"}
-
-    async def attempts_counted() -> int:
-        clock = VirtualClock(asyncio.get_running_loop())
-        embedded = Embedded(default_config(), in_tree_registry(), clock=clock, seed=0)
-        async with embedded.running():
-            node = {"metadata": {"name": "n"}, "status": {"allocatable": amounts, "capacity": amounts}}
-            embedded.store.create(NODES, "", node, restore=True)
-            for number in range(60):
-                metadata = {"name": f"p{number}", "annotations": {"kubesched.io/duration": "600s"}}
-                embedded.store.create(PODS, "default", {"metadata": metadata, "spec": spec})
-                await asyncio.sleep(50)
-            await asyncio.sleep(15_000)
-            assert embedded.check() == []
-            return embedded.scheduler.queue.lines.counted
-
-    counted = run_virtual(attempts_counted())
-    assert 0 < evaluated * 5 < counted

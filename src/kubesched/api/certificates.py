@@ -78,55 +78,59 @@ def self_signed(
     def name(text: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
-    def usage(*, signs: bool) -> x509.KeyUsage:
-        return x509.KeyUsage(
-            digital_signature=True,
-            key_cert_sign=signs,
-            crl_sign=signs,
-            content_commitment=False,
-            key_encipherment=not signs,
-            data_encipherment=False,
-            key_agreement=False,
-            encipher_only=False,
-            decipher_only=False,
-        )
-
     moment = datetime.fromtimestamp(now, UTC)
     begin, end = moment - timedelta(hours=1), moment + timedelta(days=days)
     ca_key, key = new_key(), new_key()
     authority = name(f"{hosts[0]}-ca@{int(now)}")
-    ca = (
-        x509.CertificateBuilder()
-        .subject_name(authority)
-        .issuer_name(authority)
-        .public_key(ca_key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(end)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage(signs=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
-        .sign(ca_key, hashes.SHA256())
+
+    def certified(
+        subject: x509.Name,
+        public: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
+        *extensions: tuple[x509.ExtensionType, bool],
+    ) -> x509.Certificate:
+        builder = x509.CertificateBuilder().subject_name(subject).issuer_name(authority).public_key(public)
+        builder = builder.serial_number(x509.random_serial_number()).not_valid_before(begin).not_valid_after(end)
+        for extension, critical in extensions:
+            builder = builder.add_extension(extension, critical=critical)
+        return builder.sign(ca_key, hashes.SHA256())
+
+    ca = certified(
+        authority,
+        ca_key.public_key(),
+        (x509.BasicConstraints(ca=True, path_length=0), True),
+        (_usage(signs=True), True),
+        (x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), False),
     )
-    leaf = (
-        x509.CertificateBuilder()
-        .subject_name(name(f"{hosts[0]}@{int(now)}"))
-        .issuer_name(authority)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(end)
-        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
-        .sign(ca_key, hashes.SHA256())
+    leaf = certified(
+        name(f"{hosts[0]}@{int(now)}"),
+        key.public_key(),
+        (x509.SubjectAlternativeName([_general_name(host) for host in hosts]), False),
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (_usage(signs=False), True),
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), False),
     )
     pem = serialization.Encoding.PEM
     ca_pem = ca.public_bytes(pem)
     key_pem = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return IssuedPair(ca_pem, leaf.public_bytes(pem) + ca_pem, key_pem)
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    """Of a key that signs certificates, or of a server's."""
+    from cryptography import x509  # noqa: PLC0415 - an optional package
+
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=not signs,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -44,7 +44,7 @@ async def measure_decisions(workload: Workload, registry: Registry, *, seed: int
             for index in range(op.count):
                 embedded.store.create(PODS, "default", template.make(index, op.count))
     scheduler = embedded.scheduler
-    cache, queue, searches = scheduler.cache, scheduler.queue, scheduler.searches
+    cache, queue, profiles = scheduler.cache, scheduler.queue, scheduler.profiles
     for node in embedded.nodes():
         cache.set_node(node)
     pods = embedded.pods()
@@ -58,7 +58,7 @@ async def measure_decisions(workload: Workload, registry: Registry, *, seed: int
     while (queued := queue.pop_nowait()) is not None:
         info: PodInfo = queued.pod_info
         start = time.perf_counter()
-        decision = searches[info.spec.scheduler_name].find(info)
+        decision = profiles[info.spec.scheduler_name].search.find(info)
         if isinstance(decision, Decision):
             cache.assume_pod(info.on_node(decision.node.name))
         else:

@@ -410,7 +410,7 @@ class _Execution:
         return item is None or b'"PodScheduled"' in item.raw
 
     def _why(self, key: str) -> str:
-        pod = self.embedded.scheduler.live_pod(*key.split("/", 1))
+        pod = self.embedded.scheduler.informers.live_pod(*key.split("/", 1))
         conditions = pod.status.conditions if pod is not None else ()
         return next((item.message for item in conditions if item.type == "PodScheduled"), "it was not tried yet")
 

@@ -192,13 +192,13 @@ def read_checked(serialized: bytes) -> Checked:
                     if kind == 4:
                         entry = dict(_fields(part))
                         positions[entry.get(1, 0)] = entry.get(2, 0)
-    return Checked(_expr(root, names, constants), types, positions)
+    return Checked(_Reader(names, constants).expr(root), types, positions)
 
 
 def read_parsed(serialized: bytes) -> Expr:
     """Read an expression that was parsed and not checked."""
     data = dict(_fields(serialized))[2]
-    return _expr(dict(_fields(data))[2], {}, {})
+    return _Reader({}, {}).expr(dict(_fields(data))[2])
 
 
 def _constant(data: bytes) -> Any:
@@ -221,82 +221,90 @@ def _constant(data: bytes) -> Any:
     return None
 
 
-def _expr(data: bytes, names: dict[int, str], constants: dict[int, Any]) -> Expr:
-    expr_id = 0
-    kind, body = 0, b""
-    for number, value in _fields(data):
-        if number == 2:
-            expr_id = value
-        else:
-            kind, body = number, value
+class _Reader:
+    """Reads expressions. ``names`` and ``constants`` are what the checker found identifiers to mean, by expression."""
 
-    def read(part: bytes) -> Expr:
-        return _expr(part, names, constants)
+    def __init__(self, names: dict[int, str], constants: dict[int, Any]) -> None:
+        self._names = names
+        self._constants = constants
 
-    match kind:
-        case 3:
-            return Constant(expr_id, _constant(body))
-        case 4:
-            if expr_id in constants:
-                return Constant(expr_id, constants[expr_id])
-            found = dict(_fields(body))
-            return Ident(expr_id, names.get(expr_id) or found[1].decode())
-        case 5:
-            found = dict(_fields(body))
-            if expr_id in names:
-                return Ident(expr_id, names[expr_id])
-            return Select(expr_id, read(found[1]), found[2].decode(), bool(found.get(3, 0)))
-        case 6:
-            target: list[Expr] = []
-            args: list[Expr] = []
-            function = ""
-            for number, value in _fields(body):
-                if number == 1:
-                    target.append(read(value))
-                elif number == 2:
-                    function = value.decode()
-                else:
-                    args.append(read(value))
-            return Call(expr_id, function, (*target, *args), bool(target))
-        case 7:
-            elements: list[Expr] = []
-            optional: list[int] = []
-            for number, value in _fields(body):
-                if number == 1:
-                    elements.append(read(value))
-                elif isinstance(value, int):
-                    optional.append(value)
-                else:  # packed
-                    at = 0
-                    while at < len(value):
-                        index, at = _varint(value, at)
-                        optional.append(index)
-            return ListExpr(expr_id, tuple(elements), frozenset(optional))
-        case 8:
-            message = ""
-            entries: list[MapEntry] = []
-            for number, value in _fields(body):
-                if number == 1:
-                    message = value.decode()
-                else:
-                    found = dict(_fields(value))
-                    key: Expr = read(found[3]) if 3 in found else Constant(found.get(1, 0), found[2].decode())
-                    entries.append(MapEntry(key, read(found[4]), bool(found.get(5, 0))))
-            return MapExpr(expr_id, message, tuple(entries))
-        case 9:
-            found = dict(_fields(body))
-            return Comprehension(
-                expr_id,
-                found.get(1, b"").decode(),
-                found.get(8, b"").decode(),
-                read(found[2]),
-                found.get(3, b"").decode(),
-                read(found[4]),
-                read(found[5]),
-                read(found[6]),
-                read(found[7]),
-            )
-    raise ValueError(f"checked expression: unknown kind of expression {kind}")
+    def expr(self, data: bytes) -> Expr:
+        expr_id = 0
+        kind, body = 0, b""
+        for number, value in _fields(data):
+            if number == 2:
+                expr_id = value
+            else:
+                kind, body = number, value
+        match kind:
+            case 3:
+                return Constant(expr_id, _constant(body))
+            case 4:
+                if expr_id in self._constants:
+                    return Constant(expr_id, self._constants[expr_id])
+                return Ident(expr_id, self._names.get(expr_id) or dict(_fields(body))[1].decode())
+            case 5:
+                found = dict(_fields(body))
+                if expr_id in self._names:
+                    return Ident(expr_id, self._names[expr_id])
+                return Select(expr_id, self.expr(found[1]), found[2].decode(), bool(found.get(3, 0)))
+            case 6:
+                return self._call(expr_id, body)
+            case 7:
+                return self._list(expr_id, body)
+            case 8:
+                return self._map(expr_id, body)
+            case 9:
+                found = dict(_fields(body))
+                return Comprehension(
+                    expr_id,
+                    found.get(1, b"").decode(),
+                    found.get(8, b"").decode(),
+                    self.expr(found[2]),
+                    found.get(3, b"").decode(),
+                    *(self.expr(found[number]) for number in (4, 5, 6, 7)),
+                )
+        raise ValueError(f"checked expression: unknown kind of expression {kind}")
+
+    def _call(self, expr_id: int, body: bytes) -> Call:
+        target: list[Expr] = []
+        args: list[Expr] = []
+        function = ""
+        for number, value in _fields(body):
+            if number == 1:
+                target.append(self.expr(value))
+            elif number == 2:
+                function = value.decode()
+            else:
+                args.append(self.expr(value))
+        return Call(expr_id, function, (*target, *args), bool(target))
+
+    def _list(self, expr_id: int, body: bytes) -> ListExpr:
+        elements: list[Expr] = []
+        optional: list[int] = []
+        for number, value in _fields(body):
+            if number == 1:
+                elements.append(self.expr(value))
+            elif isinstance(value, int):
+                optional.append(value)
+            else:  # packed
+                at = 0
+                while at < len(value):
+                    index, at = _varint(value, at)
+                    optional.append(index)
+        return ListExpr(expr_id, tuple(elements), frozenset(optional))
+
+    def _map(self, expr_id: int, body: bytes) -> MapExpr:
+        message = ""
+        entries: list[MapEntry] = []
+        for number, value in _fields(body):
+            if number == 1:
+                message = value.decode()
+            else:
+                found = dict(_fields(value))
+                key = self.expr(found[3]) if 3 in found else Constant(found.get(1, 0), found[2].decode())
+                entries.append(MapEntry(key, self.expr(found[4]), bool(found.get(5, 0))))
+        return MapExpr(expr_id, message, tuple(entries))
 
 
 _PRIMITIVES: Final = {1: "bool", 2: "int", 3: "uint", 4: "double", 5: "string", 6: "bytes"}

@@ -206,6 +206,37 @@ def _quiet(parser: argparse.ArgumentParser, text: str = "no progress bar and no 
     parser.add_argument("-q", "--quiet", action="store_true", help=text)
 
 
+def _result_files(parser: argparse.ArgumentParser) -> None:
+    """How the result is shown, and where it is saved."""
+    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
+    parser.add_argument("--wide", action="store_true", help="list every pod and node, however many")
+    parser.add_argument(
+        "--report", metavar="FILE.html", help="write the result as one self-contained page with plots and tables"
+    )
+    parser.add_argument(
+        "--save",
+        metavar="TABLE=FILE",
+        type=_saved_table,
+        action="append",
+        default=[],
+        help=f"write a table to a .csv, .json or .parquet file: {', '.join(_TABLES)}; may be given again",
+    )
+
+
+def _hollow_nodes(parser: argparse.ArgumentParser) -> None:
+    """The nodes besides those of the input."""
+    parser.add_argument("--nodes", metavar="N", type=_nodes, default=0, help="add so many hollow nodes")
+    parser.add_argument("--node-cpu", metavar="QUANTITY", default="8", help="cpu of a hollow node (default: 8)")
+    parser.add_argument(
+        "--node-memory", metavar="QUANTITY", default="32Gi", help="memory of a hollow node (default: 32Gi)"
+    )
+    parser.add_argument(
+        "--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from instead"
+    )
+    _node_resources(parser)
+    parser.add_argument("--zones", metavar="N", type=_count, default=0, help="deal the hollow nodes over so many zones")
+
+
 def simulate(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Schedule manifests on a simulated cluster. Deployments, StatefulSets, Jobs, DaemonSets, … are expanded to pods. The
@@ -241,16 +272,7 @@ during the run. What of the input is not honoured is said on stderr, also with -
         action="store_true",
         help="run all controllers: they make the pods of all workloads, and react to what happens",
     )
-    parser.add_argument("--nodes", metavar="N", type=_nodes, default=0, help="add so many hollow nodes")
-    parser.add_argument("--node-cpu", metavar="QUANTITY", default="8", help="cpu of a hollow node (default: 8)")
-    parser.add_argument(
-        "--node-memory", metavar="QUANTITY", default="32Gi", help="memory of a hollow node (default: 32Gi)"
-    )
-    parser.add_argument(
-        "--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from instead"
-    )
-    _node_resources(parser)
-    parser.add_argument("--zones", metavar="N", type=_count, default=0, help="deal the hollow nodes over so many zones")
+    _hollow_nodes(parser)
     _stages(parser)
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     _plugin_modules(parser)
@@ -269,19 +291,7 @@ during the run. What of the input is not honoured is said on stderr, also with -
         type=_duration,
         help="virtual time at most: seconds, or 90m, 72h (default: a day after the last arrival)",
     )
-    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
-    parser.add_argument("--wide", action="store_true", help="list every pod and node, however many")
-    parser.add_argument(
-        "--report", metavar="FILE.html", help="write the result as one self-contained page with plots and tables"
-    )
-    parser.add_argument(
-        "--save",
-        metavar="TABLE=FILE",
-        type=_saved_table,
-        action="append",
-        default=[],
-        help=f"write a table to a .csv, .json or .parquet file: {', '.join(_TABLES)}; may be given again",
-    )
+    _result_files(parser)
     _quiet(parser, "no progress bar")
 
 
@@ -397,6 +407,38 @@ def conformance(parser: argparse.ArgumentParser) -> None:
     _quiet(parser)
 
 
+def _other_clusters(parser: argparse.ArgumentParser) -> None:
+    """What is measured instead of one process with everything."""
+    parser.add_argument(
+        "--http",
+        action="store_true",
+        help="instead: create pods over HTTP in a cluster of its own process (`kubesched up`), 6000 on 5000 nodes",
+    )
+    parser.add_argument(
+        "--run",
+        action="store_true",
+        help="instead: start `kubesched run` against a cluster with pending pods, 5000 on 1000 nodes; measure its process",
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="instead: create pods in this cluster and measure the scheduler that runs there, of any make",
+    )
+    parser.add_argument(
+        "--scheduler-name", metavar="NAME", help="whose pods, with --kubeconfig (default: default-scheduler)"
+    )
+    parser.add_argument(
+        "--pid", metavar="PID", type=_positive, help="that scheduler's process on this machine, for CPU and memory"
+    )
+    parser.add_argument(
+        "--connections",
+        metavar="C",
+        type=_positive,
+        default=16,
+        help="pods created at a time with --http, --run, --kubeconfig (default: 16)",
+    )
+
+
 def bench(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Run a workload through the whole path in one process, in real time: create through the store, watch, queue, decide,
@@ -429,34 +471,7 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
     parser.add_argument("--pods", metavar="P", type=_positive, help="pods measured (measurePods; shapes: 10000)")
     _settings(parser, "set one parameter of the workload, such as initPods=50000; may be repeated")
     parser.add_argument("--decisions", action="store_true", help="also measure decisions alone: pop, decide, assume")
-    parser.add_argument(
-        "--http",
-        action="store_true",
-        help="instead: create pods over HTTP in a cluster of its own process (`kubesched up`), 6000 on 5000 nodes",
-    )
-    parser.add_argument(
-        "--run",
-        action="store_true",
-        help="instead: start `kubesched run` against a cluster with pending pods, 5000 on 1000 nodes; measure its process",
-    )
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="instead: create pods in this cluster and measure the scheduler that runs there, of any make",
-    )
-    parser.add_argument(
-        "--scheduler-name", metavar="NAME", help="whose pods, with --kubeconfig (default: default-scheduler)"
-    )
-    parser.add_argument(
-        "--pid", metavar="PID", type=_positive, help="that scheduler's process on this machine, for CPU and memory"
-    )
-    parser.add_argument(
-        "--connections",
-        metavar="C",
-        type=_positive,
-        default=16,
-        help="pods created at a time with --http, --run, --kubeconfig (default: 16)",
-    )
+    _other_clusters(parser)
     parser.add_argument("--runs", metavar="R", type=_positive, default=3, help="how often (default: 3)")
     parser.add_argument("--seed", metavar="S", type=int, default=0)
     parser.add_argument(
@@ -484,24 +499,8 @@ notebooks. The documentation names them as examples/..."""
     parser.add_argument("folder", metavar="FOLDER", nargs="?", default="examples", help="a new one (default: examples)")
 
 
-def up(parser: argparse.ArgumentParser) -> None:
-    parser.description = """\
-An embedded cluster in one process: API server, scheduler, controllers and hollow nodes; kubectl works against it.
-It listens on loopback by default, writes a kubeconfig, and runs until Ctrl-C."""
-    parser.epilog = """\
-examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
-          kubesched up --snapshot cluster.jsonl.gz --speed 60"""
-    parser.add_argument("--nodes", metavar="N", type=_nodes, default=0, help="create so many hollow nodes")
-    parser.add_argument("--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from")
-    _node_resources(parser)
-    parser.add_argument("--zones", metavar="N", type=_zones, default=0, help="deal the hollow nodes over so many zones")
-    parser.add_argument(
-        "-f", "--filename", metavar="FILE|DIR", action="append", nargs="+", default=[], help="manifests to create"
-    )
-    parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
-    _plugin_modules(parser)
-    _enable_plugin(parser)
-    _stages(parser)
+def _listening(parser: argparse.ArgumentParser) -> None:
+    """Where clients reach the API server, and what they may do there."""
     parser.add_argument(
         "--host",
         metavar="ADDRESS",
@@ -542,6 +541,27 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument("--tls-cert", metavar="FILE", help="server certificate (PEM)")
     parser.add_argument("--tls-key", metavar="FILE", help="its key (PEM)")
     parser.add_argument("--tls-ca", metavar="FILE", help="the authority to put into the kubeconfig (PEM)")
+
+
+def up(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+An embedded cluster in one process: API server, scheduler, controllers and hollow nodes; kubectl works against it.
+It listens on loopback by default, writes a kubeconfig, and runs until Ctrl-C."""
+    parser.epilog = """\
+examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
+          kubesched up --snapshot cluster.jsonl.gz --speed 60"""
+    parser.add_argument("--nodes", metavar="N", type=_nodes, default=0, help="create so many hollow nodes")
+    parser.add_argument("--node-template", metavar="FILE", help="a Node manifest the hollow nodes are made from")
+    _node_resources(parser)
+    parser.add_argument("--zones", metavar="N", type=_zones, default=0, help="deal the hollow nodes over so many zones")
+    parser.add_argument(
+        "-f", "--filename", metavar="FILE|DIR", action="append", nargs="+", default=[], help="manifests to create"
+    )
+    parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
+    _plugin_modules(parser)
+    _enable_plugin(parser)
+    _stages(parser)
+    _listening(parser)
     parser.add_argument("--no-scheduler", action="store_true", help="leave pods to another scheduler")
     parser.add_argument(
         "--no-controllers", action="store_true", help="no controllers: objects stay as they are written"

@@ -13,10 +13,11 @@ from typing import Any
 from kubesched.api.collector import collector_off, settle_collector
 from kubesched.cluster.kubelets import load_stages, node_template
 from kubesched.config import FeatureGateError, FeatureGates
-from kubesched.files import load_manifests
+from kubesched.files import Manifests, load_manifests
 from kubesched.simulate.html_report import render_html
 from kubesched.simulate.inputs import cluster_of, node_template_of
 from kubesched.simulate.report import error_text, render_json, render_table, render_yaml
+from kubesched.simulate.result import Result
 from kubesched.simulate.simulation import run_simulation
 from kubesched.simulate.table_files import TableFileError, check_file, write_table
 from kubesched.simulate.tables import table
@@ -37,29 +38,7 @@ def run(options: argparse.Namespace) -> int:
     except FeatureGateError as error:
         raise CliError(f"--feature-gates: {error}") from None
     registry, config, remarks = load_setup(options, options.config, gates=gates)
-    paths = [path for group in options.filename for path in group]
-    if not paths and not options.trace and options.start is None:
-        text = "give manifests with -f, a cluster with --from, or a table of pods with --trace"
-        raise CliError(f"there is nothing to simulate: {text}", code=2)
-    with collector_off():
-        manifests = load_manifests(paths, lenient=True)
-        if options.start is not None:
-            cluster = cluster_of(options.start)
-            cluster.extend(manifests)
-            manifests = cluster
-            paths.append(options.start)
-        template: dict[str, Any] = {}
-        with manifests.collecting():
-            template = node_template_of(
-                options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
-                dict(options.node_resources),
-            )
-        for path in options.trace:
-            with manifests.collecting():
-                manifests.objects += read_table(path)
-    if not manifests.objects and not manifests.problems:
-        nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
-        raise CliError("\n".join((nothing, *manifests.warnings)))
+    manifests, template, title = _input(options)
     # What plugins print must not be part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
     with progress_bar("pods bound", quiet=options.quiet) as bar, aside, ExitStack() as outputs:
@@ -84,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
             on_slow_plugin=warn,
         )
         if page is not None:
-            page.write(render_html(result, _title(paths, options.trace)).encode(errors="backslashreplace"))
+            page.write(render_html(result, title).encode(errors="backslashreplace"))
         for name, path, file in tables:
             write_table(table(result, name), path, file)
     for remark in result.warnings:
@@ -94,6 +73,40 @@ def run(options: argparse.Namespace) -> int:
         print_lines(render_table(result, wide=options.wide, width=terminal_width()))
     else:
         write(render_json(result) if options.output == "json" else render_yaml(result))
+    _check_result(result)
+    return 0
+
+
+def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]:
+    """What is simulated: manifests, the template of hollow nodes, and a title."""
+    paths = [path for group in options.filename for path in group]
+    if not paths and not options.trace and options.start is None:
+        text = "give manifests with -f, a cluster with --from, or a table of pods with --trace"
+        raise CliError(f"there is nothing to simulate: {text}", code=2)
+    with collector_off():
+        manifests = load_manifests(paths, lenient=True)
+        if options.start is not None:
+            cluster = cluster_of(options.start)
+            cluster.extend(manifests)
+            manifests = cluster
+            paths.append(options.start)
+        template: dict[str, Any] = {}
+        with manifests.collecting():
+            template = node_template_of(
+                options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
+                dict(options.node_resources),
+            )
+        for path in options.trace:
+            with manifests.collecting():
+                manifests.objects += read_table(path)
+    if not manifests.objects and not manifests.problems:
+        nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
+        raise CliError("\n".join((nothing, *manifests.warnings)))
+    return manifests, template, _title(paths, options.trace)
+
+
+def _check_result(result: Result) -> None:
+    """Refuse to end as if all were well when pods were refused, or something raised an exception."""
     if result.errors:
         count = sum(item.count for item in result.errors)
         what = "an exception was" if count == 1 else f"{count:,} exceptions were"
@@ -103,7 +116,6 @@ def run(options: argparse.Namespace) -> int:
         first = result.refused[0]
         pods = "1 pod was" if result.totals.refused == 1 else f"{result.totals.refused:,} pods were"
         raise CliError(f"{pods} refused; the first: {first.source}: {first.message}")
-    return 0
 
 
 def _check_outputs(options: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
 from random import Random
 from typing import Any, ClassVar, Final, TypeAlias
 from uuid import UUID
@@ -110,7 +111,6 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     posted: bool = False  # the server has it, as far as we know
     sending: bool = False  # a request about it is under way
     again: bool = False  # and its count is to follow
-    order: int = 0  # the place of the last repetition among all that were recorded
 
     @property
     def namespace(self) -> str:
@@ -317,40 +317,12 @@ class EventWriter:
         self._retry = retry
         self._cache_size = cache_size
         self._entries: OrderedDict[Key, Entry] = OrderedDict()  # the least recently recorded first
-        #: Those that are not held, in any order.
-        self._aging: dict[Key, Entry] = {}
-        self._taken = 0
         self._nanoseconds = 0
         self.posted = self.patched = self.absorbed = self.failed = 0
 
     def __len__(self) -> int:
         """How many events are kept for repetition."""
         return len(self._entries)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the next new event may have another one dropped."""
-        return len(self._entries) >= self._cache_size
-
-    def series(self, key: Key) -> Entry | None:
-        """The event of a key if the server has it, with its repetition, and there are not too many."""
-        entry = self._entries.get(key)
-        few = len(self._entries) < self._cache_size // 2
-        return entry if few and entry is not None and entry.posted and entry.count > 1 and not entry.sending else None
-
-    def repeat(self, entry: Entry, times: int, time: float, seen: float) -> None:
-        """Count repetitions of a series that need not be sent; its place among the recently recorded stays."""
-        entry.count += times
-        entry.last, entry.seen = max(entry.last, time), max(entry.seen, seen)
-        self.absorbed += times
-
-    def hold(self, entry: Entry) -> None:
-        """Keep a series that others count the repetitions of: it does not expire before :meth:`release`."""
-        self._aging.pop(entry.key, None)
-
-    def release(self, entry: Entry) -> None:
-        if self._entries.get(entry.key) is entry:
-            self._aging[entry.key] = entry
 
     async def record(
         self, about: Item, component: str, type_: str, reason: str, message: str, *, host: str = ""
@@ -372,13 +344,11 @@ class EventWriter:
         key, note = self._counting.identify(event, note, time)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = self._aging[key] = Entry(key, event.regarding, note, time, time, seen)
+            entry = self._entries[key] = Entry(key, event.regarding, note, time, time, seen)
         else:
             self._entries.move_to_end(key)
             if self._counting.newest:
                 entry.regarding, entry.note = event.regarding, note
-        self._taken += 1
-        entry.order = self._taken
         entry.count += 1
         entry.last = time
         entry.seen = seen
@@ -389,7 +359,6 @@ class EventWriter:
             left.append(entry)
         if len(self._entries) > self._cache_size:
             dropped = self._entries.popitem(last=False)[1]
-            self._aging.pop(dropped.key, None)
             if self._closes(dropped):
                 left.append(dropped)
         return left
@@ -413,10 +382,9 @@ class EventWriter:
 
     async def expire(self, seen: float, seconds: float) -> None:
         """Drop the events that were last counted that long ago; the final count of a series is sent."""
-        expired = [entry for entry in self._aging.values() if seen - entry.seen >= seconds]
-        expired.sort(key=lambda entry: (entry.seen, entry.order))
+        expired = list(takewhile(lambda entry: seen - entry.seen >= seconds, self._entries.values()))
         for entry in expired:
-            del self._entries[entry.key], self._aging[entry.key]
+            del self._entries[entry.key]
         for entry in expired:
             if self._closes(entry):
                 await self.send(entry)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
@@ -102,10 +102,6 @@ class EventBroadcaster(Background):
         self._idle: deque[asyncio.Future[None]] = deque()
         self._drained: list[asyncio.Future[None]] = []
         self._recorded = self._dropped = self._retried = 0
-        #: See :meth:`EventRecorder.before_reading`.
-        self.catch_up: Callable[[], None] = lambda: None
-        self.give_up: Callable[[], None] = lambda: None
-        self.let_go: Callable[[float], None] = lambda seen: None
 
     def offer(self, words: _Words, regarding: Referable, related: Referable | None, note: str) -> None:
         """Queue an event; drop it when the queue is full. Called by :class:`EventRecorder`."""
@@ -136,24 +132,7 @@ class EventBroadcaster(Background):
         self._drained.append(done)
         await done
 
-    def series(self, key: Key) -> Entry | None:
-        """The event of a key, if repetitions of it are only counted."""
-        return self._writer.series(key)
-
-    def repeat(self, entry: Entry, times: int, time: float, seen: float) -> None:
-        """Count repetitions of an event that :meth:`series` gave; they were recorded earlier, in any order."""
-        self._recorded += times
-        self._writer.repeat(entry, times, time, seen)
-
-    def hold(self, entry: Entry) -> None:
-        """The series of an event does not end before :meth:`release`."""
-        self._writer.hold(entry)
-
-    def release(self, entry: Entry) -> None:
-        self._writer.release(entry)
-
     def statistics(self) -> EventStatistics:
-        self.catch_up()
         return EventStatistics(
             recorded=self._recorded,
             dropped=self._dropped,
@@ -205,8 +184,6 @@ class EventBroadcaster(Background):
         if self._next_finish is None:
             self._next_finish = now + FINISH_SECONDS
             self._next_refresh = now + self._refresh_seconds
-        if self._writer.is_full:
-            self.give_up()
         event = Key(*words, Reference.to(regarding), None if related is None else Reference.to(related))
         return self._writer.take_now(event, note, time, now)
 
@@ -270,7 +247,6 @@ class EventBroadcaster(Background):
     # -- what is due at a time -----------------------------------------------------------------------------
 
     async def _finish(self, now: float) -> None:
-        self.let_go(now - FINISH_SECONDS)
         await self._writer.expire(now, FINISH_SECONDS)
         self._next_finish = now + FINISH_SECONDS if len(self._writer) else None
         if self._next_finish is None:
@@ -278,7 +254,6 @@ class EventBroadcaster(Background):
 
     async def _refresh(self, now: float) -> None:
         self._next_refresh = now + self._refresh_seconds
-        self.catch_up()
         await self._writer.refresh()
 
     def _again(self, entry: Entry, tries: int) -> bool:
@@ -290,25 +265,6 @@ class EventBroadcaster(Background):
         pause = RETRY_SECONDS * (1.0 + RETRY_JITTER * self._rng.random())
         heappush(self._retries, (asyncio.get_running_loop().time() + pause, self._order, entry, tries))
         return True
-
-
-class RepeatedEvent:
-    """An event that the server has, with its series; see :class:`~kubesched.framework.interface.Repeated`."""
-
-    __slots__ = ("_broadcaster", "_entry")
-
-    def __init__(self, broadcaster: EventBroadcaster, entry: Entry) -> None:
-        self._broadcaster = broadcaster
-        self._entry = entry
-
-    def repeat(self, times: int, time: float, seen: float) -> None:
-        self._broadcaster.repeat(self._entry, times, time, seen)
-
-    def hold(self) -> None:
-        self._broadcaster.hold(self._entry)
-
-    def release(self) -> None:
-        self._broadcaster.release(self._entry)
 
 
 class EventRecorder:
@@ -337,30 +293,6 @@ class EventRecorder:
             note = limit_note(note)
         names = self.reporting_controller, self.reporting_instance
         self._broadcaster.offer((type, action, reason, *names), regarding, related, note)
-
-    def repeated(
-        self,
-        regarding: Referable,
-        type: str,  # noqa: A002 - upstream's word
-        reason: str,
-        action: str,
-        note: str,
-    ) -> RepeatedEvent | None:
-        """The event, if recording it again would only raise its count in memory."""
-        key = Key(type, action, reason, self.reporting_controller, self.reporting_instance, Reference.to(regarding))
-        entry = self._broadcaster.series(key)
-        return None if entry is None else RepeatedEvent(self._broadcaster, entry)
-
-    def before_reading(
-        self, catch_up: Callable[[], None], give_up: Callable[[], None], let_go: Callable[[float], None]
-    ) -> None:
-        """Functions that deal with the repetitions that :class:`RepeatedEvent` has not received yet.
-
-        ``catch_up`` is called before counts are read, ``give_up`` when there are so many events that some are dropped, and
-        ``let_go`` before series end: those last repeated at that time of the loop or before are to be released.
-        """
-        broadcaster = self._broadcaster
-        broadcaster.catch_up, broadcaster.give_up, broadcaster.let_go = catch_up, give_up, let_go
 
 
 def _wake(future: asyncio.Future[None]) -> None:

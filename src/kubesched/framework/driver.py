@@ -46,18 +46,13 @@ class Driver:
     def now(self) -> float:
         return self._clock.now()
 
-    def observe(self, point: str, code: Code, seconds: float, times: int = 1) -> None:
-        """Record how long all plugins of a point took, so many times."""
+    def observe(self, point: str, code: Code, seconds: float) -> None:
+        """Record how long all plugins of a point took."""
         child = self._durations.get((point, code))
         if child is None:
             family = self._metrics.framework_extension_point_duration_seconds
             child = self._durations[point, code] = family.labels(point, code.label, self._profile_name)
-        child.observe_many(seconds, times)
-
-    def observe_plugin(self, plugin: str, point: str, code: Code, seconds: float, times: int) -> None:
-        """Record how long one plugin took, so many times."""
-        durations = self._metrics.plugin_execution_duration_seconds.labels(plugin, point, code.label)
-        durations.observe_many(seconds, times)
+        child.observe(seconds)
 
     def observed(self, point: Point, start: float, status: Status | None) -> None:
         """Record a point that began at ``start`` and ended with ``status``."""

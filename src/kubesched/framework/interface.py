@@ -19,7 +19,7 @@ import enum
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -136,39 +136,10 @@ class NodeToStatus(Protocol):
         ...
 
 
-class Repeated(Protocol):
-    """An event that was recorded more than once."""
-
-    def repeat(self, times: int, time: float, seen: float) -> None:
-        """Recorded so many times more, last at ``time`` (epoch) and ``seen`` (the loop's time)."""
-        ...
-
-    def hold(self) -> None:
-        """The caller counts repetitions from now on: the series does not end by itself before :meth:`release`."""
-        ...
-
-    def release(self) -> None:
-        """All repetitions are counted; the series ends when there are no more of them for a while."""
-        ...
-
-
 class Recorder(Protocol):
     """Records events; returns at once."""
 
     def record(self, regarding: Any, type: str, reason: str, action: str, note: str, related: Any = None) -> None: ...  # noqa: A002 - upstream's word
-
-
-class InVainAnswer(Protocol):
-    """Why a PostFilter plugin cannot help a pod."""
-
-    @property
-    def status(self) -> Status: ...
-
-
-class AlwaysInVain(NamedTuple):
-    """A reason that nothing changes."""
-
-    status: Status
 
 
 class ObjectHandler(Protocol):
@@ -324,12 +295,6 @@ class Contract:
     #: Column plugins with Filter: whether it may fail for a node because of objects that users wrote. It is then called in the
     #: profile's order, also for nodes that a later filter rejects.
     may_fail: ClassVar[bool] = False
-    #: QueueSort: whether the order is that of priority, then of the queue's timestamp, and nothing else.
-    orders_by_priority: ClassVar[bool] = False
-    #: Whether hint functions read nothing of the waiting pod but its spec, for events about other objects.
-    hints_by_spec: ClassVar[bool] = False
-    #: Whether PreEnqueue gives equal answers to pods with equal specs that name no claims and have no nomination.
-    enqueues_alike: ClassVar[bool] = False
     #: Score plugins: ready-made normalisation; None means scores are final, or one of ``normalize_within`` and
     #: ``normalize_score`` is defined.
     normalize: ClassVar[Normalize | None] = None
@@ -373,17 +338,6 @@ class Contract:
         not is signed once, and again when an image comes to the first node that has it, or leaves the last one: which of
         a pod's images some node has may be part of the value.
         """
-        raise AssertionError("documentation only")
-
-    def in_vain(self, pod: PodInfo, statuses: NodeToStatus) -> InVainAnswer | None:
-        """Optional, for PostFilter: what ``post_filter`` answers now to a pod without nomination, if nothing else happens in it.
-
-        The very same object as long as the answer is the same; None when that has to be found out.
-        """
-        raise AssertionError("documentation only")
-
-    def was_in_vain(self, times: int) -> None:
-        """Optional: so many calls of ``post_filter`` were left out because of ``in_vain``; for what it counts."""
         raise AssertionError("documentation only")
 
     def signs_until(self) -> Hashable | None:

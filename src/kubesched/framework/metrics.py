@@ -174,17 +174,17 @@ class HistogramSample:
 
 
 class Sampling:
-    """Which calls record how long plugins take: one in ten, in turn. Many alike can be counted at once."""
+    """Which calls record how long plugins take: one in ten, in turn."""
 
     __slots__ = ("_calls",)
 
     def __init__(self) -> None:
         self._calls = 0
 
-    def take(self, calls: int = 1) -> int:
-        """How many of the next calls record."""
-        before, self._calls = self._calls, self._calls + calls
-        return self._calls // _SAMPLE_EVERY - before // _SAMPLE_EVERY
+    def take(self) -> bool:
+        """Whether the next call records."""
+        self._calls += 1
+        return self._calls % _SAMPLE_EVERY == 0
 
 
 class HistogramValue:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,12 +33,6 @@ class QueuedPodInfo:
     gating_plugin: str = ""
     gating_plugin_events: tuple[ClusterEvent, ...] = ()
     was_flushed_from_unschedulable: bool = False
-    pod_signature: Hashable | None = None
-
-    @property
-    def size(self) -> int:
-        """How many pods this is in the sub-queues: one, unless it is a line of pods."""
-        return 1
 
     @property
     def key(self) -> str:

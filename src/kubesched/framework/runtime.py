@@ -119,8 +119,6 @@ class Framework:
         args: Callable[[str], Any],
         handle: Handle,
         metrics: SchedulerMetrics,
-        *,
-        percentage_of_nodes_to_score: int | None = None,
     ) -> None:
         """Build every plugin named in ``points`` (point key to (name, weight) in order) once.
 
@@ -128,7 +126,6 @@ class Framework:
             ConfigError: ``initializing plugin "…": …`` when a plugin cannot be built.
         """
         self.profile_name = profile_name
-        self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.metrics = metrics
         self._driver = Driver(profile_name, metrics, handle.clock)
         self.plugins: dict[str, Any] = {}
@@ -409,19 +406,6 @@ class Framework:
             if not more:
                 return finish(status)
         return finish(None)
-
-    def post_filter_in_vain(self, times: int, sampled: int, seconds: float) -> None:
-        """Count calls of PostFilter that were not made, as its plugin would reject the pods; ``seconds`` each."""
-        self._driver.observe(POST_FILTER.label, Code.UNSCHEDULABLE, seconds, times)
-        for plugin in self._points[POST_FILTER.key] if sampled else ():
-            self._driver.observe_plugin(plugin.name, POST_FILTER.label, Code.SUCCESS, seconds, sampled)
-        for plugin in self._points[POST_FILTER.key]:
-            if hasattr(plugin, "was_in_vain"):
-                plugin.was_in_vain(times)
-
-    def points_plugins(self, point: str) -> Sequence[Any]:
-        """The plugins of a point, in order."""
-        return self._points[point]
 
     @property
     def has_post_filter(self) -> bool:

@@ -5,7 +5,7 @@ The parts are in :mod:`.preemption`. Source: spec "Preemption" sections 1 to 9.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Hashable, Sequence
+from collections.abc import Awaitable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from kubesched.config.args import DefaultPreemptionArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from kubesched.framework.fit_error import fit_error_text
-from kubesched.framework.interface import AlwaysInVain, Handle, InVainAnswer, NodeToStatus, Plugin, PostFilterResult
+from kubesched.framework.interface import Handle, NodeToStatus, Plugin, PostFilterResult
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.nominating import NominatingInfo
 from kubesched.framework.podinfo import PodInfo
@@ -25,12 +25,11 @@ from . import names
 from .preemption.budgets import BudgetReader
 from .preemption.candidates import Found, candidates_wanted, find_candidates
 from .preemption.choose import choose, losers
-from .preemption.dry_run import DryRun
+from .preemption.dry_run import NO_VICTIMS, DryRun
 from .preemption.evict import Evictions
 from .preemption.extenders import ask_extenders, interested
 from .preemption.hold import VictimsAwaited
 from .preemption.importance import importance, is_terminating_by_preemption
-from .preemption.in_vain import InVain
 from .preemption.outcomes import FastDryRuns, FastFound, Questions, TrialOrder
 
 __all__ = ["DefaultPreemption"]
@@ -48,7 +47,6 @@ class DefaultPreemption(Plugin):
 
     name = names.DEFAULT_PREEMPTION
     informs = ("poddisruptionbudgets",)
-    enqueues_alike = True
 
     def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -62,15 +60,9 @@ class DefaultPreemption(Plugin):
         #: Made when first needed: there is no snapshot yet while some handles are built.
         self._fast: FastDryRuns | None = None
         self._questions = Questions(handle)
-        self._in_vain = InVain(handle)
         #: Where the next search begins, as a share of the nodes: a random place, the same one until a search has found victims.
         self._start: float | None = None
-        self._never = AlwaysInVain(_prefixed(Status.unschedulable(_NEVER)))
         cls = type(self)
-        self._has_default_post_filter = self._asynchronous and all(
-            getattr(cls, method) is getattr(DefaultPreemption, method)
-            for method in ("post_filter", "_why_not_eligible", "pre_enqueue")
-        )
         self._has_default_hooks = (
             cls.importance is DefaultPreemption.importance
             and cls.is_eligible_victim is DefaultPreemption.is_eligible_victim
@@ -121,16 +113,6 @@ class DefaultPreemption(Plugin):
     def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
         return self._awaited.may_help_nominated(pod, key, node_name)
 
-    def in_vain(self, pod: PodInfo, statuses: NodeToStatus) -> InVainAnswer | None:
-        if not self._has_default_post_filter or pod.status.nominated_node_name:
-            return None
-        if pod.spec.preemption_policy == "Never":
-            return self._never
-        return self._in_vain.get(pod, statuses)
-
-    def was_in_vain(self, times: int) -> None:
-        self.handle.framework.metrics.preemption_attempts_total.labels().value += times
-
     # -- PostFilter ------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeToStatus) -> Answer | Awaitable[Answer]:
@@ -144,20 +126,17 @@ class DefaultPreemption(Plugin):
         reason = self._why_not_eligible(pod, statuses)
         if reason:
             return None, _prefixed(Status.unschedulable(reason))
-        known = self._in_vain.get(pod, statuses)
-        if known is not None:
-            return _CLEARED, known.status
         nodes = statuses.nodes_for_code(Code.UNSCHEDULABLE)
+        if self._has_default_hooks and not self.handle.snapshot.table.placed.has_below(pod.priority):
+            # As in most batches: no pod can be a victim, so there is nothing to try.
+            return _CLEARED, self._not_helpful({NO_VICTIMS.message(): len(nodes)} if nodes else {}, len(nodes))
         # With extenders the statuses are as old as the first answer, else of this moment.
         rejecting = statuses.rejecting(Code.UNSCHEDULABLE) if not self.handle.extenders else frozenset()
         found = self._find(state, pod, nodes, rejecting)
         if not found:
             if found.errors:
                 return None, _prefixed(Status.from_error(_joined(found.errors)))
-            status = _prefixed(Status.unschedulable(self._why_not_helpful(found)))
-            if isinstance(found, FastFound) or not nodes:
-                self._in_vain.put(pod, statuses, status)
-            return _CLEARED, status
+            return _CLEARED, self._not_helpful(found.histogram(), found.tried_in_vain)
         self._start = None
         extenders = interested(self.handle.extenders, pod)
         if extenders or not self._asynchronous:
@@ -211,13 +190,12 @@ class DefaultPreemption(Plugin):
                 return found
         return find_candidates(plain, NodeList(self.handle.snapshot.table, order.all()), wanted)
 
-    def _why_not_helpful(self, found: Found | FastFound) -> str:
-        """The text when no node can be helped (spec section 3.3)."""
+    def _not_helpful(self, reasons: Mapping[str, int], tried: int) -> Status:
+        """What to say when no node can be helped (spec section 3.3): the reasons of those that were tried, and of the others."""
         all_nodes = len(self.handle.snapshot.table)
-        reasons = found.histogram()
-        if found.tried_in_vain < all_nodes:
-            reasons[_NOT_HELPFUL] += all_nodes - found.tried_in_vain
-        return fit_error_text(all_nodes, reasons)
+        if tried < all_nodes:
+            reasons = {**reasons, _NOT_HELPFUL: reasons.get(_NOT_HELPFUL, 0) + all_nodes - tried}
+        return _prefixed(Status.unschedulable(fit_error_text(all_nodes, reasons)))
 
     async def _slowly(self, extenders: Sequence[Any], pod: PodInfo, found: Found | FastFound) -> Answer:
         """The rest of PostFilter when something has to be waited for."""

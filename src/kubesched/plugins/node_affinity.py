@@ -44,7 +44,6 @@ class NodeAffinity(Plugin):
 
     name = names.NODE_AFFINITY
     signs_spec = True
-    hints_by_spec = True
     reads: ClassVar[Reads] = Reads.NODE
     normalize: ClassVar[Normalize | None] = Normalize.FORWARD
     REASON_POD: Final = "node(s) didn't match Pod's node affinity/selector"

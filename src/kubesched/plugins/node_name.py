@@ -27,7 +27,6 @@ class NodeName(Plugin):
 
     name = names.NODE_NAME
     signs_spec = True
-    hints_by_spec = True
     reads: ClassVar[Reads] = Reads.NODE
     REASON: Final = "node(s) didn't match the requested node name"
 

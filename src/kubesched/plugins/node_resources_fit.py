@@ -60,7 +60,6 @@ class NodeResourcesFit(Plugin):
 
     name = names.NODE_RESOURCES_FIT
     signs_spec = True
-    hints_by_spec = True
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:

@@ -31,7 +31,6 @@ class NodeUnschedulable(Plugin):
 
     name = names.NODE_UNSCHEDULABLE
     signs_spec = True
-    hints_by_spec = True
     reads: ClassVar[Reads] = Reads.NODE
     REASON: Final = "node(s) were unschedulable"
 

@@ -14,10 +14,7 @@ class PrioritySort(Plugin):
     """Order of the active queue; a pod without priority counts as 0."""
 
     name = names.PRIORITY_SORT
-    orders_by_priority = True
+    sort_key = staticmethod(by_priority)
 
     def less(self, first: QueuedPodInfo, second: QueuedPodInfo) -> bool:
-        return self.sort_key(first) < self.sort_key(second)
-
-    def sort_key(self, queued: QueuedPodInfo) -> tuple[int, float]:
-        return by_priority(queued)
+        return by_priority(first) < by_priority(second)

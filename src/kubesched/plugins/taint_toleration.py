@@ -32,7 +32,6 @@ class TaintToleration(Plugin):
 
     name = names.TAINT_TOLERATION
     signs_spec = True
-    hints_by_spec = True
     reads: ClassVar[Reads] = Reads.NODE
     normalize: ClassVar[Normalize | None] = Normalize.REVERSE
     REASON: Final = "node(s) had untolerated taint(s)"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from typing import Any, Final
 
 from kubesched.framework.metrics import GaugeValue
@@ -56,7 +55,7 @@ class BackoffQueue:
         self._maximum = round(maximum * _NANOSECONDS)
         order = (lambda record: (self.expiry(record), sort_key(record))) if whole_seconds else self.expiry
         self.pods = SplitHeap(order, gauge, is_apart)
-        self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiry, gauge, attrgetter("size"))
+        self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiry, gauge)
 
     def duration(self, count: int) -> float:
         """How long a pod waits after its ``count``-th failure in a row, in seconds."""
@@ -66,11 +65,6 @@ class BackoffQueue:
         if self._initial > self._maximum >> shift:
             return self._maximum / _NANOSECONDS
         return (self._initial << shift) / _NANOSECONDS
-
-    def is_longest(self, record: QueuedPodInfo) -> bool:
-        """Whether the pod's backoff grows no more with further rejections."""
-        count = record.unschedulable_count
-        return not record.consecutive_errors_count and self.duration(count) == self.duration(count + 1)
 
     def expiry(self, record: QueuedPodInfo) -> float:
         """When the pod's backoff ends, floored to a whole second if so configured, kept in the record; or :data:`NEVER`."""

@@ -1,7 +1,7 @@
 """What events do to the pods that wait for one, as steps: see :mod:`.slices`.
 
 Source: spec "Scheduling queue" sections 7 and 10. An event is evaluated for each pod that it may help, in the order they
-came; those it helps are requeued. Between two steps a line of pods may have been dissolved, otherwise the queue is as it was.
+came; those it helps are requeued. Between two steps the queue is as it was.
 
 Used by :class:`.scheduling_queue.SchedulingQueue`.
 """
@@ -19,8 +19,6 @@ from kubesched.framework.queued import QueuedPodInfo
 
 from .hints import EventPlan, Hints, Strategy
 from .in_flight import InFlight
-from .line import Group, Line
-from .lines import Lines
 from .moves import Moves
 from .nominator import Nominator
 from .sub_queues import SubQueues
@@ -38,12 +36,11 @@ _STEP: Final = 16
 class EventMoves:
     """Requeues waiting pods. ``notify`` is called when some of them can be popped sooner or later."""
 
-    __slots__ = ("_hints", "_in_flight", "_lines", "_moves", "_nominator", "_notify", "_waiting")
+    __slots__ = ("_hints", "_in_flight", "_moves", "_nominator", "_notify", "_waiting")
 
     def __init__(
         self,
         queues: SubQueues,
-        lines: Lines,
         moves: Moves,
         hints: Hints,
         nominator: Nominator,
@@ -51,7 +48,6 @@ class EventMoves:
         notify: Callable[[], None],
     ) -> None:
         self._waiting = queues.unschedulable
-        self._lines = lines
         self._moves = moves
         self._hints = hints
         self._nominator = nominator
@@ -64,8 +60,8 @@ class EventMoves:
         return waiting.pairs() if plan.wildcard else waiting.candidates(plan.rejectors, partial(plan.keys, old, new))
 
     def event(self, pairs: _Pairs, plan: EventPlan, old: Any, new: Any, pre_check: _PreCheck = None) -> Steps[None]:
-        """Requeue those of the pods that an event helps; those in lines one by one."""
-        yield from self._move(pairs, plan, old, new, pre_check, in_lines=False)
+        """Requeue those of the pods that an event helps."""
+        yield from self._move(pairs, plan, old, new, pre_check)
         if len(self._in_flight):
             self._in_flight.record(plan, old, new)
 
@@ -114,10 +110,8 @@ class EventMoves:
                 break
             yield from self._move(left, plan, other, None, pre_check)
 
-    def _move(
-        self, pairs: _Pairs, plan: EventPlan, old: Any, new: Any, pre_check: _PreCheck = None, *, in_lines: bool = True
-    ) -> Steps[None]:
-        """Requeue those of the pods that an event may help; ``in_lines``: whole lines, where it helps all of their pods."""
+    def _move(self, pairs: _Pairs, plan: EventPlan, old: Any, new: Any, pre_check: _PreCheck = None) -> Steps[None]:
+        """Requeue those of the pods that an event may help."""
         waiting, strategy_of, requeue = self._waiting, self._hints.strategy, self._moves.requeue
         label, plugins = plan.label, plan.plugins
         moved, left = False, _STEP
@@ -126,52 +120,13 @@ class EventMoves:
             if not left:
                 yield
                 left = _STEP
-            is_here = waiting.get(key) is record
-            if isinstance(record, Line) and not (is_here and in_lines):
-                yield from self._move(self._members(record), plan, old, new, pre_check)
-                continue
-            if not is_here or (pre_check is not None and not pre_check(record.pod_info.pod)):
+            if pre_check is not None and not pre_check(record.pod_info.pod):
                 continue
             if record.gating_plugin and record.gating_plugin not in plugins:
                 continue
-            if isinstance(record, Line):
-                decided = self._decided(record, plan, old, new)
-                strategy = next(iter(decided.values()))
-                if any(other is not strategy for other in decided.values()):
-                    yield from self._move_apart(record, decided, label)
-                    continue
-            else:
-                strategy = strategy_of(record, plan, old, new)
+            strategy = strategy_of(record, plan, old, new)
             if strategy is not Strategy.SKIP:
                 waiting.remove(key)
                 moved |= requeue(key, record, strategy, label)
-        if moved:
-            self._notify()
-
-    def _members(self, line: Line) -> list[tuple[str, QueuedPodInfo]]:
-        """The pods of a line, which is dissolved now unless it was before."""
-        records = [member.record for member in line.members()]
-        if self._waiting.get(line.key) is line:
-            self._lines.dissolve(line)
-        return [(record.key, record) for record in records]
-
-    def _decided(self, line: Line, plan: EventPlan, old: Any, new: Any) -> dict[Group, Strategy]:
-        strategy_of = self._hints.strategy
-        return {
-            group: strategy_of(group.members[0].record, plan, old, new, len(group.members))
-            for group in line.groups.values()
-        }
-
-    def _move_apart(self, line: Line, decided: dict[Group, Strategy], label: str) -> Steps[None]:
-        """Requeue the pods of a line that differ in what helps them; it is dissolved."""
-        waiting, moved = self._waiting, False
-        each = [(member.record.key, member.record, decided[member.group]) for member in line.members()]
-        self._lines.dissolve(line)
-        for number, (key, record, strategy) in enumerate(each, 1):
-            if strategy is not Strategy.SKIP and waiting.get(key) is record:
-                waiting.remove(key)
-                moved |= self._moves.requeue(key, record, strategy, label)
-            if number % _STEP == 0:
-                yield
         if moved:
             self._notify()

@@ -10,7 +10,7 @@ memory stays proportional to the live items. Items of equal order come out in th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, KeysView
+from collections.abc import Callable, KeysView
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, TypeVar
 
@@ -31,19 +31,10 @@ class KeyedHeap(Generic[Item]):
     items, perhaps together with those of other heaps.
     """
 
-    __slots__ = ("_entries", "_gauge", "_heap", "_order", "_run", "_sequence", "_size", "popped")
+    __slots__ = ("_entries", "_gauge", "_heap", "_order", "_run", "_sequence")
 
-    def __init__(
-        self,
-        order: Callable[[Item], Any],
-        gauge: GaugeValue | None = None,
-        size: Callable[[Item], int] = lambda item: 1,
-    ) -> None:
-        """``size``: how many an item counts for, which does not change while it is here."""
+    def __init__(self, order: Callable[[Item], Any], gauge: GaugeValue | None = None) -> None:
         self._order = order
-        self._size = size
-        #: The number of the item that was popped last.
-        self.popped = 0
         self._gauge = gauge if gauge is not None else GaugeValue()
         self._heap: list[tuple[Any, int, str, Item]] = []
         self._run: deque[tuple[Any, int, str, Item]] = deque()
@@ -59,16 +50,15 @@ class KeyedHeap(Generic[Item]):
         old = self._entries.get(key)
         if old is not None and old[3] is item and old[0] == order:
             return False
-        size = self._size(item)
-        entry = (order, self._sequence + 1, key, item)
-        self._sequence += size
+        self._sequence += 1
+        entry = (order, self._sequence, key, item)
         if not self._run or self._run[-1] < entry:
             self._run.append(entry)
         else:
             heappush(self._heap, entry)
         self._entries[key] = entry
         if old is None:
-            self._gauge.value += size
+            self._gauge.value += 1
         else:
             self._compact()
         return old is None
@@ -81,23 +71,9 @@ class KeyedHeap(Generic[Item]):
             key = entry[2]
             if entries.get(key) is entry:
                 del entries[key]
-                self._gauge.value -= self._size(entry[3])
-                self.popped = entry[1]
+                self._gauge.value -= 1
                 return entry[3]
         return None
-
-    def restore(self, number: int, items: Iterable[tuple[str, Item]]) -> None:
-        """Put new items in, with these numbers in a row among equals: those of one that was here."""
-        for place, (key, item) in enumerate(items, number):
-            entry = self._entries[key] = (self._order(item), place, key, item)
-            self._gauge.value += self._size(item)
-            heappush(self._heap, entry)
-
-    def exchange(self, key: str, items: Iterable[tuple[str, Item]]) -> None:
-        """Put others, of the same size together, in the place of an item."""
-        number = self._entries[key][1]
-        self.remove(key)
-        self.restore(number, items)
 
     def peek(self) -> Item | None:
         """The head, None when empty."""
@@ -119,7 +95,7 @@ class KeyedHeap(Generic[Item]):
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
-        self._gauge.value -= self._size(entry[3])
+        self._gauge.value -= 1
         self._compact()
         return entry[3]
 

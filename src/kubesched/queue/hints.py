@@ -128,11 +128,8 @@ class Hints:
             plan = self._plans[event] = EventPlan(event, self._registrations)
         return plan
 
-    def strategy(self, record: QueuedPodInfo, plan: EventPlan, old: Any, new: Any, pods: int = 1) -> Strategy:
-        """How to requeue a pod after an event. A hint function that fails counts as Queue and is logged.
-
-        ``pods`` is how many pods alike this is counted for.
-        """
+    def strategy(self, record: QueuedPodInfo, plan: EventPlan, old: Any, new: Any) -> Strategy:
+        """How to requeue a pod after an event. A hint function that fails counts as Queue and is logged."""
         pending = record.pending_plugins
         unschedulable = record.unschedulable_plugins
         if not unschedulable and not pending:
@@ -152,7 +149,7 @@ class Hints:
                 continue
             if best is not Strategy.SKIP and not is_pending:
                 continue  # the pod is retried anyway; only a pending plugin can hurry it
-            if not self._worth_queueing(plugin, hint, record.pod_info, plan, old, new, pods):
+            if not self._worth_queueing(plugin, hint, record.pod_info, plan, old, new):
                 continue
             if is_pending:
                 return Strategy.IMMEDIATELY
@@ -175,12 +172,12 @@ class Hints:
         return best
 
     def _worth_queueing(
-        self, plugin: str, hint: HintFn | None, pod_info: PodInfo, plan: EventPlan, old: Any, new: Any, pods: int
+        self, plugin: str, hint: HintFn | None, pod_info: PodInfo, plan: EventPlan, old: Any, new: Any
     ) -> bool:
         sampling = self._sampling.get(plugin)
         if sampling is None:
             sampling = self._sampling[plugin] = Sampling()
-        sampled = sampling.take(pods)
+        sampled = sampling.take()
         started = self._clock.now() if sampled else 0.0
         outcome = "Queue"
         if hint is not None:
@@ -196,5 +193,5 @@ class Hints:
                 )
         if sampled:
             durations = self._durations.labels(plugin, plan.label, outcome)
-            durations.observe_many(self._clock.now() - started, sampled)
+            durations.observe(self._clock.now() - started)
         return outcome != "QueueSkip"

@@ -15,7 +15,6 @@ from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.queued import QueuedPodInfo
 
 from .hints import Strategy
-from .line import Line
 from .nominator import Nominator
 from .pre_enqueue import PreEnqueue
 from .sub_queues import SubQueues
@@ -83,19 +82,6 @@ class Moves:
             # Upstream forgets this for active and backoff pods, and its gauge leaks.
             self.count_rejectors(record, -1)
 
-    def popped_early(self, pods: int) -> None:
-        """Count pods of a line that were taken before their backoff ended."""
-        self._incoming.labels("active", POP_FROM_BACKOFF).value += pods
-
-    def incoming_unschedulable(self, pods: int) -> None:
-        """Count pods of a line that were parked after their attempts."""
-        self._incoming.labels("unschedulable", SCHEDULE_ATTEMPT_FAILURE).value += pods
-
-    def park_line(self, line: QueuedPodInfo) -> None:
-        """Let the pods of a line wait for an event; they are counted already."""
-        self._queues.unschedulable.put(line.key, line)
-        self._on_wait()
-
     def pop_early(self, *, apart: bool = False) -> QueuedPodInfo | None:
         """Take the pod whose backoff ends first, as none is active; pods that failed by an error wait.
 
@@ -104,8 +90,7 @@ class Moves:
         if not self._pops_early:
             return None
         record = self._queues.backoff.pods.pop(apart=apart)
-        # The pods of a line are counted one by one, or when they have been tried.
-        if record is not None and not isinstance(record, Line):
+        if record is not None:
             self._incoming.inc("active", POP_FROM_BACKOFF)
         return record
 
@@ -126,7 +111,7 @@ class Moves:
         queues.unschedulable.remove(key)
         queues.backoff.remove(key)
         if queues.active.put(key, record):
-            self._incoming.labels("active", label).value += record.size
+            self._incoming.labels("active", label).value += 1
         if label in (POD_ADD, POD_UPDATE):
             self._nominator.add(record.pod_info.pod)
         return True
@@ -139,14 +124,14 @@ class Moves:
                 return self.park(key, record, label)
         self._queues.unschedulable.remove(key)
         if self._queues.backoff.put(key, record):
-            self._incoming.labels("backoff", label).value += record.size
+            self._incoming.labels("backoff", label).value += 1
             self._on_wait()
         return True
 
     def park(self, key: str, record: QueuedPodInfo, label: str) -> bool:
         """Let a pod wait for an event."""
         if self._queues.unschedulable.put(key, record):
-            self._incoming.labels("unschedulable", label).value += record.size
+            self._incoming.labels("unschedulable", label).value += 1
             self._on_wait()
         return False
 

@@ -23,9 +23,8 @@ Order = Callable[[QueuedPodInfo], Any]
 
 def order_of(plugin: Any) -> Order:
     """Sort key by a QueueSort plugin: its ``sort_key`` where it has one, else one made of its ``less``."""
-    if getattr(plugin, "orders_by_priority", False):
-        return by_priority
-    return _Guard(plugin).order
+    # The default order is what a guard falls back to, so it needs none.
+    return by_priority if getattr(plugin, "sort_key", None) is by_priority else _Guard(plugin).order
 
 
 class _Guard:

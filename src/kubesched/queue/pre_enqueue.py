@@ -16,8 +16,6 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.status import Code, Status
 
-from .line import Line
-
 __all__ = ["PreEnqueue", "PreEnqueuePlugins"]
 
 _log = logging.getLogger("kubesched.queue")
@@ -50,22 +48,14 @@ class PreEnqueue:
     def run(self, record: QueuedPodInfo) -> None:
         """Gate the pod by the first plugin that does not pass it, or ungate it when all do.
 
-        The plugin that gated it last is called first. A plugin that raises gates the pod with an Error status. For a line
-        of pods the plugins are called once for pods alike, and counted for each.
+        The plugin that gated it last is called first. A plugin that raises gates the pod with an Error status.
         """
-        if isinstance(record, Line):
-            for group in record.groups.values():
-                self._run_for(group.members[0].record, len(group.members))
-        else:
-            self._run_for(record, 1)
-
-    def _run_for(self, record: QueuedPodInfo, pods: int) -> None:
         profile = record.pod_info.pod.spec.scheduler_name
         started = self._clock.now()
         plugins_for = self._plugins.get(profile)
         plugins = plugins_for(record.pod_info) if plugins_for is not None else None
         if plugins:
-            self._run(record, profile, plugins, pods)
+            self._run(record, profile, plugins)
         elif record.gating_plugin:
             self._ungate(record)
         duration = self._durations.get(profile)
@@ -73,17 +63,17 @@ class PreEnqueue:
             # Upstream's status label is always Success here; dashboards are built on that.
             duration = self._metrics.framework_extension_point_duration_seconds.labels(_POINT, "Success", profile)
             self._durations[profile] = duration
-        duration.observe_many(self._clock.now() - started, pods)
+        duration.observe(self._clock.now() - started)
 
     def _run(
-        self, record: QueuedPodInfo, profile: str, plugins: Mapping[str, Callable[[PodInfo], Status | None]], pods: int
+        self, record: QueuedPodInfo, profile: str, plugins: Mapping[str, Callable[[PodInfo], Status | None]]
     ) -> None:
         gate = record.gating_plugin
         first = plugins.get(gate) if gate else None
-        if first is not None and not self._passes(record, profile, gate, first, pods):
+        if first is not None and not self._passes(record, profile, gate, first):
             return
         for name, plugin in plugins.items():
-            if name != gate and not self._passes(record, profile, name, plugin, pods):
+            if name != gate and not self._passes(record, profile, name, plugin):
                 return
         if gate:
             self._ungate(record)
@@ -94,17 +84,12 @@ class PreEnqueue:
         record.gating_plugin_events = ()
 
     def _passes(
-        self,
-        record: QueuedPodInfo,
-        profile: str,
-        name: str,
-        plugin: Callable[[PodInfo], Status | None],
-        pods: int,
+        self, record: QueuedPodInfo, profile: str, name: str, plugin: Callable[[PodInfo], Status | None]
     ) -> bool:
         sampling = self._sampling.get(name)
         if sampling is None:
             sampling = self._sampling[name] = Sampling()
-        sampled = sampling.take(pods)
+        sampled = sampling.take()
         started = self._clock.now() if sampled else 0.0
         try:
             status = plugin(record.pod_info)
@@ -118,7 +103,7 @@ class PreEnqueue:
             code = Code.ERROR
         if sampled:
             durations = self._metrics.plugin_execution_duration_seconds.labels(name, _POINT, code.label)
-            durations.observe_many(self._clock.now() - started, sampled)
+            durations.observe(self._clock.now() - started)
         if code is Code.SUCCESS:
             return True
         if name not in record.unschedulable_plugins and name not in record.pending_plugins:

@@ -38,18 +38,16 @@ from kubesched.framework.events import (
 from kubesched.framework.holding import Holder
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.queued import QueuedPodInfo
+from kubesched.framework.templates import PodTemplates
 
 from .event_moves import EventMoves
 from .flushing import FlushLoops
 from .hints import Hints, Registrations, Strategy, pod_keys
 from .in_flight import InFlight
-from .line import Line
-from .lines import Lines
 from .moves import POD_ADD, POD_UPDATE, SCHEDULE_ATTEMPT_FAILURE, Moves
 from .nominator import Nominator
 from .order import Order
 from .pre_enqueue import PreEnqueue, PreEnqueuePlugins
-from .records import Records, Signers
 from .slices import Slices
 from .split_heap import IsApart
 from .sub_queues import SubQueues
@@ -76,7 +74,6 @@ class SchedulingQueue:
             key is taken when a pod enters and when it is updated.
         pre_enqueue: scheduler name -> what gives the plugins for a pod: plugin name -> function, in order.
         queueing_hints: scheduler name -> registered event -> (plugin, hint function) in order.
-        signers: scheduler name -> function that signs a pod. None: pods carry no signature.
         pod_lister: the live pod of a (namespace, name), for the nominator.
         initial_backoff, max_backoff: seconds; a maximum of 0 turns backoff off.
         max_in_unschedulable: seconds after which a pod is tried again without any event.
@@ -95,7 +92,6 @@ class SchedulingQueue:
         order: Order,
         pre_enqueue: PreEnqueuePlugins,
         queueing_hints: Registrations,
-        signers: Signers | None = None,
         pod_lister: Callable[[str, str], Pod | None] | None = None,
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
@@ -122,7 +118,7 @@ class SchedulingQueue:
         )
         self._in_flight = InFlight(metrics.inflight_events)
         self._hints = Hints(queueing_hints, clock, metrics)
-        self._records = Records(clock, signers)
+        self._templates = PodTemplates()
         self.nominator = Nominator(pod_lister, self._queues.pod_info, self._in_flight.pod_info)
         gates = PreEnqueue(pre_enqueue, self._hints.events_of, clock, metrics)
         self._waiters = Waiters()
@@ -138,17 +134,13 @@ class SchedulingQueue:
         self._moves = Moves(
             self._queues, gates, self.nominator, clock, metrics, self._loops.resume, pop_from_backoff=pop_from_backoff
         )
-        #: Pods that are tried again together.
-        self.lines = Lines(self._queues, self._moves, clock)
         self._event_moves = EventMoves(
-            self._queues, self.lines, self._moves, self._hints, self.nominator, self._in_flight, self._waiters.notify
+            self._queues, self._moves, self._hints, self.nominator, self._in_flight, self._waiters.notify
         )
         self._scheduling_cycle = 0
         self._closed = False
         #: What may be read: where pods are, lists of them, the checker.
-        self.views = QueueViews(
-            self._queues, self._in_flight, self.nominator, metrics.unschedulable_pods, self.lines, self._slices
-        )
+        self.views = QueueViews(self._queues, self._in_flight, self.nominator, metrics.unschedulable_pods, self._slices)
 
     # -- what event handlers call ----------------------------------------------------------------------
 
@@ -159,11 +151,10 @@ class SchedulingQueue:
             QuantityError: when a request of the pod is malformed; the queue is unchanged.
         """
         if self._slices.busy:
-            self._records.info(pod)
+            self._templates.info(pod)
             self._slices.defer(partial(self.add, pod))
             return
-        record, key = self._records.new(pod), pod.key
-        self._disturb(key)
+        record, key = self._new(pod), pod.key
         self._enter(key, record, POD_ADD, self._queues.get(key))
 
     def add_or_update(self, pod: Pod) -> None:
@@ -177,15 +168,14 @@ class SchedulingQueue:
             self.update(None, pod)
             return
         if self._slices.busy:
-            self._records.info(pod)
+            self._templates.info(pod)
             self._slices.defer(partial(self.add_or_update, pod))
             return
-        self._disturb(key)
         known = self._queues.get(key)
         if known is not None and known.uid == uid:
             self.update(None, pod)
         else:
-            self._enter(key, self._records.new(pod), POD_ADD, known)
+            self._enter(key, self._new(pod), POD_ADD, known)
 
     def update(self, old: Pod | None, new: Pod) -> None:
         """A pod has changed; ``old`` may be None when its last state is unknown.
@@ -199,7 +189,7 @@ class SchedulingQueue:
         old = old if old is not None else new
         if self._slices.busy:
             if new.uid not in self._in_flight:
-                self._records.info(new)
+                self._templates.info(new)
             self._slices.defer(partial(self.update, old, new))
             return
         if new.uid in self._in_flight:
@@ -207,7 +197,6 @@ class SchedulingQueue:
                 self._in_flight.record(self._hints.plan(event), old, new)
             return
         key, queues = new.key, self._queues
-        self._disturb(key)
         if (record := queues.active.get(key)) is not None:
             self._refresh(record, old, new)
             queues.active.put(key, record)
@@ -226,31 +215,28 @@ class SchedulingQueue:
                     self._waiters.notify()
                     break
         else:
-            self._enter(key, self._records.new(new), POD_UPDATE, None)
+            self._enter(key, self._new(new), POD_UPDATE, None)
 
     def delete(self, pod: Pod) -> None:
         """A pod was deleted, or bound. What is in flight stays until :meth:`done`."""
         if self._slices.busy:
             self._slices.defer(partial(self.delete, pod))
             return
-        key = pod.key
         self.nominator.delete(pod)
-        self.lines.release(key)
-        self._moves.leave(key)
+        self._moves.leave(pod.key)
 
-    def _disturb(self, key: str) -> None:
-        """A pod changes, or comes: lines that this may concern are dissolved."""
-        self.lines.close()
-        self.lines.release(key)
+    def _new(self, pod: Pod) -> QueuedPodInfo:
+        """A record of a pod without history."""
+        return QueuedPodInfo(self._templates.info(pod), self._clock.now())
 
     def _enter(self, key: str, record: QueuedPodInfo, label: str, stale: QueuedPodInfo | None) -> None:
         if self._moves.enter(key, record, label, stale):
             self._waiters.notify()
 
     def _refresh(self, record: QueuedPodInfo, old: Pod, new: Pod) -> None:
-        info = self._records.info(new)  # raises before anything is changed
+        info = self._templates.info(new)  # raises before anything is changed
         self.nominator.update(old, new)
-        self._records.refresh(record, info)
+        record.pod_info = info
 
     def move_all_to_active_or_backoff_queue(
         self, event: ClusterEvent, old: Any, new: Any, pre_check: Callable[[Pod], bool] | None = None
@@ -269,8 +255,6 @@ class SchedulingQueue:
         if self._slices.busy:
             self._slices.defer(partial(self.move_all_to_active_or_backoff_queue, event, old, new, pre_check))
             return
-        if self.lines.is_open and (plan.wildcard or plan.rejectors):
-            self.lines.close()
         if len(self._queues.unschedulable) and (pairs := self._event_moves.candidates(plan, old, new)):
             self._slices.begin(self._event_moves.event(pairs, plan, old, new, pre_check))
         elif len(self._in_flight):
@@ -288,8 +272,6 @@ class SchedulingQueue:
         if self._slices.busy:
             self._slices.defer(partial(self.move_after_deletions, pods, pre_check))
             return
-        if self.lines.is_open and plan.rejectors:
-            self.lines.close()
         if len(self._queues.unschedulable):
             self._slices.begin(self._event_moves.deletions(pods, plan, pre_check))
         elif len(self._in_flight):
@@ -317,7 +299,6 @@ class SchedulingQueue:
     def _activate(self, pods: list[Pod]) -> Steps[None]:
         activated = False
         for pod in pods:
-            self._disturb(pod.key)
             if self._moves.activate(pod.key):
                 activated = True
             elif pod.uid in self._in_flight:
@@ -338,16 +319,7 @@ class SchedulingQueue:
         if self._slices.moving:
             return None
         while True:
-            record = self.lines.next() if self.lines.is_open else None
-            if record is None:
-                record = self._queues.active.pop(apart=apart)
-                early = record is None
-                if record is None:
-                    record = self._moves.pop_early(apart=apart)
-                if isinstance(record, Line):
-                    popped = (self._queues.backoff.pods if early else self._queues.active).popped
-                    self.lines.open(record, early=early, place=popped)
-                    continue
+            record = self._queues.active.pop(apart=apart) or self._moves.pop_early(apart=apart)
             if record is None or self._mark_in_flight(record):
                 return record
 
@@ -363,7 +335,6 @@ class SchedulingQueue:
         """Activate and take this very pod; None when it is unknown, still gated or in flight already."""
         self._slices.settle()
         key = pod.key
-        self._disturb(key)
         self._moves.activate(key)
         record = self._queues.active.remove(key)
         if record is None:
@@ -406,7 +377,7 @@ class SchedulingQueue:
         key, uid = queued.key, queued.uid
         requeued = False
         try:
-            if place := self._queues.place_of(self.lines.line_of(key)):
+            if place := self._queues.place_of(key):
                 raise QueueError(f"Pod {key} is already present in {place}")
             if queued.has_rejectors:
                 queued.unschedulable_count += 1
@@ -436,7 +407,7 @@ class SchedulingQueue:
     @property
     def scheduling_cycle(self) -> int:
         """Number of pods that have gone in flight so far."""
-        return self._scheduling_cycle + self.lines.counted
+        return self._scheduling_cycle
 
     # -- time ------------------------------------------------------------------------------------------
 

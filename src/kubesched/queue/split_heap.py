@@ -6,8 +6,7 @@ They wait in the same sub-queues, with the same order, events, updates and metri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from operator import attrgetter
+from collections.abc import Callable
 from typing import Any
 
 from kubesched.framework.metrics import GaugeValue
@@ -32,9 +31,8 @@ class SplitHeap:
         """``order`` and ``gauge`` as for :class:`.heap.KeyedHeap`. Without ``is_apart`` no pod is apart."""
         gauge = gauge if gauge is not None else GaugeValue()
         self._is_apart = is_apart
-        size = attrgetter("size")
-        self.usual: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, gauge, size)
-        self.apart: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, gauge, size)
+        self.usual: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, gauge)
+        self.apart: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, gauge)
 
     def put(self, key: str, record: QueuedPodInfo) -> bool:
         """Insert or replace; True when the key is new."""
@@ -47,19 +45,6 @@ class SplitHeap:
     def pop(self, *, apart: bool = False) -> QueuedPodInfo | None:
         """Remove and return the first pod of those apart, or of the others; None when there is none."""
         return (self.apart if apart else self.usual).pop()
-
-    @property
-    def popped(self) -> int:
-        """The number of what was last popped, of the pods that are not apart."""
-        return self.usual.popped
-
-    def restore(self, number: int, items: Iterable[tuple[str, QueuedPodInfo]]) -> None:
-        """See :meth:`.heap.KeyedHeap.restore`; none of the pods is apart."""
-        self.usual.restore(number, items)
-
-    def exchange(self, key: str, items: Iterable[tuple[str, QueuedPodInfo]]) -> None:
-        """See :meth:`.heap.KeyedHeap.exchange`; none of the pods is apart."""
-        self.usual.exchange(key, items)
 
     def remove(self, key: str) -> QueuedPodInfo | None:
         found = self.usual.remove(key)

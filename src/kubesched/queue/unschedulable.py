@@ -105,9 +105,10 @@ class UnschedulablePods:
         new = parked is None
         gated = record.gated
         if parked is None:
-            parked = self._entries[key] = _Parked(key, record, self.reserve(record.size))
+            self._sequence += 1
+            parked = self._entries[key] = _Parked(key, record, self._sequence)
             parked.gated = gated
-            (self._gated if gated else self._waiting).value += record.size
+            (self._gated if gated else self._waiting).value += 1
         else:
             parked.record = record
             if parked.gated is not gated:
@@ -126,51 +127,10 @@ class UnschedulablePods:
         parked = self._entries.pop(key, None)
         if parked is None:
             return None
-        (self._gated if parked.gated else self._waiting).value -= parked.record.size
+        (self._gated if parked.gated else self._waiting).value -= 1
         self._timeouts.remove(key)
         self._unfile(parked)
         return parked.record
-
-    # -- lines of pods, see :mod:`.lines` ---------------------------------------------------------------
-
-    def reserve(self, pods: int) -> int:
-        """The first of so many numbers, by which pods are in order."""
-        first = self._sequence + 1
-        self._sequence += pods
-        return first
-
-    def give_back(self, first: int, last: int) -> None:
-        """Reserved numbers from ``first`` on are not used; no effect when others than up to ``last`` were given meanwhile."""
-        if self._sequence == last:
-            self._sequence = first - 1
-
-    def restore(self, first: int, entries: Iterable[tuple[str, QueuedPodInfo]]) -> None:
-        """Add pods that are not gated, with reserved numbers."""
-        for number, (key, record) in enumerate(entries, first):
-            parked = self._entries[key] = _Parked(key, record, number)
-            self._waiting.value += record.size
-            self._timeouts.put(key, record)
-            self._file(parked)
-
-    def exchange(self, key: str, entries: Iterable[tuple[str, QueuedPodInfo]]) -> None:
-        """Put others, as many pods as there were, in the place of an entry."""
-        first = self._entries[key].sequence
-        self.remove(key)
-        self.restore(first, entries)
-
-    def are_neighbours(self, first: str, second: str) -> bool:
-        """Whether two entries are here, with none between them."""
-        one, other = self._entries.get(first), self._entries.get(second)
-        return one is not None and other is not None and one.sequence + one.record.size == other.sequence
-
-    def join(self, first: str, second: str, line: QueuedPodInfo) -> None:
-        """Two neighbours become one of them, which is given more pods right afterwards."""
-        one, other = self._entries[first], self._entries[second]
-        gone, kept = (one, other) if line is other.record else (other, one)
-        kept.sequence = one.sequence
-        del self._entries[gone.key]
-        self._timeouts.remove(gone.key)
-        self._unfile(gone)
 
     def file_again(self, key: str) -> None:
         """What the pod is held for may have ended."""
@@ -387,9 +347,9 @@ class UnschedulablePods:
         if len(self._always) != sum(not parked.filed for parked in free):
             wrong.add("pods without rejector")
         problems += [f"unschedulable: the index by {what} is wrong" for what in sorted(wrong)]
-        pods = sum(parked.record.size for parked in self._entries.values())
+        pods = len(self._entries)
         gated = sum(parked.record.gated for parked in self._entries.values())
-        if len(self._timeouts) != len(self._entries) - gated:
+        if len(self._timeouts) != pods - gated:
             problems.append("unschedulable: timeouts of pods that are not here")
         if (self._gated.value, self._waiting.value) != (gated, pods - gated):
             problems.append(

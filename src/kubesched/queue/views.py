@@ -15,8 +15,6 @@ from kubesched.framework.metrics import Gauge
 from kubesched.framework.queued import QueuedPodInfo
 
 from .in_flight import InFlight
-from .line import Line
-from .lines import Lines
 from .nominator import Nominator
 from .slices import Slices
 from .sub_queues import SubQueues
@@ -30,7 +28,7 @@ class QueueViews:
     While an operation that concerns very many pods is under way, lists of pods are as it has left them so far.
     """
 
-    __slots__ = ("_in_flight", "_lines", "_nominator", "_queues", "_rejected_by", "_slices")
+    __slots__ = ("_in_flight", "_nominator", "_queues", "_rejected_by", "_slices")
 
     def __init__(
         self,
@@ -38,7 +36,6 @@ class QueueViews:
         in_flight: InFlight,
         nominator: Nominator,
         rejected_by: Gauge,
-        lines: Lines,
         slices: Slices,
     ) -> None:
         """``rejected_by`` is the metric of pods by rejector plugin and profile, for :meth:`check`."""
@@ -46,7 +43,6 @@ class QueueViews:
         self._in_flight = in_flight
         self._nominator = nominator
         self._rejected_by = rejected_by
-        self._lines = lines
         self._slices = slices
 
     def pending_pods(self) -> tuple[list[Pod], str]:
@@ -57,42 +53,35 @@ class QueueViews:
 
     def all_pods(self) -> list[Pod]:
         """All queued pods, in no order."""
-        self._lines.close()
-        queues, records = self._queues, self._lines.records
+        queues = self._queues
         return _pods(
-            record
-            for queue in (queues.active, queues.backoff, queues.unschedulable)
-            for record in records(queue.items())
+            record for queue in (queues.active, queues.backoff, queues.unschedulable) for record in queue.items()
         )
 
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
         """The queued pod of that name, None when it is not queued."""
-        key = f"{namespace}/{name}" if namespace else name
-        return self._lines.get(key) or self._queues.get(key)
+        return self._queues.get(f"{namespace}/{name}" if namespace else name)
 
     def in_flight_pods(self) -> list[Pod]:
         """Pods being scheduled, in the order they were popped."""
         return _pods(self._in_flight.records())
 
     def pods_in_active(self) -> list[Pod]:
-        self._lines.close()  # its pods are in no sub-queue while they are tried
-        return _pods(self._lines.records(self._queues.active.items()))
+        return _pods(self._queues.active.items())
 
     def pods_in_backoff(self) -> list[Pod]:
         """Rejected pods that back off, then those whose attempt failed by an error."""
-        self._lines.close()
-        return _pods(self._lines.records(self._queues.backoff.items()))
+        return _pods(self._queues.backoff.items())
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no pod is active, in backoff, in flight, or in a line whose pods are being tried, and nothing is under way."""
-        queues, under_way = self._queues, self._slices.busy or self._lines.is_open
-        return not (under_way or len(queues.active) or len(queues.backoff) or len(self._in_flight))
+        """Whether no pod is active, in backoff or in flight, and nothing is under way."""
+        queues = self._queues
+        return not (self._slices.busy or len(queues.active) or len(queues.backoff) or len(self._in_flight))
 
     def unschedulable_pods(self) -> list[Pod]:
         """Pods that wait for an event, gated ones too, in the order they came."""
-        self._lines.close()
-        return _pods(self._lines.records(self._queues.unschedulable.records()))
+        return _pods(self._queues.unschedulable.records())
 
     def is_queued(self, pod: Pod) -> bool:
         """Whether a pod of that name waits in the active, backoff or unschedulable queue."""
@@ -111,17 +100,13 @@ class QueueViews:
         An entry of the same name but another UID is not this pod. An operation that is under way is done first.
         """
         self._slices.settle()
-        own, queues = pod.key, self._queues
-        key = self._lines.line_of(own)
+        queues = self._queues
         for place, queue in (
             ("Active", queues.active),
             ("Backoff", queues.backoff),
             ("Unschedulable", queues.unschedulable),
         ):
-            entry = queue.get(key)
-            if entry is None:
-                continue
-            record = self._lines.get(own) if isinstance(entry, Line) else entry
+            record = queue.get(pod.key)
             if record is not None and record.uid == pod.uid:
                 return "Gated" if record.gated else place
         return "InFlight" if pod.uid in self._in_flight else ""
@@ -136,11 +121,9 @@ class QueueViews:
 
     def checking(self) -> Steps[list[str]]:
         """As :meth:`check`, in steps between which the queue may change."""
-        self._lines.close()
         problems = yield from self._queues.checking()
         for check in (self._in_flight.check, self._nominator.check, self._check_places, self._check_rejected):
             yield
-            self._lines.close()
             problems += check()
         return problems
 
@@ -149,10 +132,10 @@ class QueueViews:
         problems = [
             f"{record.key} is gated by {record.gating_plugin} but in {place}"
             for place, queue in (("Active", queues.active), ("Backoff", queues.backoff))
-            for record in self._lines.records(queue.items())
+            for record in queue.items()
             if record.gating_plugin
         ]
-        places = [*queues.keys(), ("a line", self._lines.keys())]
+        places = queues.keys()
         if len(set[str]().union(*(keys for _, keys in places))) != sum(len(keys) for _, keys in places):
             seen: dict[str, str] = {}
             for place, keys in places:
@@ -164,7 +147,7 @@ class QueueViews:
         rejected: defaultdict[tuple[str, ...], int] = defaultdict(int)
         queues = self._queues
         for queue in (queues.active, queues.backoff, queues.unschedulable):
-            for record in self._lines.records(queue.items()):
+            for record in queue.items():
                 profile, plugins = record.pod_info.pod.spec.scheduler_name, record.unschedulable_plugins
                 for plugin in plugins | record.pending_plugins if record.pending_plugins else plugins:
                     rejected[plugin, profile] += 1

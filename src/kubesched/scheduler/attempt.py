@@ -83,12 +83,6 @@ class AttemptMetrics:
         """Count an attempt that a plugin rejected, or that failed by an error."""
         self._count("unschedulable" if rejected else "error", attempt, self._clock.now())
 
-    def failed_alike(self, profile_name: str, times: int, seconds: float) -> None:
-        """Count attempts that plugins rejected, so many in so much time together."""
-        total, durations = self._series_of("unschedulable", profile_name)
-        total.value += times
-        durations.observe_many(seconds / times, times)
-
     def scheduled(self, attempt: Attempt) -> None:
         """Count an attempt whose pod is bound."""
         now, metrics, queued = self._clock.now(), self._metrics, attempt.queued

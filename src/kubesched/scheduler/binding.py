@@ -14,18 +14,18 @@ from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from kubesched.api.tasks import Supervisor, child
-from kubesched.api.times import Clock
 from kubesched.framework.events import ASSIGNED_POD_DELETE
 from kubesched.framework.extenders import Extender, ExtenderError
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.status import Code, Status
-from kubesched.framework.waiting import PodInPreBind, PodsInPreBind, WaitingPod, WaitingPods
+from kubesched.framework.waiting import PodInPreBind, WaitingPod
 from kubesched.queue import SchedulingQueue
 
 from . import extender_calls
 from .attempt import Attempt, AttemptMetrics
 from .diagnosis import Rejection
 from .failure import FailureHandler, is_rejected
+from .handle import Backends
 from .status_writer import StatusWriter
 
 __all__ = ["BindingCycles"]
@@ -45,31 +45,25 @@ class BindingCycles:
         queue: SchedulingQueue,
         failures: FailureHandler,
         statuses: StatusWriter,
-        waiting: WaitingPods,
-        pre_binding: PodsInPreBind,
+        backends: Backends,
+        extenders: Sequence[Extender],
         attempts: AttemptMetrics,
         metrics: SchedulerMetrics,
-        clock: Clock,
         supervisor: Supervisor,
-        *,
-        publish_node: bool,
-        extenders: Sequence[Extender] = (),
     ) -> None:
-        """``publish_node``: write the chosen node to the pod's status before PreBind works or Permit waits.
-
-        The first of ``extenders`` that binds and is interested in a pod does so in place of the Bind plugins.
-        """
+        """The first of ``extenders`` that binds and is interested in a pod does so in place of the Bind plugins."""
         self._queue = queue
         self._failures = failures
         self._statuses = statuses
-        self._waiting = waiting
-        self._pre_binding = pre_binding
-        self._clock = clock
+        self._waiting = backends.waiting_pods
+        self._pre_binding = backends.pods_in_pre_bind
+        self._clock = backends.clock
         self._supervisor = supervisor
         self._attempts = attempts
         self._permit_waits = metrics.permit_wait_duration_seconds
         self._running = metrics.goroutines.labels("binding")
-        self._publish_node = publish_node
+        #: Write the chosen node to the pod's status before PreBind works or Permit waits.
+        self._publish_node = backends.gates.enabled("NominatedNodeNameForExpectation")
         self._extenders = extenders
         #: The bindings under way, in the order they began, with the UIDs of their pods.
         self._tasks: dict[asyncio.Task[None], str] = {}

@@ -49,7 +49,6 @@ class Cycle:
         failures: FailureHandler,
         metrics: SchedulerMetrics,
         clock: Clock,
-        sampling: Sampling,
         on_preemption: Callable[[Preemption], None] | None = None,
         on_attempt: Callable[[QueuedPodInfo], None] | None = None,
     ) -> None:
@@ -63,7 +62,7 @@ class Cycle:
         self._failures = failures
         self._search_durations = metrics.scheduling_algorithm_duration_seconds.labels()
         self._clock = clock
-        self._sampling = sampling
+        self._sampling = Sampling()
 
     def schedule_one(self, queued: QueuedPodInfo) -> Awaitable[None] | None:
         """Decide about one popped pod, and start its binding if there is a node for it.
@@ -102,7 +101,7 @@ class Cycle:
 
     def sampled(self) -> bool:
         """Whether an attempt records how long each plugin takes."""
-        return bool(self._sampling.take())
+        return self._sampling.take()
 
     def conclude(self, attempt: Attempt, outcome: Decision | Rejection) -> Awaitable[None] | None:
         """Act on what the search found, which must be true at this moment. What is returned has to be awaited."""

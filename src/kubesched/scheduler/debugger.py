@@ -23,7 +23,7 @@ from kubesched.cache.check import checking, comparing_with_server
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.queue import Nominator, QueueViews
 
-from .port import Informer
+from .informers import Informers
 
 __all__ = ["CacheDebugger"]
 
@@ -45,8 +45,7 @@ class CacheDebugger:
         cache: Cache,
         queue: QueueViews,
         nominator: Nominator,
-        nodes: Informer,
-        pods: Informer,
+        informers: Informers,
         parts: Mapping[str, Any],
         tasks: Supervisor,
     ) -> None:
@@ -59,8 +58,7 @@ class CacheDebugger:
         self._cache = cache
         self._queue = queue
         self._nominator = nominator
-        self._nodes = nodes
-        self._pods = pods
+        self._nodes, self._pods = informers["nodes"], informers.pods
         self._parts = parts
 
     def install(self, loop: asyncio.AbstractEventLoop) -> bool:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from kubesched.api.types import Node, Pod
 from kubesched.cache import NodeTable
 from kubesched.config import ConfigError, KubeSchedulerConfiguration
-from kubesched.framework.extenders import EXTENDER_NAME, Extender
+from kubesched.framework.extenders import EXTENDER_NAME, ConnectedExtender, Extender
 from kubesched.framework.nodeinfo import NodeInfo
 
-from .port import Informer
+from .informers import Informers
 
-__all__ = ["ExtenderRejections", "ExtenderView", "check_extenders"]
+__all__ = ["ExtenderRejections", "check_extenders", "connect_extenders"]
 
 
 class ExtenderRejections:
@@ -24,13 +24,12 @@ class ExtenderRejections:
     name = EXTENDER_NAME
 
 
-class ExtenderView:
+class _View:
     """The cluster as extenders look things up in it."""
 
-    def __init__(self, table: NodeTable, pods: Informer, nodes: Informer) -> None:
+    def __init__(self, table: NodeTable, informers: Informers) -> None:
         self._table = table
-        self._pods = pods
-        self._nodes = nodes
+        self._pods, self._nodes = informers.pods, informers["nodes"]
 
     def node(self, name: str) -> NodeInfo | None:
         node = self._table.get(name)
@@ -53,3 +52,14 @@ def check_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extender
     if missing := [extender.url_prefix for extender in config.extenders if extender.url_prefix not in names]:
         text = f"couldn't build extenders: nothing here calls the configured extender {', '.join(missing)}"
         raise ConfigError("framework", [text])
+
+
+def connect_extenders(extenders: Sequence[Extender], table: NodeTable, informers: Informers) -> None:
+    """Extenders that send whole objects need more of them than the scheduler decodes."""
+    connected = [extender for extender in extenders if isinstance(extender, ConnectedExtender)]
+    if connected:
+        informers["nodes"].keep_documents(lambda node: True)
+        informers.pods.keep_documents(lambda pod: not pod.spec.node_name)
+        view = _View(table, informers)
+        for extender in connected:
+            extender.connect(view)

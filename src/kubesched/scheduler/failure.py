@@ -14,7 +14,6 @@ from kubesched.api.types import Pod, PodCondition
 from kubesched.cache import Cache, CacheError
 from kubesched.framework.nominating import NominatingInfo
 from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.status import Code, Status
 from kubesched.queue import QueueError, SchedulingQueue
 
@@ -44,17 +43,13 @@ class FailureHandler:
         statuses: StatusWriter,
         metrics: AttemptMetrics,
         live_pod: Callable[[str, str], Pod | None],
-        offer: Callable[[QueuedPodInfo, Rejection, str], None] = lambda queued, why, text: None,
     ) -> None:
-        """``offer`` receives rejected pods that are back in the queue and whose status says so already.
-
-        ``live_pod`` gives the pod of a namespace and name as the API server last showed it, or None."""
+        """``live_pod`` gives the pod of a namespace and name as the API server last showed it, or None."""
         self._queue = queue
         self._cache = cache
         self._statuses = statuses
         self._metrics = metrics
         self._live_pod = live_pod
-        self.offer = offer
 
     def give_back(self, attempt: Attempt) -> bool:
         """Undo Reserve and Assume; False when the cache did not know the pod as assumed any more."""
@@ -109,6 +104,4 @@ class FailureHandler:
         reason = "Unschedulable" if rejected else "SchedulerError"
         condition = PodCondition(type="PodScheduled", status="False", reason=reason, message=text)
         override = nominating.nominated_node_name if nominating is not None and nominating.mode else None
-        written = self._statuses.write(pod, condition, override)
-        if written and not override and isinstance(why, Rejection):
-            self.offer(queued, why, text)
+        self._statuses.write(pod, condition, override)

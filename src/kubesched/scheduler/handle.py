@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
+from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
 from kubesched.api.types import Pod
 from kubesched.cache import Snapshot
@@ -16,8 +20,11 @@ from kubesched.framework.nominating import Nominations, NoNominations
 from kubesched.framework.preemption import PreemptionExtender
 from kubesched.framework.runtime import Framework
 from kubesched.framework.waiting import PodsInPreBind, WaitingPods
+from kubesched.queue import SchedulingQueue
 
-__all__ = ["Backends", "ProfileHandle"]
+from .status_writer import StatusWriter
+
+__all__ = ["Backends", "PluginRequests", "ProfileHandle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +150,45 @@ class ProfileHandle:
 
     def node_changed(self, node_name: str) -> None:
         self._backends.node_changed(node_name)
+
+
+class PluginRequests:
+    """What plugins ask for in cycles. It is made before them, and they before the queue, which is built from them."""
+
+    _queue: SchedulingQueue
+    _statuses: StatusWriter
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connect(self, queue: SchedulingQueue, statuses: StatusWriter) -> None:
+        """Name those that fulfil the requests, before the first cycle."""
+        self._queue, self._statuses = queue, statuses
+
+    def nominations(self) -> Nominations:
+        return self._queue.nominator
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        self._queue.activate(pods)
+
+    def clear_nomination(self, pod: Pod, node_name: str) -> None:
+        self._queue.end_nomination(pod)
+        # The informer may not have shown yet that the field is set; written from this state on, it is cleared in any case.
+        status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
+        self._statuses.write(msgspec.structs.replace(pod, status=status), None, "")
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._supervisor.spawn(work, name, lasting=False)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @property
+    def busy(self) -> bool:
+        """Tasks of plugins are under way."""
+        return bool(self._tasks)
+
+    async def finish(self) -> None:
+        """Wait for the tasks of plugins."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)

@@ -13,11 +13,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kubesched.api.kinds import NAMESPACES, NODES
 from kubesched.api.quantity import QuantityError
 from kubesched.api.times import Clock
 from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
 from kubesched.api.types import Namespace, Node, Pod
 from kubesched.cache import Cache, CacheError
+from kubesched.framework.enqueue import watched_actions
 from kubesched.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -36,10 +38,14 @@ from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.waiting import PodsInPreBind, WaitingPods
 from kubesched.queue import SchedulingQueue
+from kubesched.queue.hints import Registrations
 
+from .handle import Backends
+from .informers import Informers, kind_of_event, kinds_informed
 from .port import Recorder
+from .profiles import Profile
 
-__all__ = ["NamespaceHandler", "NodeHandler", "PodHandler", "ResourceHandler"]
+__all__ = ["NamespaceHandler", "NodeHandler", "PodHandler", "ResourceHandler", "watch"]
 
 _log = logging.getLogger("kubesched.scheduler")
 
@@ -353,3 +359,27 @@ class ResourceHandler(_Handler):
         start = self._clock.now()
         self._move(event, old, new)
         self._observe(event, start)
+
+
+def watch(
+    informers: Informers,
+    cache: Cache,
+    queue: SchedulingQueue,
+    profiles: Mapping[str, Profile],
+    hints: Registrations,
+    backends: Backends,
+    metrics: SchedulerMetrics,
+) -> None:
+    """Bring pods, nodes, namespaces, and every kind that some plugin registered events for, into cache and queue."""
+    clock, recorders = backends.clock, {name: profile.recorder for name, profile in profiles.items()}
+    waiting, pre_binding = backends.waiting_pods, backends.pods_in_pre_bind
+    informers.pods.add_handler(PodHandler(cache, queue, waiting, pre_binding, recorders, clock, metrics))
+    informers.of(NODES).add_handler(NodeHandler(cache, queue, clock, metrics))
+    informers.of(NAMESPACES).add_handler(NamespaceHandler(cache))
+    for resource, actions in watched_actions(event for events in hints.values() for event in events).items():
+        kind = kind_of_event(resource)
+        if kind is not None and actions != ActionType.NONE:
+            informers.source(kind).add_handler(ResourceHandler(resource, actions, queue, clock, metrics))
+    plugins = (plugin for profile in profiles.values() for plugin in profile.framework.plugins.values())
+    for kind in dict.fromkeys(kind for plugin in plugins for kind in kinds_informed(plugin)):
+        informers.index_by_namespace(kind)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from kubesched.api.kinds import KINDS, Kind
+from kubesched.api.kinds import KINDS, PODS, Kind
+from kubesched.api.types import Pod
+from kubesched.config import FeatureGates
 from kubesched.framework.events import EventResource
+from kubesched.framework.gated_fields import pod_view
 from kubesched.framework.registry import PluginError
 
 from .port import Informer, InformerHandler, Port
@@ -30,6 +33,9 @@ _EVENT_KINDS: Final[dict[str, str]] = {
 _KINDS: Final = [kind for kind in KINDS if kind.group != "events.k8s.io"]
 _BY_PLURAL: Final = {kind.plural: kind for kind in _KINDS}
 _BY_NAMESPACE: Final = "namespace"
+
+#: Pods that have finished are invisible to the scheduler.
+_UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class Source(Protocol):
@@ -67,7 +73,8 @@ def _kind_by_plural(plural: str) -> Kind:
 class Informers(Mapping[str, Informer]):
     """Plural resource name to informer; one is made when its kind is first needed."""
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: Port, gates: FeatureGates) -> None:
+        """Under some ``gates`` pods are shown without some of their fields."""
         self._port = port
         self._informers: dict[str, Informer] = {}
         self._views: dict[str, _InformerView] = {}
@@ -75,6 +82,10 @@ class Informers(Mapping[str, Informer]):
         self._indexed: dict[str, Informer] = {}
         #: Handlers of plugins that pass on the events of a kind, by plural.
         self._relays: dict[str, Source] = {}
+        #: All pods that have not finished.
+        self.pods = self.of(PODS, _UNFINISHED)
+        if (view := pod_view(gates)) is not None:
+            self.pods.show_as(view)
 
     def __getitem__(self, plural: str) -> Informer:
         return self._informers[plural]
@@ -89,6 +100,16 @@ class Informers(Mapping[str, Informer]):
     def are_behind(self) -> bool:
         """Whether some object is to be delivered to a handler again."""
         return any(informer.behind for informer in self._informers.values())
+
+    def live_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod as the API server last showed it, or None."""
+        pod: Pod | None = self.pods.get(namespace, name)
+        return pod
+
+    def live_version(self, pod: Pod) -> Pod | None:
+        """The same for this very pod; None as well when another has its name."""
+        live = self.live_pod(pod.namespace, pod.name)
+        return live if live is not None and live.uid == pod.uid else None
 
     def of(self, kind: Kind, field_selector: str = "") -> Informer:
         """The informer of a kind; ``field_selector`` counts when it is made."""

@@ -12,9 +12,9 @@ from kubesched.api.kinds import Kind
 from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Pod, PodCondition
 from kubesched.api.wire import Item
-from kubesched.framework.interface import Recorder, Repeated
+from kubesched.framework.interface import Recorder
 
-__all__ = ["Informer", "InformerHandler", "PodRecorder", "Port", "Recorder"]
+__all__ = ["Informer", "InformerHandler", "Port", "Recorder"]
 
 
 class InformerHandler(Protocol):
@@ -23,23 +23,6 @@ class InformerHandler(Protocol):
     def on_add(self, obj: Any, is_initial: bool) -> None: ...
     def on_update(self, old: Any, new: Any) -> None: ...
     def on_delete(self, obj: Any) -> None: ...
-
-
-class PodRecorder(Recorder, Protocol):
-    """A recorder that can count the repetitions of many events later."""
-
-    def repeated(self, regarding: Any, type: str, reason: str, action: str, note: str) -> Repeated | None:  # noqa: A002 - as above
-        """The event, if recording it again would only raise its count in memory."""
-        ...
-
-    def before_reading(
-        self, catch_up: Callable[[], None], give_up: Callable[[], None], let_go: Callable[[float], None]
-    ) -> None:
-        """``catch_up`` is called before the counts of events are read; after ``give_up`` no repeated event is used any more.
-
-        ``let_go`` is called before series of events end: those last repeated at that time of the loop or before are released.
-        """
-        ...
 
 
 class Informer(Protocol):
@@ -69,7 +52,7 @@ class Port(Protocol):
     """Bindings, status patches, deletions, events and informers."""
 
     def informer(self, kind: Kind, field_selector: str = "") -> Informer: ...
-    def recorder(self, scheduler_name: str) -> PodRecorder: ...
+    def recorder(self, scheduler_name: str) -> Recorder: ...
 
     async def bind(self, pod: Pod, node_name: str) -> None: ...
 

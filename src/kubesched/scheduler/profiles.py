@@ -1,9 +1,12 @@
-"""From configuration to frameworks: one per profile, by scheduler name."""
+"""From configuration to profiles, by scheduler name: the plugins of each first, and its search once there is a queue."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from kubesched.cache import Snapshot
 from kubesched.config import (
     IN_TREE,
     ConfigError,
@@ -11,15 +14,17 @@ from kubesched.config import (
     expand_profiles,
     ignore_extender_resources,
 )
+from kubesched.framework.interface import Recorder
 from kubesched.framework.metrics import SchedulerMetrics
+from kubesched.framework.nominating import Nominations
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 
+from .full_scan import Rotation
 from .handle import Backends, ProfileHandle
-from .port import PodRecorder
 from .search import Search
 
-__all__ = ["Profile", "build_frameworks"]
+__all__ = ["Profile", "build_frameworks", "build_profiles"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class Profile:
 
     framework: Framework
     search: Search
-    recorder: PodRecorder
+    recorder: Recorder
 
 
 def build_frameworks(
@@ -56,9 +61,30 @@ def build_frameworks(
                 profile.args_for,
                 handle,
                 metrics,
-                percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
             )
         except ConfigError as error:
             text = f"initializing profiles: creating profile for scheduler name {name}: {error}"
             raise ConfigError("framework", [text]) from error
     return frameworks
+
+
+def build_profiles(
+    config: KubeSchedulerConfiguration,
+    frameworks: Mapping[str, Framework],
+    snapshot: Snapshot,
+    nominations: Nominations,
+    rng: random.Random,
+    recorder: Callable[[str], Recorder],
+    wrap_search: Callable[[Search], Search],
+) -> dict[str, Profile]:
+    """Give every framework its search. ``wrap_search`` as for the scheduler."""
+    rotation = Rotation()
+    profiles: dict[str, Profile] = {}
+    for profile in config.profiles:
+        name, percentage = profile.scheduler_name, profile.percentage_of_nodes_to_score
+        if percentage is None:
+            percentage = config.percentage_of_nodes_to_score
+        own_rng = random.Random(rng.getrandbits(64))
+        search = Search(frameworks[name], snapshot, nominations, own_rng, rotation, percentage)
+        profiles[name] = Profile(frameworks[name], wrap_search(search), recorder(name))
+    return profiles

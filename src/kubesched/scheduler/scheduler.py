@@ -9,28 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
-import msgspec
-
-from kubesched.api.kinds import NAMESPACES, NODES, PODS
 from kubesched.api.tasks import Supervisor
 from kubesched.api.times import Clock
-from kubesched.api.types import Pod
 from kubesched.cache import Cache
 from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
-from kubesched.framework.enqueue import queueing_hints, watched_actions
-from kubesched.framework.events import ActionType
-from kubesched.framework.extenders import ConnectedExtender, Extender, in_run_time_order, is_involved
-from kubesched.framework.gated_fields import pod_view
+from kubesched.framework.enqueue import queueing_hints
+from kubesched.framework.extenders import Extender, in_run_time_order, is_involved
 from kubesched.framework.holding import Holder
-from kubesched.framework.metrics import Sampling, SchedulerMetrics
+from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.preemption import Preemption
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.registry import Registry
-from kubesched.framework.waiting import PodsInPreBind, WaitingPods
 from kubesched.queue import SchedulingQueue
+from kubesched.queue.hints import Registrations
 from kubesched.queue.order import order_of
 
 from .attempt import AttemptMetrics
@@ -38,24 +32,19 @@ from .binding import BindingCycles
 from .cycle import Cycle
 from .debugger import CacheDebugger
 from .extender_lane import ExtenderLane
-from .extender_support import ExtenderRejections, ExtenderView, check_extenders
+from .extender_support import ExtenderRejections, check_extenders, connect_extenders
 from .failure import FailureHandler
-from .foresight import Foresight
-from .full_scan import Rotation
-from .handle import Backends
-from .handlers import NamespaceHandler, NodeHandler, PodHandler, ResourceHandler
-from .informers import Informers, kind_of_event, kinds_informed
+from .handle import Backends, PluginRequests
+from .handlers import watch
+from .informers import Informers
 from .port import Port
-from .profiles import Profile, build_frameworks
+from .profiles import build_frameworks, build_profiles
 from .search import Search
 from .status_writer import StatusWriter
 
 __all__ = ["Scheduler"]
 
 _log = logging.getLogger("kubesched.scheduler")
-
-#: Pods that have finished are invisible to the scheduler.
-POD_FIELD_SELECTOR: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 #: How many pods are decided, and for how long (seconds), before other tasks (watches, bindings) get the loop.
 _PODS_PER_TURN: Final = 32
@@ -92,64 +81,74 @@ class Scheduler:
             PluginError: when a plugin cannot list its events.
         """
         metrics = metrics if metrics is not None else SchedulerMetrics(gates.values)
-        self.config = config
-        self.clock = clock
-        self.metrics = metrics
-        self.port = port
-        #: The parent of informers, queue flushes, bindings and status patches.
-        self.tasks = Supervisor("scheduler")
-        self._stopping = False
+        self.config, self.clock, self.metrics, self.port = config, clock, metrics, port
         check_extenders(config, extenders)
-        self.extenders = in_run_time_order(extenders)
-        #: What plugins do alongside the scheduling cycle, such as evicting the victims of a preemption.
-        self._plugin_tasks: set[asyncio.Task[None]] = set()
+        self.extenders = extenders = in_run_time_order(extenders)
+        #: The parent of informers, queue flushes, bindings and status patches.
+        self.tasks = tasks = Supervisor("scheduler")
+        self._stopping = False
+        self._in_lane: asyncio.Task[None] | None = None
         # What plugins and the cycle share.
-        self.cache = Cache()
-        self.waiting_pods = WaitingPods()
-        self.pods_in_pre_bind = PodsInPreBind()
-        self.informers = Informers(port)
-        self._pods = self.informers.of(PODS, POD_FIELD_SELECTOR)
-        if (view := pod_view(gates)) is not None:
-            self._pods.show_as(view)
-        snapshot = self.cache.snapshot()
-        backends = Backends(
-            clock,
+        self.cache = cache = Cache()
+        self.informers = informers = Informers(port, gates)
+        self._requests = PluginRequests(tasks)
+        backends = self._backends(gates, rng)
+        self.waiting_pods, self.pods_in_pre_bind = backends.waiting_pods, backends.pods_in_pre_bind
+        # Plugins, and what is built from them: the queue and a search per profile.
+        self.frameworks = frameworks = build_frameworks(config, registry, backends, metrics)
+        rejecting = [ExtenderRejections()] if extenders else []
+        hints = {name: queueing_hints([*rejecting, *each.event_plugins()]) for name, each in frameworks.items()}
+        self.queue = queue = self._build_queue(hints, gates, max_in_unschedulable)
+        self.profiles = profiles = build_profiles(
+            config, frameworks, backends.snapshot, queue.nominator, rng, port.recorder, wrap_search
+        )
+        # One attempt: the cycle, the binding, and failures of both.
+        self.statuses = statuses = StatusWriter(port, informers.live_pod, tasks)
+        self._requests.connect(queue, statuses)
+        attempts = AttemptMetrics(metrics, clock)
+        failures = FailureHandler(queue, cache, statuses, attempts, informers.live_pod)
+        self.bindings = BindingCycles(queue, failures, statuses, backends, extenders, attempts, metrics, tasks)
+        self.cycle = Cycle(queue, cache, profiles, self.bindings, failures, metrics, clock, on_preemption, on_attempt)
+        self._lane = ExtenderLane(extenders, queue, self.cycle, informers.live_pod, metrics)
+        # The cluster's changes.
+        watch(informers, cache, queue, profiles, hints, backends, metrics)
+        connect_extenders(extenders, cache.table, informers)
+        #: Compares what is cached with what the informers list, and dumps it, into the log.
+        self.debugger = CacheDebugger(cache, queue.views, queue.nominator, informers, backends.parts, tasks)
+        metrics.before_collect(self._measure_cache)
+
+    def _backends(self, gates: FeatureGates, rng: random.Random) -> Backends:
+        informers, requests = self.informers, self._requests
+        return Backends(
+            self.clock,
             random.Random(rng.getrandbits(64)),
-            snapshot,
-            client=port,
+            self.cache.snapshot(),
+            client=self.port,
             gates=gates,
-            waiting_pods=self.waiting_pods,
-            pods_in_pre_bind=self.pods_in_pre_bind,
             extenders=self.extenders,
-            recorder=port.recorder,
-            live_pod=self._live_version,
-            clear_nomination=self._clear_nomination,
-            spawn=self._spawn_for_plugin,
-            activate=self._activate,
-            nominations=lambda: self.queue.nominator,
-            informed=self.informers.objects,
-            informed_in=self.informers.objects_in,
-            watch=self.informers.watch,
+            recorder=self.port.recorder,
+            live_pod=informers.live_version,
+            clear_nomination=requests.clear_nomination,
+            spawn=requests.spawn,
+            activate=requests.activate,
+            nominations=requests.nominations,
+            informed=informers.objects,
+            informed_in=informers.objects_in,
+            watch=informers.watch,
             node_changed=self.cache.node_changed,
         )
-        # Plugins, and what is built from them: the queue and a search per profile.
-        self.frameworks = build_frameworks(config, registry, backends, metrics)
-        rejecting = [ExtenderRejections()] if self.extenders else []
-        hints = {
-            name: queueing_hints([*rejecting, *framework.event_plugins()])
-            for name, framework in self.frameworks.items()
-        }
-        first = next(iter(self.frameworks.values()))
-        self.queue = SchedulingQueue(
-            clock=clock,
-            order=order_of(first.queue_sort),
+
+    def _build_queue(self, hints: Registrations, gates: FeatureGates, max_in_unschedulable: float) -> SchedulingQueue:
+        return SchedulingQueue(
+            clock=self.clock,
+            order=order_of(next(iter(self.frameworks.values())).queue_sort),
             pre_enqueue={name: framework.pre_enqueue_plugins for name, framework in self.frameworks.items()},
             queueing_hints=hints,
-            pod_lister=self.live_pod,
-            initial_backoff=float(config.pod_initial_backoff_seconds),
-            max_backoff=float(config.pod_max_backoff_seconds),
+            pod_lister=self.informers.live_pod,
+            initial_backoff=float(self.config.pod_initial_backoff_seconds),
+            max_backoff=float(self.config.pod_max_backoff_seconds),
             max_in_unschedulable=max_in_unschedulable,
-            metrics=metrics,
+            metrics=self.metrics,
             holders={
                 name: plugin
                 for name, framework in self.frameworks.items()
@@ -160,94 +159,6 @@ class Scheduler:
             is_apart=(lambda record: is_involved(self.extenders, record.pod_info)) if self.extenders else None,
             pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
         )
-        rotation = Rotation()
-        self.searches: dict[str, Search] = {}
-        for name, framework in self.frameworks.items():
-            own = framework.percentage_of_nodes_to_score
-            search = Search(
-                framework,
-                snapshot,
-                self.queue.nominator,
-                random.Random(rng.getrandbits(64)),
-                rotation,
-                percentage=config.percentage_of_nodes_to_score if own is None else own,
-            )
-            self.searches[name] = wrap_search(search)
-        profiles = {
-            name: Profile(framework, self.searches[name], port.recorder(name))
-            for name, framework in self.frameworks.items()
-        }
-        # One attempt: the cycle, the binding, and failures of both.
-        self.statuses = StatusWriter(port, self.live_pod, self.tasks)
-        attempts = AttemptMetrics(metrics, clock)
-        failures = FailureHandler(self.queue, self.cache, self.statuses, attempts, self.live_pod)
-        self.bindings = BindingCycles(
-            self.queue,
-            failures,
-            self.statuses,
-            self.waiting_pods,
-            self.pods_in_pre_bind,
-            attempts,
-            metrics,
-            clock,
-            self.tasks,
-            publish_node=gates.enabled("NominatedNodeNameForExpectation"),
-            extenders=self.extenders,
-        )
-        sampling = Sampling()
-        if not self.extenders:
-            foresight = Foresight(self.queue, profiles, attempts, sampling)
-            failures.offer, self.queue.lines.foresight = foresight.offer, foresight
-            lines = self.queue.lines
-            for profile in profiles.values():
-                profile.recorder.before_reading(lines.catch_up, lines.dissolve_all, lines.dissolve_still)
-        self.cycle = Cycle(
-            self.queue,
-            self.cache,
-            profiles,
-            self.bindings,
-            failures,
-            metrics,
-            clock,
-            sampling,
-            on_preemption,
-            on_attempt,
-        )
-        self._lane = ExtenderLane(self.extenders, self.queue, self.cycle, self.live_pod, metrics)
-        self._in_lane: asyncio.Task[None] | None = None
-        self._watch(hints, profiles)
-        self._connect_extenders()
-        #: Compares what is cached with what the informers list, and dumps it, into the log.
-        self.debugger = CacheDebugger(
-            self.cache,
-            self.queue.views,
-            self.queue.nominator,
-            self.informers["nodes"],
-            self._pods,
-            backends.parts,
-            self.tasks,
-        )
-        metrics.before_collect(self._measure_cache)
-
-    # Plugins call these in cycles, when there is a queue; it is built from them.
-
-    def _activate(self, pods: Mapping[str, Pod]) -> None:
-        self.queue.activate(pods)
-
-    def _clear_nomination(self, pod: Pod, node_name: str) -> None:
-        self.queue.end_nomination(pod)
-        # The informer may not have shown yet that the field is set; written from this state on, it is cleared in any case.
-        status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
-        self.statuses.write(msgspec.structs.replace(pod, status=status), None, "")
-
-    def _live_version(self, pod: Pod) -> Pod | None:
-        live = self.live_pod(pod.namespace, pod.name)
-        return live if live is not None and live.uid == pod.uid else None
-
-    def _spawn_for_plugin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = self.tasks.spawn(work, name, lasting=False)
-        self._plugin_tasks.add(task)
-        task.add_done_callback(self._plugin_tasks.discard)
 
     def _measure_cache(self) -> None:
         """Cache sizes, measured when metrics are read (imaginary and ghost nodes count, as upstream)."""
@@ -255,44 +166,6 @@ class Scheduler:
         sizes.labels("nodes").set(sum(1 for _ in self.cache.table.all_infos()))
         sizes.labels("pods").set(len(self.cache.pods))
         sizes.labels("assumed_pods").set(len(self.cache.assumed))
-
-    # -- informers -------------------------------------------------------------------------------------
-
-    def _watch(self, hints: Mapping[str, Mapping[Any, Any]], profiles: Mapping[str, Profile]) -> None:
-        """Informers for pods, nodes, namespaces, and every kind that some plugin registered events for."""
-        cache, queue, clock, metrics, informers = self.cache, self.queue, self.clock, self.metrics, self.informers
-        recorders = {name: profile.recorder for name, profile in profiles.items()}
-        waiting, pre_binding = self.waiting_pods, self.pods_in_pre_bind
-        self._pods.add_handler(PodHandler(cache, queue, waiting, pre_binding, recorders, clock, metrics))
-        informers.of(NODES).add_handler(NodeHandler(cache, queue, clock, metrics))
-        informers.of(NAMESPACES).add_handler(NamespaceHandler(cache))
-        for resource, actions in watched_actions(event for events in hints.values() for event in events).items():
-            kind = kind_of_event(resource)
-            if kind is not None and actions != ActionType.NONE:
-                informers.source(kind).add_handler(ResourceHandler(resource, actions, queue, clock, metrics))
-        plugins = (plugin for framework in self.frameworks.values() for plugin in framework.plugins.values())
-        for kind in dict.fromkeys(kind for plugin in plugins for kind in kinds_informed(plugin)):
-            informers.index_by_namespace(kind)
-
-    def _connect_extenders(self) -> None:
-        """Extenders that send whole objects need more of them than the scheduler decodes."""
-        connected = [extender for extender in self.extenders if isinstance(extender, ConnectedExtender)]
-        if connected:
-            nodes, pods = self.informers["nodes"], self._pods
-            nodes.keep_documents(lambda node: True)
-            pods.keep_documents(lambda pod: not pod.spec.node_name)
-            view = ExtenderView(self.cache.table, pods, nodes)
-            for extender in connected:
-                extender.connect(view)
-
-    def live_pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod as the API server last showed it, or None."""
-        pod: Pod | None = self._pods.get(namespace, name)
-        return pod
-
-    def pods(self) -> list[Pod]:
-        """All pods that have not finished, as the API server last showed them."""
-        return self._pods.values()
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -332,9 +205,7 @@ class Scheduler:
                 if rest is not None:
                     await rest
                 left -= 1
-                more = (left > 0 or self.queue.lines.is_open) and loop.time() < ends
-                queued = pop_nowait() if more else None
-            self.queue.lines.close()  # the rest of its pods have their places among the others meanwhile
+                queued = pop_nowait() if left > 0 and loop.time() < ends else None
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
@@ -354,8 +225,7 @@ class Scheduler:
             await asyncio.wait((self._in_lane,))
         try:
             await self.bindings.finish()
-            if self._plugin_tasks:
-                await asyncio.wait(self._plugin_tasks)
+            await self._requests.finish()
             await self.statuses.finish()
             await self.tasks.stop()
         finally:
@@ -371,7 +241,7 @@ class Scheduler:
     @property
     def busy(self) -> bool:
         """Bindings, status patches, evictions or attempts with extenders are under way."""
-        return self.bindings.busy or self.statuses.busy or bool(self._plugin_tasks) or self._lane.busy
+        return self.bindings.busy or self.statuses.busy or self._requests.busy or self._lane.busy
 
     @property
     def is_idle(self) -> bool:

@@ -203,23 +203,6 @@ class Search:
             self.observer(path)
         return answer
 
-    def known_rejection(self, pod: PodInfo) -> Diagnosis | None:
-        """Why :meth:`find` would reject the pod now, where that is remembered; nothing is evaluated but rows that changed."""
-        if not len(self.table):
-            return None
-        try:
-            signature = self.sign(pod)
-            plan = signature.plan
-            layer = self._layer((signature, None), plan, None, pod)
-            if layer is None or not plan.all_skip(pod):
-                return None
-            nominated = self._nominated.of(pod.priority)
-            path, key = self._path(pod, plan, (signature, None), layer, skips=True, nominated=nominated)
-            used = self._used(path, key, plan, layer, pod, nominated)
-        except PluginFailedError:
-            return None
-        return _known(used) if used is not None else None
-
     def _find(
         self, pod: PodInfo, signature: Signature, record_plugin_metrics: bool
     ) -> tuple[Path, Decision | Rejection]:

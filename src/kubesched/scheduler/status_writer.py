@@ -43,18 +43,15 @@ class StatusWriter:
     def busy(self) -> bool:
         return bool(self._tasks)
 
-    def write(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None) -> bool:
-        """Write a condition and a nomination (None: leave it) as soon as earlier patches of the pod are done.
-
-        True when the status says all that already.
-        """
+    def write(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None) -> None:
+        """Write a condition and a nomination (None: leave it) as soon as earlier patches of the pod are done."""
         uid = pod.uid
         if uid not in self._tasks and self._port.is_written(
             pod, condition=condition, nominated_node_name=nominated_node_name
         ):
-            return True  # so it is most of the time for a pod that is tried again
+            return  # so it is most of the time for a pod that is tried again
         if uid not in self._tasks and self._write_now(_Patch(pod, condition, nominated_node_name)):
-            return False
+            return
         waiting = self._waiting.get(uid)
         if waiting is not None:
             if condition is None:
@@ -64,7 +61,6 @@ class StatusWriter:
         self._waiting[uid] = _Patch(pod, condition, nominated_node_name)
         if uid not in self._tasks:
             self._tasks[uid] = self._supervisor.spawn(self._run(uid), f"status {pod.key}", lasting=False)
-        return False
 
     def _write_now(self, patch: _Patch) -> bool:
         """Write where nothing has to be waited for; False where it has."""

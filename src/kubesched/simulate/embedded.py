@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from kubesched.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kubesched.api.tasks import Supervisor
@@ -32,6 +32,8 @@ from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.search import Search
 
 __all__ = ["Embedded"]
+
+_Chosen: TypeAlias = Sequence[type[Controller] | str]
 
 
 class Embedded:
@@ -90,20 +92,17 @@ class Embedded:
         rng = random.Random(seed)
         self.clock = clock
         self.store = Store(
-            clock,
-            random=random.Random(rng.getrandbits(64)),
-            priority_admission=not believe_priority,
-            taint_new_nodes=taint_new_nodes,
+            clock, random=_split(rng), priority_admission=not believe_priority, taint_new_nodes=taint_new_nodes
         )
         self.store.admission.merges_spread_keys = gates.enabled("MatchLabelKeysInPodTopologySpread") and gates.enabled(
             "MatchLabelKeysInPodTopologySpreadSelectorMerge"
         )
-        self.faults = Faults(random.Random(rng.getrandbits(64)))
+        self.faults = Faults(_split(rng))
         self.client = InProcessClient(self.store)
         self.port = _QuietPort(
             _SchedulerClient(self.store, self.faults if with_faults else None, on_bind),
             clock=clock,
-            rng=random.Random(rng.getrandbits(64)),
+            rng=_split(rng),
             event_queue_size=event_queue_size,
             event_cache_size=event_cache_size,
             event_refresh_seconds=event_refresh_seconds,
@@ -113,7 +112,7 @@ class Embedded:
             registry,
             self.port,
             clock=clock,
-            rng=random.Random(rng.getrandbits(64)),
+            rng=_split(rng),
             gates=gates,
             extenders=extenders,
             wrap_search=wrap_search,
@@ -121,21 +120,23 @@ class Embedded:
             on_attempt=on_attempt,
         )
         chosen = ALL if controllers is True else tuple(controllers or ())
-        attaches = any(one in (Attachments, Attachments.name) for one in chosen)
-        options = {"await_attachments": attaches, **(kubelet_options or {})}
-        self.kubelets = (
-            HollowKubelets(self.client, clock, rng=random.Random(rng.getrandbits(64)), stages=stages, **options)
-            if kubelets
-            else None
-        )
-        settings = ControllerSettings(stages=tuple(stages), device_taint_rules=gates.enabled("DRADeviceTaintRules"))
-        self.controllers = (
-            ControllerManager(self.client, clock, random.Random(rng.getrandbits(64)), chosen, settings=settings)
-            if chosen
-            else None
-        )
+        self.kubelets = self._new_kubelets(_split(rng), chosen, stages, kubelet_options or {}) if kubelets else None
+        self.controllers = self._new_controllers(_split(rng), chosen, stages, gates) if chosen else None
         #: The parent of everything that runs here; tasks of others may be added.
         self.tasks = Supervisor("embedded cluster")
+
+    def _new_kubelets(
+        self, rng: random.Random, controllers: _Chosen, stages: Sequence[Stage], given: Mapping[str, Any]
+    ) -> HollowKubelets:
+        attaches = any(one in (Attachments, Attachments.name) for one in controllers)
+        options = {"await_attachments": attaches, **given}
+        return HollowKubelets(self.client, self.clock, rng=rng, stages=stages, **options)
+
+    def _new_controllers(
+        self, rng: random.Random, chosen: _Chosen, stages: Sequence[Stage], gates: FeatureGates
+    ) -> ControllerManager:
+        settings = ControllerSettings(stages=tuple(stages), device_taint_rules=gates.enabled("DRADeviceTaintRules"))
+        return ControllerManager(self.client, self.clock, rng, chosen, settings=settings)
 
     async def start(self, *, scheduler: bool = True) -> None:
         """Start everything (optionally without the scheduler); returns when it has seen what is in the store.
@@ -220,6 +221,11 @@ class Embedded:
         claims, slices = (self.store.list(kind).items for kind in (RESOURCE_CLAIMS, RESOURCE_SLICES))
         problems += check_allocations((item.typed for item in claims), (item.typed for item in slices))
         return problems + compare_with_server(scheduler.cache, self.nodes(), visible, queued)
+
+
+def _split(rng: random.Random) -> random.Random:
+    """A generator of its own for another part."""
+    return random.Random(rng.getrandbits(64))
 
 
 class _SchedulerClient(InProcessClient):

@@ -133,7 +133,7 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
         text = f'no profile is named "{pod.spec.scheduler_name}" (there is {known}); another scheduler would take it'
         return _Finding("UnknownScheduler", text)
     # As the scheduler sees it: without fields that feature gates turn off.
-    info = PodInfo(scheduler.live_pod(pod.namespace, pod.name) or pod)
+    info = PodInfo(scheduler.informers.live_pod(pod.namespace, pod.name) or pod)
     for plugin in framework.pre_enqueue_plugins(info).values():
         status = plugin(info)
         if status is not None and status.code is Code.ERROR:
@@ -141,7 +141,7 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
         if status is not None:
             gates = [gate.name for gate in pod.spec.scheduling_gates]
             return _Finding("SchedulingGated", status.message(), gates=gates, hints=_gate_hint(gates))
-    search = scheduler.searches[pod.spec.scheduler_name]
+    search = scheduler.profiles[pod.spec.scheduler_name].search
     try:
         evaluation = search.evaluate(CycleState(), info)
     except PluginFailedError as error:

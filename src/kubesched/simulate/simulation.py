@@ -108,71 +108,46 @@ async def simulate(
         ConfigError: when a profile cannot be built, or an extender of ``config`` has no object in its place.
         TaskCrashedError: when a part of the simulated cluster crashed.
     """
-    loop = asyncio.get_running_loop()
-    kind_of_controllers: Controllers = "all" if controllers else "batch"
+    running: Controllers = "all" if controllers else "batch"
     with collector_off():
+        pods_end = any(stage.kind == PODS.kind for stage in stages)
         intake = gather(
-            manifests,
-            nodes=nodes,
-            node_template=node_template,
-            zones=zones,
-            controllers=kind_of_controllers,
-            pods_end=any(stage.kind == PODS.kind for stage in stages),
+            manifests, nodes=nodes, node_template=node_template, zones=zones, controllers=running, pods_end=pods_end
         )
-    with_storage = intake.uses_storage
-    if with_storage:
+    if intake.uses_storage:
         intake.objects = in_order(with_default_class(intake.objects))
     config = config if config is not None else default_config(gates=gates)
     _check_extenders(config, extenders)
-    settings = list(settings_without_effect(config, gates))
-    arrivals = Arrivals(intake.later, loop.time())
-    by_default = until is None
-    if until is None:
-        until = DEFAULT_UNTIL + max((at for at, _ in intake.later), default=0.0)
-    run = _Run(loop, arrivals, on_progress, kind_of_controllers)
-    run.driven |= intake.driven_uids
+    said = [*remarks, *settings_without_effect(config, gates), *intake.warnings]
+    session = Session(intake, running, until, seed, said, on_progress)
     embedded = Embedded(
         config,
         registry,
-        clock=VirtualClock(loop),
+        clock=VirtualClock(session.loop),
         seed=seed,
         gates=gates,
         event_cache_size=_EVENTS,
         event_refresh_seconds=math.inf,
-        on_bind=run.bound,
+        on_bind=session.bound,
         controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
         stages=stages,
         extenders=extenders,
-        on_preemption=run.preempted,
-        on_attempt=run.attempted,
+        on_preemption=session.preempted,
+        on_attempt=session.attempted,
         with_faults=drive is not None,
     )
-    run.follow(embedded, Shapes(*_requests(intake)))
+    session.follow(embedded, Shapes(*_requests(intake)))
     # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
     before, new = intake.split()
-    refused = _stored(embedded, before, intake)
-    with ProblemLog() as problems, _watching(embedded, loop, on_slow_plugin):
+    session.refused += _stored(embedded, before, intake)
+    with session.problems, _watching(embedded, session.loop, on_slow_plugin):
         async with embedded.running():
-            refused += _stored(embedded, new, intake)
-            run.total = _pods_to_come(intake)
-
-            def look(stopped: Stopped) -> Result:
-                everything = [*refused, *run.refused]
-                return outcome(embedded, run.book, run.course, run.now, seed=seed, stopped=stopped, refused=everything)
-
-            def complete(found: Result) -> Result:
-                warnings = [*remarks, *settings, *intake.warnings, *run.remarks(), *found.warnings, *problems.remarks()]
-                if by_default and found.stopped == "until" and found.totals.pending:
-                    text = "the run ended a day after the last arrival, which is the default, while pods were pending"
-                    warnings.append(f"{text} ({found.totals.pending}); --until gives it more time")
-                errors, preemptions = problems.errors(), list(run.preemptions)
-                return msgspec.structs.replace(found, warnings=warnings, errors=errors, preemptions=preemptions)
-
-            session = Session(embedded, run, until, lambda stopped: complete(look(stopped)))
-            found = look(await (drive(session) if drive is not None else session.until_settled(until)))
-    if run.progress_error is not None:
-        raise run.progress_error
-    return complete(found)
+            session.refused += _stored(embedded, new, intake)
+            session.total = _pods_to_come(intake)
+            found = session.look(await (drive(session) if drive is not None else session.until_settled(session.until)))
+    if session.progress_error is not None:
+        raise session.progress_error
+    return session.complete(found)
 
 
 def _stored(embedded: Embedded, objects: Sequence[Manifest], intake: Intake) -> list[Refusal]:
@@ -263,100 +238,64 @@ def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
 
 
 class Session:
-    """A simulation under way, for what drives it.
+    """A simulation under way, for what drives it: what arrives, what is bound, and whether anything still moves.
 
     Attributes:
         embedded: the cluster; writing to its store is what users of the API do.
         until: where it is to end, in virtual seconds since the start.
-        result: what would be reported if the run ended now.
+        controllers: which controllers of workloads run.
+        problems: collects what goes wrong, while it is entered.
+        refused: pods that were refused.
+        total: how many pods are to be bound, about.
+        progress_error: what ``on_progress`` raised; it is not called again.
     """
 
-    def __init__(self, embedded: Embedded, run: _Run, until: float, result: Callable[[Stopped], Result]) -> None:
-        self.embedded = embedded
-        self.until = until
-        self.result = result
-        self._run = run
-
-    @property
-    def controllers(self) -> Controllers:
-        """Which controllers of workloads run."""
-        return self._run.controllers
-
-    @property
-    def now(self) -> float:
-        """Virtual seconds since the start."""
-        return self._run.now
-
-    async def until_settled(self, until: float) -> Stopped:
-        """Run until nothing moves any more, but not beyond ``until`` seconds from the start."""
-        return await self._run.until_settled(self.embedded, until)
-
-    async def step(self) -> bool:
-        """Move to the next moment at which something happens, and do all of it. False when nothing will move any more."""
-        return await self._run.step(self.embedded)
-
-    def create(self, intake: Intake) -> list[Refusal]:
-        """Create objects now; pods that are refused are returned, and part of the result.
-
-        Raises:
-            ManifestError: when anything but a pod is refused, or something is to arrive later; then nothing is created.
-        """
-        return self._run.create(self.embedded, intake)
-
-    async def advance(self, seconds: float) -> None:
-        """Let so much time pass, and do all that happens meanwhile.
-
-        Raises:
-            VirtualTimeError: when time cannot pass, since a workload's pods are replaced without end in one moment.
-        """
-        await self._run.advance(self.embedded, seconds)
-
-    async def quiet(self) -> None:
-        """Do everything that can happen now; no time passes."""
-        await self._run.quiet(self.embedded)
-
-
-#: Awaited while the cluster runs; the run ends when it returns why.
-Drive = Callable[[Session], Awaitable[Stopped]]
-
-
-class _Run:
-    """One simulation while it lasts: what arrives, what is bound, and whether anything still moves."""
-
-    book: PodBook
-    course: Course
+    embedded: Embedded
+    _book: PodBook
+    _course: Course
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, arrivals: Arrivals, on_progress: Progress, controllers: Controllers
+        self,
+        intake: Intake,
+        controllers: Controllers,
+        until: float | None,
+        seed: int,
+        remarks: Sequence[str],
+        on_progress: Progress,
     ) -> None:
-        self._loop = loop
-        self._start = loop.time()
-        self._arrivals = arrivals
-        #: Which controllers of workloads run.
+        """``remarks`` are the first warnings of the result; the rest as for :func:`simulate`."""
+        self.loop = asyncio.get_running_loop()
+        self._start = self.loop.time()
+        self._arrivals = Arrivals(intake.later, self._start)
         self.controllers = controllers
+        self._by_default = until is None
+        self.until = DEFAULT_UNTIL + max((at for at, _ in intake.later), default=0.0) if until is None else until
+        self._seed = seed
+        self._remarks = remarks
         self._on_progress = on_progress
-        #: What ``on_progress`` raised; it is not called again.
+        self.problems = ProblemLog()
         self.progress_error: BaseException | None = None
         self._last_bound = self._last_quiet = self._start
         self._bound = 0
         self.total = 0
         #: UIDs of workloads whose pods controllers make.
-        self.driven: set[str] = set()
-        self.preemptions: list[PreemptionReport] = []
-        #: Pods that arrived during the run and were refused.
+        self._driven = intake.driven_uids
+        self._preemptions: list[PreemptionReport] = []
         self.refused: list[Refusal] = []
-        self._remarks: list[str] = []
+        #: Of objects that were created on the way.
+        self._later_remarks: list[str] = []
         #: Why virtual time did not pass when it last should; "" when it did.
         self._endless = ""
 
     def follow(self, embedded: Embedded, shapes: Shapes) -> None:
         """Begin to record what happens in a cluster; before anything is stored there."""
+        self.embedded = embedded
         store, scheduler = embedded.store, embedded.scheduler
-        self.book = PodBook(
+        self._book = PodBook(
             lambda: self.now, embedded.clock.now(), Workloads(store).of, Turnover(self._replaced_forever)
         )
-        store.follow(self.book.changed)
-        self.course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
+        store.follow(self._book.changed)
+        self._course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
 
     def _replaced_forever(self, workload: str) -> None:
         """See :class:`.turnover.Turnover`: nothing else would ever end the wait for a quiet moment."""
@@ -364,18 +303,18 @@ class _Run:
             f"virtual time stands still {self.now:g} s after the start: each new pod of {workload} is deleted in the moment in "
             "which it is created, and replaced; its events say why"
         )
-        if isinstance(self._loop, VirtualTimeLoop):
-            self._loop.end_idle()
+        if isinstance(self.loop, VirtualTimeLoop):
+            self.loop.end_idle()
 
     def preempted(self, preemption: Preemption) -> None:
-        self.preemptions.append(preemption_report(preemption, self.now))
-        self.book.preempted(preemption.chosen.victims.pods)
+        self._preemptions.append(preemption_report(preemption, self.now))
+        self._book.preempted(preemption.chosen.victims.pods)
 
     def attempted(self, record: QueuedPodInfo) -> None:
-        self.book.attempted(record)
+        self._book.attempted(record)
 
     def bound(self, namespace: str, name: str, node: str) -> None:
-        self._last_bound = self._loop.time()
+        self._last_bound = self.loop.time()
         self._bound += 1
         if self.progress_error is None:
             try:
@@ -385,32 +324,51 @@ class _Run:
             except BaseException as error:  # the caller's: raised at the end, as this is called inside a binding
                 self.progress_error = error
 
-    def create(self, embedded: Embedded, intake: Intake) -> list[Refusal]:
-        """See :meth:`Session.create`."""
+    def create(self, intake: Intake) -> list[Refusal]:
+        """Create objects now; pods that are refused are returned, and part of the result.
+
+        Raises:
+            ManifestError: when anything but a pod is refused, or something is to arrive later; then nothing is created.
+        """
         if intake.later:
             later = intake.later[0][1][0]
             text = f"{later.source}: {later.kind.kind} {later.name}: annotation {ARRIVAL}: objects are created at once here"
             raise ManifestError(f"{text}; leave it out, and let the time pass first")
-        check_objects(embedded.store, intake.objects)
-        running = set(embedded.controllers.controllers) if embedded.controllers is not None else set()
+        check_objects(self.embedded.store, intake.objects)
+        running = set(self.embedded.controllers.controllers) if self.embedded.controllers is not None else set()
         for used, needed, what in (
             (intake.uses_storage, STORAGE, "volumes"),
             (intake.uses_devices, DEVICES, "devices"),
         ):
             if used and not running.issuperset(one.name for one in needed):
-                self._remarks.append(
+                self._later_remarks.append(
                     f"objects created on the way use {what}, whose controllers run only if used from the start"
                 )
-        self._remarks += intake.warnings
-        self.driven |= intake.driven_uids
-        refused = store_objects(embedded.store, intake.objects, self.driven)
+        self._later_remarks += intake.warnings
+        self._driven |= intake.driven_uids
+        refused = store_objects(self.embedded.store, intake.objects, self._driven)
         self.refused += refused
         return refused
 
-    def remarks(self) -> list[str]:
+    def look(self, stopped: Stopped) -> Result:
+        """The result if the run ended now, without what is to be said of the run as a whole."""
+        return outcome(
+            self.embedded, self._book, self._course, self.now, seed=self._seed, stopped=stopped, refused=[*self.refused]
+        )
+
+    def complete(self, found: Result) -> Result:
+        """The result with its warnings and errors."""
+        warnings = [*self._remarks, *self._said_at_the_end(), *found.warnings, *self.problems.remarks()]
+        if self._by_default and found.stopped == "until" and found.totals.pending:
+            text = "the run ended a day after the last arrival, which is the default, while pods were pending"
+            warnings.append(f"{text} ({found.totals.pending}); --until gives it more time")
+        preemptions = list(self._preemptions)
+        return msgspec.structs.replace(found, warnings=warnings, errors=self.problems.errors(), preemptions=preemptions)
+
+    def _said_at_the_end(self) -> list[str]:
         """What was left undone when the run ended, and what is to be said of objects that were created on the way."""
         left, following = len(self._arrivals), self._arrivals.next
-        said = list(dict.fromkeys(filter(None, (*self._remarks, self._endless))))
+        said = list(dict.fromkeys(filter(None, (*self._later_remarks, self._endless))))
         if following is None:
             return said
         objects = "1 object was" if left == 1 else f"{left:,} objects were"
@@ -419,91 +377,96 @@ class _Run:
     @property
     def now(self) -> float:
         """Virtual seconds since the start."""
-        return round(self._loop.time() - self._start, 6)
+        return round(self.loop.time() - self._start, 6)
 
-    async def until_settled(self, embedded: Embedded, until: float) -> Stopped:
+    async def until_settled(self, until: float) -> Stopped:
+        """Run until nothing moves any more, but not beyond ``until`` seconds from the start."""
         end = self._start + until
-        when = self._loop.time()
+        when = self.loop.time()
         while True:
-            await self.quiet(embedded, end, when)
-            now = self._loop.time()
+            await self.quiet(end, when)
+            now = self.loop.time()
             if self._endless:
                 return "noProgress"
-            if self._is_settled(embedded):
+            if self._is_settled():
                 return "settled"
             if now >= end:
                 return "until"
-            if self._is_fruitless(embedded, now):
+            if self._is_fruitless(now):
                 return "noProgress"
-            when = min(end, max(self._next(embedded), now))
+            when = min(end, max(self._next(), now))
 
-    async def step(self, embedded: Embedded) -> bool:
-        """See :meth:`Session.step`."""
-        await self.quiet(embedded)
-        if self._endless or self._is_settled(embedded):
+    async def step(self) -> bool:
+        """Move to the next moment at which something happens, and do all of it. False when nothing will move any more."""
+        await self.quiet()
+        if self._endless or self._is_settled():
             return False
-        await self.quiet(embedded, when=self._next(embedded))
+        await self.quiet(when=self._next())
         return True
 
-    async def advance(self, embedded: Embedded, seconds: float) -> None:
-        """See :meth:`Session.advance`."""
-        end = self._loop.time() + seconds
-        await self.quiet(embedded)
-        while (now := self._loop.time()) < end:
+    async def advance(self, seconds: float) -> None:
+        """Let so much time pass, and do all that happens meanwhile.
+
+        Raises:
+            VirtualTimeError: when time cannot pass, since a workload's pods are replaced without end in one moment.
+        """
+        end = self.loop.time() + seconds
+        await self.quiet()
+        while (now := self.loop.time()) < end:
             if self._endless:
                 raise VirtualTimeError(self._endless)
-            when = end if self._is_settled(embedded) else min(end, max(self._next(embedded), now))
-            await self.quiet(embedded, when=when)
+            when = end if self._is_settled() else min(end, max(self._next(), now))
+            await self.quiet(when=when)
 
-    async def quiet(self, embedded: Embedded, end: float = math.inf, when: float = -math.inf) -> None:
-        """See :meth:`Session.quiet`; time passes up to ``when``. What arrives at ``end`` or later does not."""
+    async def quiet(self, end: float = math.inf, when: float = -math.inf) -> None:
+        """Do everything that can happen now, or up to ``when``. What arrives at ``end`` or later is left out."""
         self._endless = ""
         while True:
             await self._quiet(when)
-            now = self._loop.time()
+            now = self.loop.time()
             if self._endless:
                 return
             arrived = self._arrivals.due(now) if now < end else []
             if not arrived:
-                self.course.observe(self.now, len(embedded.scheduler.cache.pods))
+                self._course.observe(self.now, len(self.embedded.scheduler.cache.pods))
                 return
             self._last_bound = self._last_quiet = now
-            self.refused += store_objects(embedded.store, arrived, self.driven)
+            self.refused += store_objects(self.embedded.store, arrived, self._driven)
 
-    def _is_settled(self, embedded: Embedded) -> bool:
-        return not len(self._arrivals) and embedded.is_settled
+    def _is_settled(self) -> bool:
+        return not len(self._arrivals) and self.embedded.is_settled
 
     async def _quiet(self, when: float) -> None:
         """Let time pass up to ``when``, and everything that can happen then happen."""
-        if isinstance(self._loop, VirtualTimeLoop):
-            await self._loop.idle(when)
+        if isinstance(self.loop, VirtualTimeLoop):
+            await self.loop.idle(when)
         else:
-            await asyncio.sleep(max(when - self._loop.time(), 0.0))
+            await asyncio.sleep(max(when - self.loop.time(), 0.0))
             await asyncio.sleep(0.01)
 
-    def _next(self, embedded: Embedded) -> float:
+    def _next(self) -> float:
         """When something will happen next; the queue's ticks count only while there is something to move."""
-        if not isinstance(self._loop, VirtualTimeLoop):
-            return self._loop.time() + 0.01
-        now = self._loop.time()
+        if not isinstance(self.loop, VirtualTimeLoop):
+            return self.loop.time() + 0.01
+        now = self.loop.time()
         arrival = self._arrivals.next
-        if embedded.scheduler.is_idle:
-            retry = embedded.scheduler.queue.next_timer()
+        if self.embedded.scheduler.is_idle:
+            retry = self.embedded.scheduler.queue.next_timer()
             if retry is not None:
-                retry += now - embedded.clock.now()
-            due = [one.next_timer() for one in embedded.movers]
+                retry += now - self.embedded.clock.now()
+            due = [one.next_timer() for one in self.embedded.movers]
             soonest = min((when for when in (*due, retry, arrival) if when is not None), default=now)
             if soonest > now:
                 return soonest
-        when = min((when for when in (self._loop.next_timer(), arrival) if when is not None), default=None)
+        when = min((when for when in (self.loop.next_timer(), arrival) if when is not None), default=None)
         return when if when is not None else now + 0.01
 
-    def _is_fruitless(self, embedded: Embedded, now: float) -> bool:
+    def _is_fruitless(self, now: float) -> bool:
         """Pods go round between backoff and failure, and no pod is going to arrive or to end and change that.
 
         Storage may be slow, or fail again and again: that alone is given an hour.
         """
-        kubelets, controllers = embedded.kubelets, embedded.controllers
+        kubelets, controllers = self.embedded.kubelets, self.embedded.controllers
         if (
             len(self._arrivals)
             or (kubelets is not None and kubelets.next_timer() is not None)
@@ -511,7 +474,11 @@ class _Run:
         ):
             self._last_bound = self._last_quiet = now
         storage = controllers is not None and controllers.next_timer() is not None
-        waiting = any(True for _ in embedded.scheduler.waiting_pods)
-        if waiting or storage or embedded.scheduler.busy:
+        waiting = any(True for _ in self.embedded.scheduler.waiting_pods)
+        if waiting or storage or self.embedded.scheduler.busy:
             self._last_quiet = now
         return now - max(self._last_bound, self._last_quiet) > _FRUITLESS or now - self._last_bound > _STORAGE_FRUITLESS
+
+
+#: Awaited while the cluster runs; the run ends when it returns why.
+Drive = Callable[[Session], Awaitable[Stopped]]

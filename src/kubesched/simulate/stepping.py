@@ -171,7 +171,7 @@ class Simulation:
         stopped = self._engine.stopped
 
         async def report() -> SimulationResult:
-            return SimulationResult.of(self._session.result(stopped))
+            return SimulationResult.of(self._session.complete(self._session.look(stopped)))
 
         return self._do(report)
 

@@ -1,7 +1,7 @@
 """Pods that are created and deleted in one moment, by workload: a controller may replace a pod that is evicted at once without end.
 
 In a cluster each turn of that takes some time, and everything else goes on meanwhile. Virtual time stands still while anything
-happens, so a simulation would never end. Caller: :class:`.simulation._Run`.
+happens, so a simulation would never end. Caller: :class:`.simulation.Session`.
 """
 
 from __future__ import annotations

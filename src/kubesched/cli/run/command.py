@@ -32,12 +32,9 @@ from kubesched.api.times import RealClock, SteadyClock
 from kubesched.api.whole_file import write_file
 from kubesched.api.wire import ApiError
 from kubesched.client.access import AccessError, ClusterAccess, load_access
-from kubesched.client.backoff import token_bucket
 from kubesched.client.candidate import LeaseCandidate
-from kubesched.client.connection_log import ConnectionLog
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
-from kubesched.client.metered import MeteredTransport
 from kubesched.client.port import ApiPort
 from kubesched.config import (
     IN_TREE,
@@ -69,6 +66,7 @@ from kubesched.server.process_metrics import RequestMetrics
 from ..console import write
 from ..interrupts import add_signal_handler, run_loop
 from ..loading import load_registry
+from .connections import KUBERNETES_VERSION, Connections
 from .flags import FLAG_SET
 from .flagset import FlagError, Flags
 from .logs import VModule, configure, level_of, with_pairs
@@ -79,15 +77,8 @@ __all__ = ["main"]
 
 _log = logging.getLogger("kubesched.run")
 
-#: The Kubernetes version whose scheduler this is, as ``--version`` prints it.
-KUBERNETES_VERSION: Final = "v1.36.0"
-#: The same without its prefix, as lease candidates carry it.
-_SEMANTIC_VERSION: Final = KUBERNETES_VERSION.removeprefix("v")
-
 #: Seconds that bindings under way may take at the end.
 _BINDING_SECONDS: Final = 5.0
-#: Requests a second, and at once, of token and access reviews.
-_REVIEW_QPS, _REVIEW_BURST = 200.0, 400
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -196,51 +187,11 @@ class _Process:
         self._stack.enter_context(watch_loop(HoldReporter(_log, observe)))
         scheduler_metrics = SchedulerMetrics(gates.values)
         requests = RequestMetrics(process_metrics, _host(access))
-        connection = config.client_connection
-        transport, events = (self._transport(access, "scheduler", requests) for _ in range(2))
-        connected = ConnectionLog(access.url)
-        port = ApiPort(
-            transport,
-            clock=self._clock,
-            rng=random.Random(self._rng.getrandbits(64)),
-            event_transport=events,
-            watch_list=gates.enabled("WatchListClient"),
-            hostname=socket.gethostname(),
-            limiter=token_bucket(connection.qps, connection.burst),
-            event_limiter=token_bucket(connection.qps, connection.burst),
-            connection=connected,
-        )
-        port.transport.on_wait = port.event_transport.on_wait = requests.waited
-        elector: LeaderElector | None = None
-        candidate: LeaseCandidate | None = None
-        if lease is not None:
-            election = MeteredTransport(
-                self._transport(access, "leader-election", requests, seconds=lease.request_timeout),
-                limiter=token_bucket(connection.qps, connection.burst),
-                on_wait=requests.waited,
-            )
-            if lease.coordinated:
-                candidate = LeaseCandidate(
-                    election,
-                    lease,
-                    clock=self._clock,
-                    rng=random.Random(self._rng.getrandbits(64)),
-                    binary_version=_SEMANTIC_VERSION,
-                    emulation_version=_SEMANTIC_VERSION,
-                    connection=connected,
-                )
-            elector = LeaderElector(
-                election,
-                lease,
-                clock=self._clock,
-                rng=random.Random(self._rng.getrandbits(64)),
-                component=config.profiles[0].scheduler_name,
-                connection=connected,
-            )
+        connections = Connections(access, requests, self._clock, self._rng, self._stack)
+        port = connections.port(config, watch_list=gates.enabled("WatchListClient"))
+        elector, candidate = (None, None) if lease is None else connections.election(config, lease)
+        if elector is not None:
             process_metrics.follow_election(elector)
-            # The second is about repetitions of a write, which happen inside the transport.
-            port.transport.may_write = port.event_transport.may_write = lambda: elector.may_write
-            transport.may_write = events.may_write = lambda: elector.may_write
         # The listener is opened before the scheduler is built, so that an address in use shows first.
         scheduler: Scheduler | None = None
         pages = Pages(
@@ -251,14 +202,16 @@ class _Process:
                 leader_election=election_check(elector, lease) if elector is not None and lease is not None else None,
                 informers_not_started=_not_synced(candidate) if candidate is not None else None,
             ),
-            PodResources(lambda: scheduler.pods() if scheduler is not None else (), lambda: self._leading),
+            PodResources(
+                lambda: scheduler.informers.pods.values() if scheduler is not None else (), lambda: self._leading
+            ),
             configz=lambda: dump_config(config),
             flags=flags.texts if gates.enabled("ComponentFlagz") else None,
             versions=(KUBERNETES_VERSION, "1.36") if gates.enabled("ComponentStatusz") else None,
             profiling=config.enable_profiling,
             set_verbosity=logs.set_verbosity,
         )
-        server = await self._server(pages, process_metrics, access, requests, gates)
+        server = await self._server(pages, process_metrics, connections, gates)
         if server is not None:
             server.bind()
             self._stack.push_async_callback(server.stop)
@@ -358,17 +311,6 @@ class _Process:
 
     # -- parts -----------------------------------------------------------------------------------------
 
-    def _transport(
-        self, access: ClusterAccess, suffix: str, observer: RequestMetrics | None, *, seconds: float | None = None
-    ) -> HttpTransport:
-        agent = f"kube-scheduler/{KUBERNETES_VERSION} ({sys.platform}/{platform.machine()}) kubesched/{__version__}"
-        options: dict[str, Any] = {} if seconds is None else {"timeout": seconds}
-        transport = HttpTransport.connect(
-            access, user_agent=f"{agent}/{suffix}" if suffix else agent, observer=observer, **options
-        )
-        self._stack.push_async_callback(transport.close)
-        return transport
-
     async def _config_map(self, namespace: str, name: str) -> Mapping[str, Any]:
         """The data of a ConfigMap, for a Policy."""
         kind = kind_by_plural("", "configmaps")
@@ -379,18 +321,13 @@ class _Process:
         return found
 
     async def _server(
-        self,
-        pages: Pages,
-        metrics: ProcessMetrics,
-        access: ClusterAccess,
-        requests: RequestMetrics,
-        gates: FeatureGates,
+        self, pages: Pages, metrics: ProcessMetrics, connections: Connections, gates: FeatureGates
     ) -> Server | None:
         flags = self._flags
         if not flags["secure-port"]:
             return None
-        authn = await self._reviewer(flags["authentication-kubeconfig"], access, requests)
-        authz = await self._reviewer(flags["authorization-kubeconfig"], access, requests)
+        authn = await connections.reviewer(flags["authentication-kubeconfig"])
+        authz = await connections.reviewer(flags["authorization-kubeconfig"])
         return Server(
             pages,
             metrics=metrics,
@@ -406,16 +343,6 @@ class _Process:
             authn_transport=authn,
             authz_transport=authz,
         )
-
-    async def _reviewer(
-        self, kubeconfig: str, access: ClusterAccess, requests: RequestMetrics
-    ) -> MeteredTransport | None:
-        """The transport of reviews: the kubeconfig given for them, or the service account inside a cluster."""
-        if not kubeconfig and "KUBERNETES_SERVICE_HOST" not in os.environ:
-            return None
-        found = await load_access(kubeconfig) if kubeconfig else access
-        transport = self._transport(found, "", requests, seconds=10.0)
-        return MeteredTransport(transport, limiter=token_bucket(_REVIEW_QPS, _REVIEW_BURST))
 
     # -- signals ---------------------------------------------------------------------------------------
 

@@ -231,16 +231,7 @@ class Store(Records):
         document: Document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
         if kind is PODS:
             causes.raise_if_any(kind, name)
-            spec = encode_clean(obj.get("spec") or {})
-            prepared = self.admission.pod_spec(namespace, spec, name, restored=restore)
-            labels = metadata.get("labels") or {}
-            document["spec"] = prepared.spec if restore else self.admission.merged(prepared.spec, labels)
-            document["status"] = prepared.status
-            if restore and obj.get("status"):
-                check_form(kind, encode_clean({"status": obj["status"]}))
-                document["status"] = obj["status"]
-            if len(obj) > 3:
-                document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
+            self._add_pod(document, namespace, obj, restore=restore)
         elif kind is CORE_EVENTS:
             document.update((section, value) for section, value in obj.items() if section not in _HEAD)
             if not restore:
@@ -265,6 +256,20 @@ class Store(Records):
             self.expire_events()
         self.settle_later()
         return item
+
+    def _add_pod(self, document: Document, namespace: str, obj: Mapping[str, Any], *, restore: bool) -> None:
+        """Add what a pod has besides metadata, as admission leaves it; a restored one keeps its status."""
+        metadata = document["metadata"]
+        spec = encode_clean(obj.get("spec") or {})
+        prepared = self.admission.pod_spec(namespace, spec, metadata["name"], restored=restore)
+        labels = metadata.get("labels") or {}
+        document["spec"] = prepared.spec if restore else self.admission.merged(prepared.spec, labels)
+        document["status"] = prepared.status
+        if restore and obj.get("status"):
+            check_form(PODS, encode_clean({"status": obj["status"]}))
+            document["status"] = obj["status"]
+        if len(obj) > 3:
+            document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
 
     def expire_events(self) -> bool:
         """Remove expired events, some of them at a time; whether there may be more.
@@ -370,18 +375,7 @@ class Store(Records):
         else:
             metadata = changed_metadata(kind, old, before["metadata"], document["metadata"], subresource)
             has_new_metadata = not same_json(metadata, before["metadata"])
-        has_status = kind.group_resource in self.status_kinds
-        if subresource == "status" and has_status:
-            rest, status = before, document
-        elif subresource == "" or (subresource == "resize" and kind == PODS):
-            rest, status = document, before
-        else:
-            raise ApiError(404, "NotFound", "the server could not find the requested resource")
-        after = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-        after.update((key, value) for key, value in rest.items() if key not in _HEAD)
-        if has_status:
-            after.pop("status", None)
-            after.update((key, value) for key, value in status.items() if key == "status")
+        after = self._combined(kind, metadata, before, document, subresource)
         changed = [
             name
             for name in before.keys() | after.keys()
@@ -420,6 +414,28 @@ class Store(Records):
             item = self.commit(kind, after, old, dry_run=dry_run, same_metadata=not has_new_metadata, most=most)
         self.settle_later()
         return item
+
+    def _combined(
+        self, kind: Kind, metadata: Document, before: Document, document: Document, subresource: str
+    ) -> Document:
+        """What a write of a (sub)resource leaves: the status of one of two documents, and the rest of the other.
+
+        Raises:
+            ApiError: 404, when the kind has no such subresource.
+        """
+        has_status = kind.group_resource in self.status_kinds
+        if subresource == "status" and has_status:
+            rest, status = before, document
+        elif subresource == "" or (subresource == "resize" and kind == PODS):
+            rest, status = document, before
+        else:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        after = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        after.update((key, value) for key, value in rest.items() if key not in _HEAD)
+        if has_status:
+            after.pop("status", None)
+            after.update((key, value) for key, value in status.items() if key == "status")
+        return after
 
     def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[Deleting]) -> Stored:
         """Delete an object, or begin to: pods with a grace period and objects with finalizers stay for a while.

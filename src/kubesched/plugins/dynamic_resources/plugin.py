@@ -28,11 +28,9 @@ from kubesched.dra.interface import Verdict
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.interface import (
-    AlwaysInVain,
     Explanation,
     Handle,
     IntArray,
-    InVainAnswer,
     NodeToStatus,
     Normalize,
     Plugin,
@@ -82,7 +80,6 @@ _OF_ALLOCATOR: Final = np.array([0, _CANNOT_ALLOCATE, _INVALID_POOLS, 0], np.uin
 
 #: The positions of some rows, and the extended resources that devices serve there.
 _Kind = tuple[RowArray | slice, frozenset[str]]
-_NO_CLAIMS: Final = AlwaysInVain(Status.unschedulable("no new claims to deallocate"))
 _NO_ROWS: Final = np.zeros(0, np.intp)
 #: Under this key the state of a layer has the follower of changed devices.
 _FOLLOWER: Final = f"Changes{names.DYNAMIC_RESOURCES}"
@@ -116,8 +113,6 @@ class DynamicResources(Plugin):
         self._begun: tuple[PodInfo, Attempt, Status | None] | None = None
 
     # -- queue -----------------------------------------------------------------------------------------
-
-    enqueues_alike = True
 
     def concerns(self, pod: PodInfo) -> bool:
         return pod.has_device_requests
@@ -324,7 +319,7 @@ class DynamicResources(Plugin):
         if attempt is None and not (self._is_prepared and self._was_reached(state)):
             return None, Status.from_error("not found")
         if attempt is None or not attempt.claims:
-            return None, _NO_CLAIMS.status
+            return None, Status.unschedulable("no new claims to deallocate")
         places = sorted(attempt.unavailable)
         for place in self.handle.random.sample(places, len(places)):
             each = attempt.claims[place]
@@ -337,11 +332,6 @@ class DynamicResources(Plugin):
         if special is not None and not is_in_memory(special.claim):
             return self._binding.delete_leftover(special.claim, pod.pod)
         return None, Status.unschedulable("still not schedulable")
-
-    def in_vain(self, pod: PodInfo, statuses: NodeToStatus) -> InVainAnswer | None:
-        if pod.spec.resource_claims or not self._is_prepared or self._preparation.is_served(pod):
-            return None
-        return _NO_CLAIMS
 
     def _was_reached(self, state: CycleState) -> bool:
         """Whether no plugin before this one ended PreFilter: upstream's PostFilter then has no state, and fails."""

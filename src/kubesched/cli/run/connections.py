@@ -1,0 +1,119 @@
+"""How one process of ``kubesched run`` reaches the API server: its transports, the scheduler's port, its part in the election."""
+
+from __future__ import annotations
+
+import os
+import platform
+import random
+import socket
+import sys
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+from kubesched import __version__
+from kubesched.api.times import Clock
+from kubesched.client.access import ClusterAccess, load_access
+from kubesched.client.backoff import token_bucket
+from kubesched.client.candidate import LeaseCandidate
+from kubesched.client.connection_log import ConnectionLog
+from kubesched.client.http import HttpTransport
+from kubesched.client.lease import LeaderElector, LeaseConfig
+from kubesched.client.metered import MeteredTransport
+from kubesched.client.port import ApiPort
+from kubesched.config import KubeSchedulerConfiguration
+from kubesched.server.process_metrics import RequestMetrics
+
+__all__ = ["KUBERNETES_VERSION", "Connections"]
+
+#: The Kubernetes version whose scheduler this is, as ``--version`` prints it.
+KUBERNETES_VERSION: Final = "v1.36.0"
+#: The same without its prefix, as lease candidates carry it.
+_SEMANTIC_VERSION: Final = KUBERNETES_VERSION.removeprefix("v")
+_AGENT: Final = f"kube-scheduler/{KUBERNETES_VERSION} ({sys.platform}/{platform.machine()}) kubesched/{__version__}"
+
+#: Requests a second, and at once, of token and access reviews.
+_REVIEW_QPS, _REVIEW_BURST = 200.0, 400
+
+
+class Connections:
+    """Makes transports, each with a user agent of its own; ``stack`` closes them. ``requests`` counts what they send."""
+
+    def __init__(
+        self, access: ClusterAccess, requests: RequestMetrics, clock: Clock, rng: random.Random, stack: AsyncExitStack
+    ) -> None:
+        self._access = access
+        self._requests = requests
+        self._clock = clock
+        self._rng = rng
+        self._stack = stack
+        self._log = ConnectionLog(access.url)
+        #: What may only write as the leader.
+        self._writers: list[HttpTransport | MeteredTransport] = []
+
+    def port(self, config: KubeSchedulerConfiguration, *, watch_list: bool) -> ApiPort:
+        """The scheduler's port. Events have a connection of their own."""
+        connection = config.client_connection
+        transport, events = self._transport(self._access, "scheduler"), self._transport(self._access, "scheduler")
+        port = ApiPort(
+            transport,
+            clock=self._clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            event_transport=events,
+            watch_list=watch_list,
+            hostname=socket.gethostname(),
+            limiter=token_bucket(connection.qps, connection.burst),
+            event_limiter=token_bucket(connection.qps, connection.burst),
+            connection=self._log,
+        )
+        port.transport.on_wait = port.event_transport.on_wait = self._requests.waited
+        # The inner ones as well: repetitions of a write happen inside.
+        self._writers += (port.transport, port.event_transport, transport, events)
+        return port
+
+    def election(
+        self, config: KubeSchedulerConfiguration, lease: LeaseConfig
+    ) -> tuple[LeaderElector, LeaseCandidate | None]:
+        """The part in the election, with a candidate where it is coordinated. A port writes only as the leader from now on."""
+        connection = config.client_connection
+        transport = MeteredTransport(
+            self._transport(self._access, "leader-election", seconds=lease.request_timeout),
+            limiter=token_bucket(connection.qps, connection.burst),
+            on_wait=self._requests.waited,
+        )
+        candidate: LeaseCandidate | None = None
+        if lease.coordinated:
+            candidate = LeaseCandidate(
+                transport,
+                lease,
+                clock=self._clock,
+                rng=random.Random(self._rng.getrandbits(64)),
+                binary_version=_SEMANTIC_VERSION,
+                emulation_version=_SEMANTIC_VERSION,
+                connection=self._log,
+            )
+        elector = LeaderElector(
+            transport,
+            lease,
+            clock=self._clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            component=config.profiles[0].scheduler_name,
+            connection=self._log,
+        )
+        for writer in self._writers:
+            writer.may_write = lambda: elector.may_write
+        return elector, candidate
+
+    async def reviewer(self, kubeconfig: str) -> MeteredTransport | None:
+        """The transport of reviews: the kubeconfig given for them, or the service account inside a cluster."""
+        if not kubeconfig and "KUBERNETES_SERVICE_HOST" not in os.environ:
+            return None
+        access = await load_access(kubeconfig) if kubeconfig else self._access
+        transport = self._transport(access, "", seconds=10.0)
+        return MeteredTransport(transport, limiter=token_bucket(_REVIEW_QPS, _REVIEW_BURST))
+
+    def _transport(self, access: ClusterAccess, suffix: str, *, seconds: float | None = None) -> HttpTransport:
+        options: dict[str, Any] = {} if seconds is None else {"timeout": seconds}
+        agent = f"{_AGENT}/{suffix}" if suffix else _AGENT
+        transport = HttpTransport.connect(access, user_agent=agent, observer=self._requests, **options)
+        self._stack.push_async_callback(transport.close)
+        return transport
