@@ -47,8 +47,11 @@ def state_of(cache: Cache) -> Any:
     index = cache.table.terms
     counters = [*index.sets().values(), *index.carried().values()]
     return (
-        [(id(item._dense), item.position, item.used, list(item.domains), dict(item.by_row)) for item in counters],
-        [(id(item.counts), item.counts.tolist(), item._position, item._version) for item in cache.table.readers],
+        [(id(item._dense), item.log.position, item.used, list(item.domains), dict(item.by_row)) for item in counters],
+        [
+            (id(item.counts), item.counts.tolist(), item._steps and item._steps._position, item._version)
+            for item in cache.table.readers
+        ],
         [(id(item._mask.rows), item._mask.version) for item in cache.table.readers if item._mask is not None],
         list(cache.table.labels.items()),
         list(index._awake),
@@ -130,7 +133,7 @@ def _spoil_array(cache: Cache, held: list[DomainCounts]) -> None:
 
 
 def _spoil_log(cache: Cache, held: list[DomainCounts]) -> None:
-    cache.table.terms.sets()[pods_of("web")]._log._entries[-1] = 0
+    cache.table.terms.sets()[pods_of("web")].log._entries[-1] = 0
 
 
 def _kill_rule(cache: Cache, held: list[DomainCounts]) -> None:

@@ -164,8 +164,8 @@ def test_what_is_remembered_is_what_a_new_allocator_computes(seed: int, small: b
         if small:
             for module in ("profiles", "remembered", "selectors", "wanted"):
                 patch.setattr(f"kubesched.dra.{module}.MOST_REMEMBERED", 2)
-            patch.setattr("kubesched.dra.allocator._JOURNAL", 1)
-            patch.setattr("kubesched.dra.inventory._MOST_CHANGES", 1)
+            for module in ("allocated", "allocator", "inventory"):
+                patch.setattr(f"kubesched.dra.{module}._KEPT_CHANGES", 1)
             patch.setattr("kubesched.dra.allocator._MOST_PLANS", 2)
         check_what_is_remembered(seed)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from builders import info
+from kubesched.api.change_log import ChangeLog
 from kubesched.api.types import Node, Pod
 from kubesched.cache import Cache
 from kubesched.framework.cycle_state import CycleState
@@ -52,20 +53,23 @@ class Nominated:
     """Node name to the pods nominated there."""
 
     def __init__(self) -> None:
-        self.pods: dict[str, list[PodInfo]] = {}
+        self._pods: dict[str, list[PodInfo]] = {}
+        self.changed: ChangeLog[str] = ChangeLog(0)
+
+    @property
+    def pods(self) -> dict[str, list[PodInfo]]:
+        """For tests to change as they like: everything may be another now."""
+        self.changed.forget()
+        return self._pods
 
     def nominated_nodes(self) -> Iterable[str]:
-        return self.pods
+        return self._pods
 
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
-        return list(self.pods.get(node_name, ()))
+        return list(self._pods.get(node_name, ()))
 
     def node_of(self, uid: str) -> str | None:
-        return next((node for node, pods in self.pods.items() if any(pod.uid == uid for pod in pods)), None)
-
-    def changes(self, since: int) -> tuple[int, list[str] | None]:
-        """Tests change ``pods`` as they like: everything may be another now."""
-        return 0, None
+        return next((node for node, pods in self._pods.items() if any(pod.uid == uid for pod in pods)), None)
 
 
 def make_plugin(plugin_name: str, **members: Any) -> type:

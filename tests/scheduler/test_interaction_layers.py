@@ -183,7 +183,7 @@ def look(world: World, pod: PodInfo) -> Decision | None:
     best = evaluation.feasible[evaluation.totals == evaluation.totals.max()].tolist()
     assert decision.node.row in best
     layer = layer_of(world, pod)
-    if layer is not None and layer.base is not None and layer._journal.position == world.cache.table.journal.position:
+    if layer is not None and layer.base is not None and not layer._journal.is_behind:
         assert layer.feasible_rows().tolist() == sorted(evaluation.feasible.tolist())
         assert layer.feasible == len(evaluation.feasible)
         if layer.is_scored and layer.base.holds(layer):
@@ -219,7 +219,7 @@ class LayerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._patches = [
-            patch("kubesched.cache.journal._KEEP", self.keep),
+            patch("kubesched.cache.node_table._KEPT_CHANGES", self.keep),
             patch("kubesched.cache.domain_counts._KEEP", min(self.keep, 1024)),
             *(patch(f"kubesched.{name}", value) for name, value in self.limits.items()),
         ]

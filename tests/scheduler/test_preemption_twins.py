@@ -366,6 +366,21 @@ def test_the_fast_way_is_taken_where_it_applies() -> None:
     assert Questions(town.plugin.handle).of(state, ported, frozenset()) is None
 
 
+def test_nominations_that_change_while_those_of_a_priority_are_not_kept_are_seen() -> None:
+    with mock.patch("kubesched.cache.nominated_rows._MOST", 1):
+        town = Town()
+        wanted = {"cpu": "2", "gpu": 0, "priority": 0, "start": NOW - 5, "app": "web"}
+        for number in range(10):
+            town.do("add", {**wanted, "node": number % 5})
+        nomination = {**wanted, "cpu": "4", "priority": 10, "pick": 0}
+        town.do("nominate", {**nomination, "node": 0})
+        assert town.check(PodInfo(a_pod("first", cpu="3", priority=10)))
+        assert town.check(PodInfo(a_pod("other", cpu="3", priority=20)))
+        town.do("forget", {**nomination, "node": 0})
+        town.do("nominate", {**nomination, "node": 1})
+        assert town.check(PodInfo(a_pod("second", cpu="3", priority=10)))
+
+
 def test_no_candidates_are_looked_for_where_a_percentage_of_few_nodes_is_none() -> None:
     """As upstream: 10 % of 4 nodes are none, and an absolute number of 0 adds none."""
     town = Town()

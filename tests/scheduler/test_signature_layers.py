@@ -89,7 +89,7 @@ class LayerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._patch = patch("kubesched.cache.journal._KEEP", self.keep)
+        self._patch = patch("kubesched.cache.node_table._KEPT_CHANGES", self.keep)
         self._patch.start()
         self.house = House()
         self.count = 0

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from kubesched.api.change_log import Follower
 from kubesched.api.declared_features import feature_mask
 from kubesched.api.requests import PODS, Resources
 from kubesched.api.times import cached_time
@@ -79,14 +80,14 @@ class _Recount:
     def steps(self) -> Steps[None]:
         """Count all rows. At the end, and until the next step, they are as they are now."""
         table, rounds = self._table, 0
-        position = table.journal.position
+        journal = Follower.from_now(table.journal)
         rows: list[int] = list(range(len(table.infos)))
         while True:
             for number, row in enumerate(rows, 1):
                 self.rows[row] = self._count(row)
                 if number % _ROWS_PER_STEP == 0:
                     yield
-            changed, rounds, position = table.journal.since(position), rounds + 1, table.journal.position
+            changed, rounds = journal.read(), rounds + 1
             rows = list(range(len(table.infos))) if changed is None else sorted({entry // 2 for entry in changed})
             if len(rows) < _ROWS_PER_STEP or rounds > _MOST_ROUNDS:
                 break

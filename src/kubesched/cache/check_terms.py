@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
+from copy import copy
 
 import numpy as np
 
+from kubesched.api.change_log import Follower
 from kubesched.api.turns import Steps
 from kubesched.framework.podinfo import PodInfo
 
@@ -68,11 +70,11 @@ def check_terms(table: NodeTable, rows: Mapping[int, RowTerms]) -> Steps[list[st
         compare(f"carried term {term.term}", term.by_row, carried.get(carried_key, {}))
         problems += _check_counter(term)
     problems += _check_rules(index)
-    nodes, position = _Nodes(table), table.journal.position
+    nodes, journal = _Nodes(table), Follower.from_now(table.journal)
     for domains in list(table.readers):
         yield
-        if table.journal.position != position:
-            nodes, position = _Nodes(table), table.journal.position
+        if journal.read() != []:
+            nodes = _Nodes(table)
         if domains.counter is None or domains.counter.live:
             problems += nodes.check(domains)
     return problems
@@ -117,7 +119,7 @@ class _Nodes:
 
     def check(self, domains: DomainCounts) -> list[str]:
         column, counter, mask = domains.column, domains.counter, domains._mask
-        steps: list[int] | None = [] if counter is None else counter.since(domains._position)
+        steps = [] if domains._steps is None else copy(domains._steps).read()
         if column is not self._columns.get(domains.key) or column.version != domains._version or steps is None:
             return []  # labels changed or it is far behind: the next read adds up again
         values = self._values_of(domains.key)

@@ -18,11 +18,11 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
+from kubesched.api.change_log import ChangeLog, Follower
 from kubesched.api.selectors import RequiredNodeAffinity
 from kubesched.api.types import Taint
 
 from .columns import ABSENT, BoolArray, IntArray, LabelColumn, LabelColumns, RowArray, TaintSets
-from .journal import Log
 
 __all__ = ["Counter", "DomainCounts", "NodeRows", "RowMask"]
 
@@ -61,9 +61,10 @@ class Counter:
         live: False once the index dropped the counter; its numbers are not kept up then.
         used: the index's tick at which it was last used.
         domains: topology key to this counter over all nodes, made on demand.
+        log: a row that gained a pod, or the complement (``~row``) of one that lost a pod.
     """
 
-    __slots__ = ("_dense", "_log", "by_row", "domains", "live", "total", "used")
+    __slots__ = ("_dense", "by_row", "domains", "live", "log", "total", "used")
 
     def __init__(self) -> None:
         self.by_row: dict[int, int] = {}
@@ -72,8 +73,7 @@ class Counter:
         self.used = 0
         self.domains: dict[str, DomainCounts] = {}
         self._dense: npt.NDArray[np.int32] | None = None
-        #: A row that gained a pod, or the complement (``~row``) of one that lost a pod.
-        self._log = Log(_KEEP)
+        self.log: ChangeLog[int] = ChangeLog(_KEEP)
 
     def bump(self, row: int, delta: int) -> None:
         """One pod more (1) or less (-1) on a row."""
@@ -90,7 +90,7 @@ class Counter:
             self.rest()  # the table grew; the next read adds up again
             return
         dense[row] = count
-        self._log.append(row if delta > 0 else ~row)
+        self.log.append(row if delta > 0 else ~row)
 
     def dense(self, capacity: int) -> npt.NDArray[np.int32]:
         """int32[capacity]: pods per row. Kept up in place; read it, do not keep it."""
@@ -106,22 +106,7 @@ class Counter:
         """Release the arrays; they are made again when needed."""
         self._dense = None
         self.domains.clear()
-        # Readers that kept a position must start over.
-        self._log.forget()
-
-    @property
-    def position(self) -> int:
-        """How many steps were ever logged."""
-        return self._log.position
-
-    def since(self, position: int) -> list[int] | None:
-        """The steps after ``position``, or None when they are no longer all cached."""
-        return self._log.since(position)
-
-    def rows_since(self, position: int) -> list[int] | None:
-        """The rows whose number changed after ``position``, perhaps repeated; None when it is not known any more."""
-        steps = self._log.since(position)
-        return None if steps is None else [step if step >= 0 else ~step for step in steps]
+        self.log.forget()
 
 
 class RowMask:
@@ -174,21 +159,22 @@ class DomainCounts:
         column: the label's column; its codes index ``counts``.
         present: bool[codes]; values that some counted node has; ``places`` of them.
         total: pods counted.
+        log: codes whose count changed.
     """
 
     __slots__ = (
         "__weakref__",
         "_counts",
         "_is_held",
-        "_log",
         "_mask",
         "_mask_version",
         "_nodes",
-        "_position",
+        "_steps",
         "_version",
         "column",
         "counter",
         "key",
+        "log",
         "places",
         "present",
         "total",
@@ -200,9 +186,8 @@ class DomainCounts:
         self._mask = mask
         self._mask_version = 0
         self._version = -1
-        self._position = 0
-        #: Codes whose count changed.
-        self._log = Log(_KEEP)
+        self._steps = Follower(counter.log) if counter is not None else None
+        self.log: ChangeLog[int] = ChangeLog(_KEEP)
         self.counter = counter
         self.key = key
         self.column: LabelColumn = nodes.labels.column(key)
@@ -216,7 +201,7 @@ class DomainCounts:
 
     def sync(self) -> None:
         """Catch up with labels, nodes and pods."""
-        column, counter, mask = self.column, self.counter, self._mask
+        column, mask = self.column, self._mask
         if not column.is_kept:
             column = self._nodes.labels.column(self.key)
         if mask is not None:
@@ -228,15 +213,14 @@ class DomainCounts:
         ):
             self._add_up(column)
             return
-        if counter is None:
+        if self._steps is None:
             return
-        steps = counter.since(self._position)
+        steps = self._steps.read()
         if steps is None or len(steps) > len(column.codes):
             self._add_up(column)
             return
         if not steps:
             return
-        self._position += len(steps)
         codes = column.codes
         if len(steps) > 64:
             logged = np.array(steps, np.int64)
@@ -249,7 +233,7 @@ class DomainCounts:
             np.add.at(self._own(), touched, deltas[hit])
             self.total += int(deltas[hit].sum())
             for code in np.unique(touched).tolist():
-                self._log.append(code)
+                self.log.append(code)
             return
         counts: IntArray | None = None
         for step in steps:
@@ -262,7 +246,7 @@ class DomainCounts:
                     counts = self._own()
                 counts[code] += delta
                 self.total += delta
-                self._log.append(code)
+                self.log.append(code)
 
     def _own(self) -> IntArray:
         """The counts, to be changed: another array if the last one may be held."""
@@ -284,15 +268,6 @@ class DomainCounts:
         """Pods of one label value."""
         return self._counts.item(code)
 
-    @property
-    def position(self) -> int:
-        """How many changes of a domain's count there ever were."""
-        return self._log.position
-
-    def since(self, position: int) -> list[int] | None:
-        """The codes whose count changed after ``position``, perhaps repeated; None when everything may have."""
-        return self._log.since(position)
-
     def least(self, counts: IntArray | None = None) -> int:
         """The smallest count of a present value (0 without any), of ``counts`` if given."""
         counts = self._counts if counts is None else counts
@@ -306,7 +281,7 @@ class DomainCounts:
         return bool(self.column.codes[row] != ABSENT) and (self._mask is None or bool(self._mask.rows[row]))
 
     def _add_up(self, column: LabelColumn) -> None:
-        self._log.forget()
+        self.log.forget()
         self.column, self._version = column, column.version
         codes = column.codes
         rows = np.flatnonzero(codes != ABSENT)
@@ -318,9 +293,9 @@ class DomainCounts:
         self.present = np.bincount(here, minlength=size) > 0
         self.places = int(self.present.sum())
         counts = np.zeros(size + 1, np.int64)
-        if self.counter is not None:
+        if self.counter is not None and self._steps is not None:
             dense = self.counter.dense(self._nodes.capacity)
             counts[:size] = np.bincount(here, dense[rows], minlength=size)
-            self._position = self.counter.position
+            self._steps.skip()
         self._counts, self._is_held = counts, False
         self.total = int(counts.sum())

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from kubesched.api.change_log import Follower
 from kubesched.api.quantity import INT64_MAX
 from kubesched.framework.podinfo import PodInfo
 
@@ -41,22 +42,19 @@ class LowerPriorityColumns:
     def __init__(self, table: NodeTable, priority: int) -> None:
         self._table = table
         self._priority = priority
-        self._position: int | None = None
-        self._restarted = -1
+        self._journal, self._restarted = Follower(table.journal), Follower(table.placed.restarted)
         self._pods: dict[int, Any] = {}
         self.amounts = np.zeros((0, 0), np.int64)
 
     def refresh(self) -> None:
         """Catch up with the node table."""
         table = self._table
-        position, restarted = table.journal.position, table.placed.restarted
         if self.amounts.shape != table.requested.shape:
             grown = np.zeros(table.requested.shape, np.int64)
             old = self.amounts
             grown[: old.shape[0], : old.shape[1]] = old
             self.amounts = grown
-        entries = table.journal.since(self._position) if self._position is not None else None
-        moved = restarted.since(self._restarted) if entries is not None else None
+        entries, moved = self._journal.read(), self._restarted.read()
         if entries is None or moved is None or len(entries) * _ROW_COST > len(table.placed) + _FEW:
             self._read_all()
         else:
@@ -64,7 +62,6 @@ class LowerPriorityColumns:
                 self._read(row)
             for row in moved:
                 self._pods.pop(row, None)
-        self._position, self._restarted = position, restarted.position
 
     def _read_all(self) -> None:
         """All rows, from the columns of pods. Sums beyond 64 bits wrap around, where ``requested`` is saturated."""

@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from kubesched.api.change_log import ChangeLog
 from kubesched.api.declared_features import feature_mask
 from kubesched.api.quantity import INT64_MAX
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
@@ -28,12 +29,11 @@ from kubesched.framework.podinfo import PodInfo
 from .columns import BoolArray, IntArray, LabelColumns, RowArray, TaintSets
 from .domain_counts import DomainCounts
 from .images import ImageTable
-from .journal import NODE_CHANGED, PODS_CHANGED, Journal
 from .node_tree import NodeTree
 from .placed_pods import PlacedPods
 from .term_index import TermIndex
 
-__all__ = ["CPU_ROW", "EPHEMERAL_ROW", "MEMORY_ROW", "PODS_ROW", "NodeTable"]
+__all__ = ["CPU_ROW", "EPHEMERAL_ROW", "MEMORY_ROW", "NODE_CHANGED", "PODS_CHANGED", "PODS_ROW", "NodeTable"]
 
 #: Fixed resource indexes; scalar resources follow as they are seen.
 CPU_ROW: Final = 0
@@ -41,7 +41,12 @@ MEMORY_ROW: Final = 1
 EPHEMERAL_ROW: Final = 2
 PODS_ROW: Final = 3
 
+#: The kinds of journal entries: the pods of the node changed; the node object changed, came or went.
+PODS_CHANGED: Final = 0
+NODE_CHANGED: Final = 1
+
 _FIRST_CAPACITY: Final = 64
+_KEPT_CHANGES: Final = 1 << 16
 
 
 def _int64(value: int) -> int:
@@ -67,6 +72,7 @@ class NodeTable:
         unschedulable: bool[capacity].
         features: int64[capacity]; bit set of declared features, as in ``api.declared_features``.
         infos: row to NodeInfo, or None for a free row.
+        journal: every write to a row, as ``row * 2 + kind``; the kind is ``PODS_CHANGED`` or ``NODE_CHANGED``.
     """
 
     def __init__(self) -> None:
@@ -86,7 +92,7 @@ class NodeTable:
         self.taints = TaintSets(capacity)
         self.images = ImageTable()
         self.tree = NodeTree()
-        self.journal = Journal()
+        self.journal: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
         #: Grows when a node is added, removed or changes its zone: what the node order depends on.
         self.membership_version = 0
         #: Grow when some node's labels or taints change, and when a node is added or removed.
@@ -216,14 +222,14 @@ class NodeTable:
         if old is None or old.metadata.labels != node.metadata.labels:
             self.labels.set_row(row, node.metadata.labels)
             self.labels_version += 1
-        self.journal.write(row, NODE_CHANGED)
+        self.journal.append(row * 2 + NODE_CHANGED)
         return row
 
     def node_changed(self, name: str) -> None:
         """Journal a change that is not in the node object; nothing happens when there is no such node."""
         row = self.row_of(name)
         if row is not None:
-            self.journal.write(row, NODE_CHANGED)
+            self.journal.append(row * 2 + NODE_CHANGED)
 
     def remove_node(self, name: str) -> bool:
         """Drop a node; with pods left it becomes a ghost, invisible to plugins. False when it was not there."""
@@ -242,7 +248,7 @@ class NodeTable:
         self.taints.set(row, ())
         self.labels_version += 1
         self.taints_version += 1
-        self.journal.write(row, NODE_CHANGED)
+        self.journal.append(row * 2 + NODE_CHANGED)
         self._release_if_empty(row)
         return True
 
@@ -274,7 +280,7 @@ class NodeTable:
                 self.disk_rows.setdefault(disk, set()).add(row)
         if journal:
             self.placed.add(row, pod, kind)
-            self.journal.write(row, PODS_CHANGED)
+            self.journal.append(row * 2 + PODS_CHANGED)
 
     def remove_pod(self, row: int, uid: str, *, journal: bool = True) -> PodInfo:
         """Take a pod off a row; an empty row without a node object is freed.
@@ -300,7 +306,7 @@ class NodeTable:
                     self._unindex_disk(row, disk)
         if journal:
             self.placed.remove(row, uid)
-            self.journal.write(row, PODS_CHANGED)
+            self.journal.append(row * 2 + PODS_CHANGED)
             self._release_if_empty(row)
         return pod
 

@@ -12,12 +12,12 @@ from typing import Final
 
 import numpy as np
 
+from kubesched.api.change_log import ChangeLog, Follower
 from kubesched.api.quantity import INT64_MAX
 from kubesched.framework.nominating import Nominations
 from kubesched.framework.podinfo import PodInfo
 
 from .columns import IntArray
-from .journal import Log
 from .node_table import CPU_ROW, EPHEMERAL_ROW, MEMORY_ROW, PODS_ROW, NodeTable
 
 __all__ = ["NominatedPods", "NominatedRows", "requested_by"]
@@ -42,19 +42,19 @@ class NominatedPods:
         self._table = table
         self._nominations = nominations
         self._priority = priority
-        self._position = -1
+        self._changes = Follower(nominations.changed)
         self._membership = -1
         self.pods: dict[int, list[PodInfo]] = {}
         self.row_of: dict[str, int] = {}
-        self.log = Log(_KEPT_CHANGES)
+        self.log: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
         self.kinds: dict[Hashable, PodInfo] = {}
         self._of_kind: Counter[Hashable] = Counter()
         self._amounts = np.zeros((0, 0), np.int64)
-        self._summed: int | None = None
+        self._unsummed = Follower(self.log)
 
     def refresh(self) -> None:
         """Catch up with the nominator, and with nodes that came or went."""
-        position, names = self._nominations.changes(self._position)
+        names = self._changes.read()
         if names is None or self._membership != self._table.membership_version:
             self.pods.clear()
             self.row_of.clear()
@@ -63,7 +63,6 @@ class NominatedPods:
             self.log.forget()
             self._membership = self._table.membership_version
             names = list(self._nominations.nominated_nodes())
-        self._position = position
         for name in dict.fromkeys(names):
             row = self._table.row_of(name)
             if row is None:
@@ -97,13 +96,12 @@ class NominatedPods:
     def amounts(self) -> IntArray:
         """int64[R, capacity]: what the counting pods of each row request, indexed as the node table's ``requested``."""
         table, amounts = self._table, self._amounts
-        changed = self.log.since(self._summed) if self._summed is not None else None
+        changed = self._unsummed.read()
         if amounts.shape != table.requested.shape or changed is None:
             amounts = self._amounts = np.zeros(table.requested.shape, np.int64)
             changed = list(self.pods)
         for row in changed:
             amounts[:, row] = requested_by(self.pods.get(row, ()), table)
-        self._summed = self.log.position
         return amounts
 
 

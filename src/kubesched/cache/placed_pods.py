@@ -15,11 +15,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from kubesched.api.change_log import ChangeLog
 from kubesched.api.quantity import INT64_MAX
 from kubesched.api.times import cached_time
 from kubesched.framework.podinfo import PodInfo
-
-from .journal import Log
 
 __all__ = [
     "CPU_AT",
@@ -139,7 +138,7 @@ class PlacedPods:
         self._of_priority: Counter[int] = Counter()
         #: The pods that request more than CPU, memory and ephemeral storage, by entry.
         self._scalars: dict[int, PodInfo] = {}
-        self.restarted = Log(_KEPT_CHANGES)
+        self.restarted: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
         self.kinds = KindNumbers()
 
     def __len__(self) -> int:

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from kubesched.api.change_log import ChangeLog
 from kubesched.api.quantity import parse_quantity
 from kubesched.api.resource import AllocationResult, DeviceRequestAllocationResult
 
 from .features import Features
 
 __all__ = ["AllocatedDevices", "DeviceID", "PoolID", "PoolUse"]
+
+_KEPT_CHANGES: Final = 1 << 14
 
 
 class PoolID(NamedTuple):
@@ -94,14 +97,15 @@ class _Pool:
 class AllocatedDevices:
     """Which devices are allocated to which claims.
 
-    Devices with ``adminAccess`` do not count: they are shared with their holder.
+    Devices with ``adminAccess`` do not count: they are shared with their holder. ``changed`` are the pools of which
+    something else is in use.
     """
 
     def __init__(self, features: Features, claims: Iterable[tuple[str, AllocationResult]] = ()) -> None:
         self._sharing = features.consumable_capacity
         self._pools: dict[PoolID, _Pool] = {}
         self._claims: dict[str, tuple[DeviceRequestAllocationResult, ...]] = {}
-        self._readers: list[set[PoolID]] = []
+        self.changed: ChangeLog[PoolID] = ChangeLog(_KEPT_CHANGES)
         #: Grows with every effective change.
         self.revision = 0
         for uid, allocation in claims:
@@ -123,8 +127,7 @@ class AllocatedDevices:
                 if pool is None:
                     pool = self._pools[pool_id] = _Pool()
                 if pool.apply(result, sign, sharing=self._sharing):
-                    for changed in self._readers:
-                        changed.add(pool_id)
+                    self.changed.append(pool_id)
         if after:
             self._claims[uid] = after
         else:
@@ -144,9 +147,3 @@ class AllocatedDevices:
     def claims(self) -> Mapping[str, tuple[DeviceRequestAllocationResult, ...]]:
         """Claim UID to the results that count, for checks. Shared: never change it."""
         return MappingProxyType(self._claims)
-
-    def follow(self) -> set[PoolID]:
-        """A set that collects the pools changed from now on; the caller empties it as it reads."""
-        changed: set[PoolID] = set()
-        self._readers.append(changed)
-        return changed

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Final
 
+from kubesched.api.change_log import ChangeLog, Follower
 from kubesched.api.resource import AllocationResult, ResourceClaim
 from kubesched.api.types import Node
 from kubesched.cel import EvaluationInterruptedError
@@ -22,7 +23,7 @@ from kubesched.cel import EvaluationInterruptedError
 from .allocated import AllocatedDevices, PoolID
 from .failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
 from .interface import ClassLookup, Verdict
-from .inventory import ALL_NODES, Inventory
+from .inventory import Inventory
 from .pools import PoolState
 from .remembered import NO_KIND, Outcome, Remembered, Rows, Scores, Verdicts
 from .results import allocation_result
@@ -37,8 +38,9 @@ __all__ = ["Allocator", "Plan"]
 #: Contents of claims that are kept, and those whose verdicts are.
 _MOST_CONTENTS: Final = 1024
 _MOST_PLANS: Final = 64
-#: Entries of the journal that are kept; a reader that is further behind starts again.
-_JOURNAL: Final = 1 << 16
+_KEPT_CHANGES: Final = 1 << 16
+#: In the log of rows: something of the pools that nodes have in common was allocated or released.
+_COMMON: Final = -1
 
 
 class Plan:
@@ -92,11 +94,10 @@ class Allocator:
         self._nodes: list[Node | None] = []
         #: Nodes by their own pools.
         self._nodes_of: dict[PoolID, set[str]] = {}
-        self._common_changes = 0
-        self._changed_nodes = inventory.follow()
-        self._changed_pools = allocated.follow()
-        self._journal: list[int] = []
-        self._journal_start = 0
+        self._changed_nodes = Follower.from_now(inventory.changed)
+        self._changed_pools = Follower.from_now(allocated.changed)
+        #: The rows whose nodes see something else, and :data:`_COMMON`.
+        self._changed_rows: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
         #: Searches made, for statistics and tests.
         self.searches = 0
 
@@ -119,7 +120,9 @@ class Allocator:
         wanted, shape = known
         remembered = self._plans.get(shape)
         if remembered is None:
-            remembered = self._plans[shape] = Remembered(wanted, self.allocated, next(self._numbers))
+            remembered = self._plans[shape] = Remembered(
+                wanted, self.allocated, next(self._numbers), Follower(self._changed_rows)
+            )
             if len(self._plans) > _MOST_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(shape)
@@ -153,7 +156,7 @@ class Allocator:
         """The problem in terms of the claims' own classes; ``found`` may be in those of others."""
         if plan.wanted is plan.remembered.wanted:
             return found
-        again = self._search(Remembered(plan.wanted, self.allocated, NO_KIND), view)
+        again = self._search(Remembered(plan.wanted, self.allocated, NO_KIND, Follower(self._changed_rows)), view)
         return again if isinstance(again, Problem) else found
 
     def survey(self, plan: Plan, node: Node) -> list[Survey]:
@@ -263,7 +266,7 @@ class Allocator:
             self._drop_view(before.name)
         if node is not None:
             self._rows[node.name] = row
-        self._journal.append(row)
+        self._changed_rows.append(row)
 
     def verdicts(self, plan: Plan, rows: Rows) -> Verdicts:
         """:class:`Verdict` for each of these rows, which :meth:`set_node` was called for.
@@ -290,30 +293,32 @@ class Allocator:
         self._refresh()
         remembered = plan.remembered
         remembered.resize(len(self._nodes))
-        if remembered.position < self._journal_start:
+        rows = remembered.changes.read()
+        if rows is None:
             remembered.rows_changed(None)
-        elif remembered.position < self._journal_start + len(self._journal):
-            remembered.rows_changed(self._journal[remembered.position - self._journal_start :])
-        remembered.position = self._journal_start + len(self._journal)
-        if remembered.common_changes != self._common_changes:
-            remembered.common_pools_changed()
-            remembered.common_changes = self._common_changes
+        elif rows:
+            if _COMMON in rows:
+                remembered.common_pools_changed()
+            remembered.rows_changed([row for row in rows if row != _COMMON])
         return remembered
 
-    def changes(
-        self, since: tuple[int, int] | None, plan: Plan | None = None
-    ) -> tuple[Sequence[int] | None, tuple[int, int]]:
-        """The rows whose devices may have changed since an earlier answer (None: all of them), and where that is now.
+    def follower(self) -> Follower[int]:
+        """For :meth:`changed`, from now on."""
+        self._refresh()
+        return Follower.from_now(self._changed_rows)
+
+    def changed(self, follower: Follower[int], plan: Plan | None = None) -> list[int] | None:
+        """The rows whose devices may have changed since the last call with this follower; None: all of them.
 
         ``plan``: as far as that matters to these claims.
         """
         self._refresh()
-        now = self._journal_start + len(self._journal), self._common_changes
-        if since is None or since[0] < self._journal_start:
-            return None, now
-        if since[1] != now[1] and (plan is None or self.uses_common_pools(plan)):
-            return None, now
-        return self._journal[since[0] - self._journal_start :], now
+        rows = follower.read()
+        if rows is None or _COMMON not in rows:
+            return rows
+        if plan is None or self.uses_common_pools(plan):
+            return None
+        return [row for row in rows if row != _COMMON]
 
     def uses_common_pools(self, plan: Plan) -> bool:
         """Whether a pool that nodes have in common has devices for these claims, as far as nodes were evaluated."""
@@ -371,32 +376,28 @@ class Allocator:
     def _refresh(self) -> None:
         """Take note of changed slices and allocations."""
         self.inventory.settle()
-        if ALL_NODES in self._changed_nodes:
+        names, pools = self._changed_nodes.read(), self._changed_pools.read()
+        if names is None:
             self._views.clear()
             self._nodes_of.clear()
-            self._journal.extend(self._rows.values())
+            self._changed_rows.forget()
         else:
-            for name in self._changed_nodes:
+            for name in dict.fromkeys(names):
                 self._drop_view(name)
                 self._note(name)
-        self._changed_nodes.clear()
+        changed = dict.fromkeys(self.allocated.pools() if pools is None else pools)
         for common in self.inventory.common_pools():
-            if common.touched(self._changed_pools):
-                self._common_changes += 1
-        for pool in self._changed_pools:
+            if common.touched(changed):
+                self._changed_rows.append(_COMMON)
+        for pool in changed:
             for name in self._nodes_of.get(pool, ()):
                 self._note(name)
-        self._changed_pools.clear()
-        if len(self._journal) > 2 * _JOURNAL:
-            surplus = len(self._journal) - _JOURNAL
-            del self._journal[:surplus]
-            self._journal_start += surplus
 
     def _note(self, name: str) -> None:
         """The node of this name sees something else."""
         row = self._rows.get(name)
         if row is not None:
-            self._journal.append(row)
+            self._changed_rows.append(row)
 
 
 def _own(wanted: Wanted, pick: Pick) -> Pick:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Final
 
+from kubesched.api.change_log import ChangeLog
 from kubesched.api.resource import ResourceSlice
 from kubesched.api.types import Node
 
@@ -19,40 +20,29 @@ from .features import Features
 from .pools import Pool, PoolState, SliceEntry, build_pool, is_relevant
 from .profiles import Profiles
 
-__all__ = ["ALL_NODES", "CommonPools", "Inventory"]
+__all__ = ["CommonPools", "Inventory"]
 
-#: In a set of changed nodes: any node may see something else now.
-ALL_NODES: Final = ""
-#: Changes of common pools that are kept; readers that are further behind start again.
-_MOST_CHANGES: Final = 4096
+_KEPT_CHANGES: Final = 4096
 
 
 class CommonPools:
     """Pools that several nodes see alike, in the order in which they are tried.
 
-    Every allocator has them :meth:`touched`; ``stamp`` grows with that, and ``changes`` are the places of pools since it was
-    emptied, which ``epoch`` counts.
+    Every allocator has them :meth:`touched`; ``changed`` are the places of the pools that were.
     """
 
     def __init__(self, pools: Iterable[Pool]) -> None:
         self.pools = tuple(sorted(pools, key=Pool.order))
         self._places = {pool.id: place for place, pool in enumerate(self.pools)}
         self.ids = self._places.keys()
-        self.stamp = 0
-        self.changes: list[int] = []
-        self.epoch = 0
+        self.changed: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
 
     def touched(self, pools: Iterable[PoolID]) -> bool:
         """Something of these pools was allocated or released; False when none of them is here."""
         places = [self._places[pool] for pool in pools if pool in self._places]
-        if not places:
-            return False
-        self.stamp += 1
-        if len(self.changes) >= _MOST_CHANGES:
-            self.changes.clear()
-            self.epoch += 1
-        self.changes += places
-        return True
+        for place in places:
+            self.changed.append(place)
+        return bool(places)
 
     @cached_property
     def has_odd_selectors(self) -> bool:
@@ -60,7 +50,11 @@ class CommonPools:
 
 
 class Inventory:
-    """The slices, after taint rules; fed by their events."""
+    """The slices, after taint rules; fed by their events.
+
+    Attributes:
+        changed: the names of nodes that see something else; all of them may when the log was emptied.
+    """
 
     def __init__(self, features: Features) -> None:
         self.features = features
@@ -78,7 +72,7 @@ class Inventory:
         self._bad: dict[PoolID, Pool] = {}
         #: By the groups of open slices that matter.
         self._common: dict[tuple[bytes, ...], CommonPools] = {}
-        self._readers: list[set[str]] = []
+        self.changed: ChangeLog[str] = ChangeLog(_KEPT_CHANGES)
 
     def put(self, resource_slice: ResourceSlice) -> None:
         """Add a slice, or replace the one of its name."""
@@ -111,12 +105,6 @@ class Inventory:
     def slices(self) -> list[ResourceSlice]:
         """Every slice, in no order."""
         return [entry.resource_slice for entry in self._slices.values()]
-
-    def follow(self) -> set[str]:
-        """A set that collects the names of nodes for which something changed, or :data:`ALL_NODES`; the caller empties it."""
-        changed: set[str] = set()
-        self._readers.append(changed)
-        return changed
 
     # -- what nodes see ----------------------------------------------------------------------------------------
 
@@ -176,7 +164,7 @@ class Inventory:
         return pools
 
     def settle(self) -> None:
-        """Find out which pools are incomplete or invalid for nodes that see only their counters; notifies the followers."""
+        """Find out which pools are incomplete or invalid for nodes that see only their counters."""
         for pool_id in self._stale:
             entries = list(self._counters.get(pool_id, {}).values())
             pool = (
@@ -188,8 +176,7 @@ class Inventory:
             else:
                 pool = None
             if (before and before.state) != (pool and pool.state):
-                for changed in self._readers:
-                    changed.add(ALL_NODES)
+                self.changed.forget()
         self._stale.clear()
 
     # -- indexes -----------------------------------------------------------------------------------------------
@@ -208,8 +195,9 @@ class Inventory:
         """Note that a pool changes: for the nodes its slices name, and for all when a slice is open."""
         if pool in self._counters:
             self._stale.add(pool)
-        nodes = {entry.resource_slice.spec.node_name or ALL_NODES for entry in self._by_pool.get(pool, {}).values()}
-        if ALL_NODES in nodes:
-            self._common.clear()
-        for changed in self._readers:
-            changed.update(nodes)
+        for name in {entry.resource_slice.spec.node_name for entry in self._by_pool.get(pool, {}).values()}:
+            if name:
+                self.changed.append(name)
+            else:
+                self._common.clear()
+                self.changed.forget()

@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, Final
 
+from kubesched.api.change_log import Follower
+
 from .inventory import CommonPools
 from .wanted import Problem, Want, Wanted
 
@@ -23,8 +25,7 @@ class Places:
     def __init__(self, common: CommonPools, wanted: Wanted) -> None:
         self._common = common
         self._wanted = wanted
-        self._epoch = common.epoch
-        self._read = len(common.changes)
+        self._changed = Follower.from_now(common.changed)
         #: By index of the want: one byte per pool, 1 where it is open.
         self._open: dict[int, bytearray] = {}
         #: By index of the want and attribute: the value of the attribute to places; None to places with a problem.
@@ -32,15 +33,13 @@ class Places:
 
     def settle(self) -> None:
         """Take note of pools that changed; before every search."""
-        common = self._common
-        if self._epoch != common.epoch:
+        changed = self._changed.read()
+        if changed is None:
             self._open.clear()
-        elif self._read < len(common.changes):
-            changed = common.changes[self._read :]
+        elif changed:
             for flags in self._open.values():
                 for place in changed:
                     flags[place] = 1
-        self._epoch, self._read = common.epoch, len(common.changes)
 
     def next_open(self, want: Want, place: int) -> int:
         """The first open pool from a place on; the number of pools when there is none."""

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from kubesched.api.change_log import Follower
+
 from .allocated import AllocatedDevices
 from .interface import Verdict
 from .inventory import CommonPools
@@ -41,9 +43,10 @@ class Remembered:
     """The tables for claims of one content. Numbers in them are never used again.
 
     ``number`` is that of the content and the classes as they are: no other has it, and none gets it again.
+    ``changes`` reads which rows the caller has to name in :meth:`rows_changed`.
     """
 
-    def __init__(self, wanted: Wanted, allocated: AllocatedDevices, number: int) -> None:
+    def __init__(self, wanted: Wanted, allocated: AllocatedDevices, number: int, changes: Follower[int]) -> None:
         self.number = number
         self.wanted = wanted
         self._allocated = allocated
@@ -61,9 +64,7 @@ class Remembered:
         self.scores: Scores = np.zeros(0, np.int64)
         self._fresh: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(0, np.bool_)
         self._kind: Scores = np.zeros(0, np.int64)
-        #: How far the caller's journal of rows was read, and its count of changes of pools that many nodes see.
-        self.position = 0
-        self.common_changes = 0
+        self.changes: Final = changes
 
     # -- states ------------------------------------------------------------------------------------------------
 
@@ -77,7 +78,7 @@ class Remembered:
         common = view.common
         if kind is None:
             kind = self.kind_of(view)
-        return kind, common.stamp if common is not None and self.matters(common) else 0
+        return kind, common.changed.position if common is not None and self.matters(common) else 0
 
     def supply(self, pool: Pool) -> Supply:
         """A pool in its current state."""

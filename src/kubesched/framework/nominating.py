@@ -7,9 +7,11 @@ it, the failure handler hands it to the queue's nominator.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
+
+from kubesched.api.change_log import ChangeLog
 
 from .podinfo import PodInfo
 
@@ -42,7 +44,14 @@ class NominatingInfo:
 
 
 class Nominations(Protocol):
-    """What may be read of the queue's nominator."""
+    """What may be read of the queue's nominator.
+
+    Attributes:
+        changed: the nodes whose nominations changed.
+    """
+
+    @property
+    def changed(self) -> ChangeLog[str]: ...
 
     def nominated_nodes(self) -> Iterable[str]:
         """The nodes with nominations."""
@@ -54,13 +63,11 @@ class Nominations(Protocol):
         """The node a pod is nominated to, None without a nomination."""
         ...
 
-    def changes(self, since: int) -> tuple[int, Sequence[str] | None]:
-        """A position for the next call, and the nodes whose nominations changed after ``since``; None: all may have."""
-        ...
-
 
 class NoNominations:
     """Where there is no queue, nothing is nominated."""
+
+    changed: ChangeLog[str] = ChangeLog(0)
 
     def nominated_nodes(self) -> Iterable[str]:
         return ()
@@ -70,9 +77,6 @@ class NoNominations:
 
     def node_of(self, uid: str) -> str | None:
         return None
-
-    def changes(self, since: int) -> tuple[int, Sequence[str] | None]:
-        return 0, ()
 
 
 def nominations_that_count(nominated: Iterable[PodInfo], pod: PodInfo) -> list[PodInfo]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kubesched.api.change_log import Follower
 from kubesched.cache.columns import IntArray, LabelColumn
 from kubesched.cache.domain_counts import Counter, DomainCounts
 from kubesched.cache.term_index import PodSet, TermIndex
@@ -62,7 +63,7 @@ class _Source:
     counter: Counter
     domains: DomainCounts
     weight: int
-    position: int
+    changes: Follower[int]
 
 
 class Moved(NamedTuple):
@@ -91,7 +92,7 @@ class DomainSums:
     def add(self, index: TermIndex, counter: Counter, key: str, weight: int = 1) -> None:
         """Count a rule's pods, each ``weight`` times."""
         domains = index.domains(counter, key)
-        self._sources.setdefault(key, []).append(_Source(counter, domains, weight, domains.position))
+        self._sources.setdefault(key, []).append(_Source(counter, domains, weight, Follower.from_now(domains.log)))
         self.total += domains.total
         counts = domains.copied()
         if weight != 1:
@@ -111,12 +112,10 @@ class DomainSums:
                 counter, domains = source.counter, source.domains
                 if not counter.live or index.domains(counter, key) is not domains:
                     return None
-                changed = domains.since(source.position)
+                changed = source.changes.read()
                 if changed is None:
                     return None
-                if changed:
-                    codes += changed
-                    source.position += len(changed)
+                codes += changed
                 total += domains.total
             if codes:
                 found.append(self._sum_up(key, sources, dict.fromkeys(codes)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from kubesched.api.change_log import Follower
 from kubesched.api.requests import CPU, MEMORY, PODS, is_scalar_resource
 from kubesched.config.args import NodeResourcesBalancedAllocationArgs
 from kubesched.framework.interface import Handle, Plugin
@@ -63,7 +64,7 @@ class _Balance(Question):
         self._nodes = nodes
         self._requests = requests = pod.requests
         self._counts = counts
-        self._since: tuple[int, int] | None = None
+        self._devices: Follower[int] | None = None
         asked = [(name, 0 if name == PODS else requests.get(name)) for name in names]
         #: Without scalar resources that the pod does not request; empty when it requests nothing.
         self._amounts: list[tuple[str, int]] = []
@@ -77,12 +78,11 @@ class _Balance(Question):
     def pre_score(self, nodes: NodeList) -> Status | None:
         if not self._amounts:
             return Status.skip()
-        self._since = self._counts.position(self._requests)
+        self._devices = self._counts.follower(self._requests)
         return None
 
     def rescored(self, *, same: bool) -> RowArray | None:
-        rows, self._since = self._counts.changed(self._requests, self._since)
-        return rows
+        return self._counts.changed(self._requests, self._devices)
 
     # -- one node --------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from kubesched.api.change_log import ChangeLog, Follower
 from kubesched.api.selectors import Selector, required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Pod, Taint, TopologySpreadConstraint
@@ -176,19 +177,12 @@ class CompiledConstraints:
 
     # -- what moved -------------------------------------------------------------------------------------
 
-    def position(self, place: int) -> int:
-        """The position at which :meth:`moved` continues."""
-        if self.by_row[place]:
-            counter = self._counters[place]
-            return 0 if counter is None else counter.position
-        return self.domains[place].position
-
-    def moved(self, place: int, position: int) -> list[int] | None:
-        """The domains (rows, where ``by_row``) whose count changed since; None when it is not known."""
-        if self.by_row[place]:
-            counter = self._counters[place]
-            return [] if counter is None else counter.rows_since(position)
-        return self.domains[place].since(position)
+    def follower(self, place: int) -> Follower[int]:
+        """Reads the domains whose count changes from now on; where ``by_row``, the rows, or their complements."""
+        if not self.by_row[place]:
+            return Follower.from_now(self.domains[place].log)
+        counter = self._counters[place]
+        return Follower.from_now(counter.log if counter is not None else ChangeLog(0))
 
 
 class ConstraintCache:

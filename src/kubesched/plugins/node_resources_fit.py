@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kubesched.api.change_log import Follower
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Resources, is_extended_resource, pod_requests
 from kubesched.api.resource import EXTENDED_RESOURCE_PREFIX, DeviceClass
 from kubesched.api.types import Node, Pod
@@ -53,7 +54,7 @@ class _Fit(Question):
         self._counts, self._scorer = plugin.counts, plugin.scorer
         wanted, scored = pod.fit_requests, pod.score_requests
         self._scored = scored
-        self._since: tuple[int, int] | None = None
+        self._devices: Follower[int] | None = None
         delegated = plugin.delegated(wanted)
         unlimited = _unlimited(delegated, nodes)
         #: The resources that a device class serves on nodes without a device plugin for them. They are not among the amounts
@@ -177,7 +178,7 @@ class _Fit(Question):
     # -- score -----------------------------------------------------------------------------------------
 
     def pre_score(self, nodes: NodeList) -> Status | None:
-        self._since = self._counts.position(self._scored)
+        self._devices = self._counts.follower(self._scored)
         return None
 
     def scores(self, rows: RowArray) -> IntArray:
@@ -189,8 +190,7 @@ class _Fit(Question):
         return self._scorer.score_node(self._scored, node)
 
     def rescored(self, *, same: bool) -> RowArray | None:
-        rows, self._since = self._counts.changed(self._scored, self._since)
-        return rows
+        return self._counts.changed(self._scored, self._devices)
 
 
 def _unlimited(delegated: frozenset[str], nodes: NodeTable) -> frozenset[str]:

@@ -51,7 +51,7 @@ class _Part:
         constant: for maxSkew.
     """
 
-    __slots__ = ("_counter", "_version", "by_row", "column", "constant", "counts", "domains", "position", "weight")
+    __slots__ = ("_counter", "_version", "by_row", "column", "constant", "counts", "domains", "moved", "weight")
 
     def __init__(self, compiled: CompiledConstraints, place: int, scored: RowArray) -> None:
         """``scored``: the feasible rows that have the required labels."""
@@ -64,7 +64,7 @@ class _Part:
         self.counts: npt.NDArray[np.integer] = compiled.per_row(place) if self.by_row else compiled.per_domain(place)
         self.weight = log((len(scored) if self.by_row else compiled.size(place, scored)) + 2)
         self.constant = float(constraint.max_skew - 1)
-        self.position = compiled.position(place)
+        self.moved = compiled.follower(place)
 
     def is_current(self, compiled: CompiledConstraints, place: int) -> bool:
         """Whether labels are those that the weight was made from, and pods are still counted by the same counter."""
@@ -130,12 +130,13 @@ class _ScoreState:
         for place, part in enumerate(self.parts):
             if not part.is_current(compiled, place) or (not part.by_row and compiled.has_nameless(place)):
                 return None  # also for pods on nameless nodes: no domain's log contains them
-            codes = compiled.moved(place, part.position)
+            codes = part.moved.read()
             if codes is None:
                 return None
             if codes:
-                part.position = compiled.position(place)
-                if not part.by_row:
+                if part.by_row:
+                    codes = [max(step, ~step) for step in codes]
+                else:
                     part.counts = compiled.domains[place].counts
                 found.append((part, codes))
         return found

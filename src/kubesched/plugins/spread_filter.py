@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from kubesched.api.change_log import Follower
 from kubesched.cache.columns import IntArray, IntpArray, RowArray, joined
 from kubesched.framework.podinfo import PodInfo
 
@@ -24,12 +25,12 @@ SKEWED: Final = 2
 class FilterState:
     """What Filter needs. The arrays are shared and never changed; AddPod and RemovePod go to ``added``."""
 
-    __slots__ = ("_compiled", "_domains", "_positions", "added", "allowed", "columns", "counts")
+    __slots__ = ("_changes", "_compiled", "_domains", "added", "allowed", "columns", "counts")
 
     def __init__(self, compiled: CompiledConstraints) -> None:
         self._compiled = compiled
         self._domains = list(compiled.domains)
-        self._positions = [domains.position for domains in compiled.domains]
+        self._changes = [Follower.from_now(domains.log) for domains in compiled.domains]
         self.columns = [domains.column for domains in compiled.domains]
         self.counts = [domains.counts for domains in compiled.domains]
         #: Per constraint, the greatest number of pods a domain may have to take one more.
@@ -49,7 +50,7 @@ class FilterState:
         compiled.sync()
         touched: list[IntpArray] = []
         for place, domains in enumerate(compiled.domains):
-            codes = domains.since(self._positions[place]) if domains is self._domains[place] else None
+            codes = self._changes[place].read() if domains is self._domains[place] else None
             if codes is None:
                 return None
             if not codes:
@@ -57,7 +58,6 @@ class FilterState:
             before, was_allowed = self.counts[place], self.allowed[place]
             now = self.counts[place] = domains.counts
             allowed = self.allowed[place] = self._allowance(place, now)
-            self._positions[place] += len(codes)
             if allowed == was_allowed:
                 changed = [code for code in set(codes) if (before.item(code) > allowed) != (now.item(code) > allowed)]
             else:
@@ -67,7 +67,8 @@ class FilterState:
 
     def clone(self) -> FilterState:
         twin = FilterState.__new__(FilterState)
-        twin._compiled, twin._domains, twin._positions = self._compiled, self._domains, list(self._positions)
+        # Of a state and its clones only one catches up: that of a layer.
+        twin._compiled, twin._domains, twin._changes = self._compiled, self._domains, self._changes
         twin.columns, twin.counts = self.columns, list(self.counts)
         twin.allowed, twin.added = list(self.allowed), dict(self.added)
         return twin

@@ -7,10 +7,11 @@ PostFilter decided, the cycle deletes a pod when it is assumed. The scheduling c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
+from kubesched.api.change_log import ChangeLog
 from kubesched.api.types import ObjectMeta, Pod
 from kubesched.framework.nominating import NominatingInfo, NominatingMode
 from kubesched.framework.podinfo import PodInfo
@@ -40,7 +41,7 @@ class Nominator:
     is looked up. ``find`` gives the queued pod of a ``namespace/name``, ``find_in_flight`` the one in flight of a UID.
     """
 
-    __slots__ = ("_base", "_by_node", "_changed", "_find", "_find_in_flight", "_lister", "_node_of")
+    __slots__ = ("_by_node", "_find", "_find_in_flight", "_lister", "_node_of", "changed")
 
     def __init__(
         self,
@@ -53,9 +54,8 @@ class Nominator:
         self._find_in_flight = find_in_flight
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodRef]] = {}
-        #: The nodes whose nominations changed, in order, and how many entries before these were dropped.
-        self._changed: list[str] = []
-        self._base = 0
+        #: The nodes whose nominations changed.
+        self.changed: ChangeLog[str] = ChangeLog(_KEPT_CHANGES)
 
     def add(self, pod: Pod, info: NominatingInfo | None = None) -> None:
         """Nominate the pod as given by ``info``; without it, by ``status.nominatedNodeName``.
@@ -77,7 +77,7 @@ class Nominator:
                 return
         self._node_of[uid] = node
         self._by_node.setdefault(node, {})[uid] = PodRef(pod.name, pod.namespace, uid)
-        self._note(node)
+        self.changed.append(node)
 
     def update(self, old: Pod, new: Pod) -> None:
         """Follow a pod's change; a nomination known only in memory outlives changes of other fields."""
@@ -132,22 +132,7 @@ class Nominator:
         del refs[uid]
         if not refs:
             del self._by_node[node]
-        self._note(node)
-
-    def _note(self, node: str) -> None:
-        self._changed.append(node)
-        if len(self._changed) > 2 * _KEPT_CHANGES:
-            del self._changed[:_KEPT_CHANGES]
-            self._base += _KEPT_CHANGES
-
-    def changes(self, since: int) -> tuple[int, Sequence[str] | None]:
-        """A position for the next call, and the nodes whose nominations changed after ``since``.
-
-        None instead of the nodes when that is too long ago (any negative position is): all may have changed.
-        """
-        position = self._base + len(self._changed)
-        start = since - self._base
-        return position, (self._changed[start:] if start >= 0 else None)
+        self.changed.append(node)
 
     def check(self) -> list[str]:
         """Whether both maps agree: descriptions of what does not."""

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kubesched.cache.columns import IntpArray, RowArray
-from kubesched.cache.journal import NODE_CHANGED, Journal
+from kubesched.cache.node_table import NODE_CHANGED
 
-__all__ = ["FEW", "JournalReader", "Many", "Rows", "greatest", "merged"]
+__all__ = ["FEW", "Many", "Rows", "greatest", "merged", "rows_of"]
 
 #: Up to this many rows plain Python beats NumPy.
 FEW: Final = 8
@@ -33,45 +33,23 @@ class Many(NamedTuple):
 Rows = dict[int, bool] | Many | None
 
 
-class JournalReader:
-    """One reader of the journal.
-
-    Attributes:
-        position: where the journal was read up to; None: nowhere.
-    """
-
-    __slots__ = ("_journal", "position")
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self.position: int | None = None
-
-    def skip(self) -> None:
-        """Everything up to now is known."""
-        self.position = self._journal.position
-
-    def read(self, most: int) -> Rows:
-        """The rows whose own node or pods changed since; None: it is not known, or there are more entries than ``most``."""
-        position = self.position
-        if position is None:
-            return None
-        entries = self._journal.since(position)
-        if entries is None or len(entries) > most:
-            return None
-        if not entries:
-            return {}
-        self.position = position + len(entries)
-        if len(entries) == 1:
-            return {entries[0] >> 1: entries[0] & 1 == NODE_CHANGED}
-        if len(entries) > _LONG:
-            found = np.array(entries, np.intp)
-            return Many(found >> 1, bool(np.bitwise_or.reduce(found) & NODE_CHANGED))
-        rows: dict[int, bool] = {}
-        # The last entry of a row does not show whether an earlier one was about its node object.
-        for entry in entries:
-            row = entry >> 1
-            rows[row] = rows.get(row, False) or entry & 1 == NODE_CHANGED
-        return rows if len(rows) <= FEW else Many(np.fromiter(rows, np.intp, len(rows)), True in rows.values())
+def rows_of(entries: list[int] | None, most: int) -> Rows:
+    """The rows that entries of the journal are about; None: the entries are not known, or more than ``most``."""
+    if entries is None or len(entries) > most:
+        return None
+    if not entries:
+        return {}
+    if len(entries) == 1:
+        return {entries[0] >> 1: entries[0] & 1 == NODE_CHANGED}
+    if len(entries) > _LONG:
+        found = np.array(entries, np.intp)
+        return Many(found >> 1, bool(np.bitwise_or.reduce(found) & NODE_CHANGED))
+    rows: dict[int, bool] = {}
+    # The last entry of a row does not show whether an earlier one was about its node object.
+    for entry in entries:
+        row = entry >> 1
+        rows[row] = rows.get(row, False) or entry & 1 == NODE_CHANGED
+    return rows if len(rows) <= FEW else Many(np.fromiter(rows, np.intp, len(rows)), True in rows.values())
 
 
 def greatest(rows: dict[int, bool] | Many) -> int:

@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from kubesched.api.change_log import Follower
 from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.framework.changed_rows import ChangedRows
@@ -31,7 +32,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 
-from .changed_rows import JournalReader, Rows, greatest, merged
+from .changed_rows import Rows, greatest, merged, rows_of
 from .known_rejection import KnownRejection
 from .plan import Share
 from .ranking import INFEASIBLE, Ranking
@@ -76,7 +77,7 @@ class Layer:
         #: When the layer was last used, for the cache.
         self.used = 0
         self._pod: PodInfo
-        self._journal = JournalReader(table.journal)
+        self._journal = Follower(table.journal)
         self._images_version = -1
         #: How often all totals were made; and how often those of the base were when this layer read them.
         self._epoch = self._base_epoch = 0
@@ -176,7 +177,7 @@ class Layer:
         nodes = NodeList(table, table.order())
         outcome = self._framework.pre_filter(state, self._pod, nodes, self.share.pre_filters)
         if outcome.status is not None or outcome.nodes is not None:
-            self._journal.position = None
+            self._journal.restart()
             return False
         self.filters = tuple(entry for entry in self.share.filters if entry.name not in state.skip_filter)
         self._plain = [entry for entry in self.filters if entry.is_plain]
@@ -196,7 +197,7 @@ class Layer:
 
     def _read_journal(self) -> Rows:
         """The rows whose own node or pods changed; None: every row may have."""
-        rows = self._journal.read(len(self.owner))
+        rows = rows_of(self._journal.read(), len(self.owner))
         if rows is not None:
             size = len(self.base.owner) if self.base is not None else greatest(rows) + 1
             if size > len(self.owner):

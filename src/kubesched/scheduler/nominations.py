@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from kubesched.api.change_log import Follower
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.nominated_rows import NominatedPods
@@ -63,8 +64,7 @@ class NominationFilter:
         self._places: dict[tuple[Hashable, ...], int] = {}
         #: (owner, verdict) of filters that offer ``filter_row_with``, to the place of the status.
         self._place_of: dict[tuple[int, int], int] = {}
-        self._position: int | None = None
-        self._log_position: int | None = None
+        self._journal, self._nominated = Follower(self.table.journal), Follower(view.log)
         self.codes: VerdictArray = np.zeros(0, np.uint64)
 
     def refresh(self, pod: PodInfo) -> IntpArray | None:
@@ -74,8 +74,7 @@ class NominationFilter:
             PluginFailedError: when a plugin fails.
         """
         table, view = self.table, self.view
-        changed = table.journal.since(self._position) if self._position is not None else None
-        renominated = view.log.since(self._log_position) if self._log_position is not None else None
+        changed, renominated = self._journal.read(), self._nominated.read()
         everything = changed is None or renominated is None or len(self.codes) != table.capacity
         if everything or len(self._statuses) > most_statuses(len(view.pods)):
             everything = True
@@ -85,15 +84,15 @@ class NominationFilter:
         else:
             rows = {entry >> 1 for entry in changed or () if entry >> 1 in view.pods}
             rows.update(renominated or ())
-        self._position = self._log_position = None  # until it is done
+        self._journal.restart()  # until it is done
         for row in rows:
             self.codes[row] = self._code(pod, row)
-        self._position, self._log_position = table.journal.position, view.log.position
+        self._journal.skip()
         return None if everything else np.fromiter(rows, np.intp, len(rows))
 
     def catch_up(self, pod: PodInfo) -> None:
         """Be up to date; for readers that need not know what changed."""
-        if self._position != self.table.journal.position or self._log_position != self.view.log.position:
+        if self._journal.is_behind or self._nominated.is_behind:
             self.refresh(pod)
 
     def _code(self, pod: PodInfo, row: int) -> int:

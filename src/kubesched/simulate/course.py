@@ -14,10 +14,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kubesched.api.change_log import Follower
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
-from kubesched.cache.journal import NODE_CHANGED
-from kubesched.cache.node_table import PODS_ROW, NodeTable
+from kubesched.cache.node_table import NODE_CHANGED, PODS_ROW, NodeTable
 from kubesched.framework.metrics import Gauge
 
 from .result import ResourceShare, Series
@@ -88,7 +88,7 @@ class Course:
         self._pending = [pending.labels(place) for place in _PLACES]
         self._shapes = shapes
         self._most = most
-        self._position = -1
+        self._journal = Follower(table.journal)
         #: What was last added up: requested by resource and row; allocatable and requested by resource.
         self._known: NDArray[np.int64] = np.zeros((0, 0), np.int64)
         self._allocatable: list[int] = []
@@ -135,7 +135,7 @@ class Course:
 
     def _update(self) -> None:
         """Add up the rows that changed."""
-        table, entries = self._table, self._table.journal.since(self._position) if self._position >= 0 else None
+        table, entries = self._table, self._journal.read()
         if entries is not None and not entries:
             return
         if (
@@ -156,7 +156,6 @@ class Course:
                 requested += fresh
                 requested -= known[:, row]
                 known[:, row] = fresh
-        self._position = table.journal.position
         allocatable, requested = self._allocatable, self._requested.tolist()
         for name, index in table.resource_index.items():
             amount = requested[index]

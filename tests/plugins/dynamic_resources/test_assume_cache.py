@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kubesched.api.resource import ResourceClaim
 from kubesched.api.tombstone import DeletedFinalStateUnknown
-from kubesched.plugins.dynamic_resources.assume_cache import AssumeCache, AssumeError
+from kubesched.plugins.assume_cache import AssumeCache, AssumeError
 
 
 class Recorder:
@@ -37,8 +37,8 @@ class Recorder:
         self.events.append(("delete", obj))
 
 
-def cache_with(*claims: ResourceClaim) -> tuple[AssumeCache, Recorder]:
-    cache, recorder = AssumeCache("ResourceClaim"), Recorder()
+def cache_with(*claims: ResourceClaim) -> tuple[AssumeCache[ResourceClaim], Recorder]:
+    cache, recorder = AssumeCache[ResourceClaim]("ResourceClaim"), Recorder()
     for each in claims:
         cache.on_add(each, True)
     cache.add_handler(recorder)
@@ -52,9 +52,9 @@ def test_what_was_written_counts_until_the_informer_shows_something_newer() -> N
     cache.assume(written)
     cache.on_update(first, claim(version=6))
     assert cache.get("default/c") is written
-    assert cache.get_api("default/c") is first
+    assert cache.find_api("default/c") is first
     cache.on_update(first, claim(version=7))
-    assert cache.get_api("default/c") is cache.get("default/c") is written
+    assert cache.find_api("default/c") is cache.get("default/c") is written
     cache.on_update(written, newer)
     assert cache.get("default/c") is newer
     assert recorder.events == [("update", first, written), ("update", written, newer)]
@@ -134,7 +134,7 @@ def test_events_stay_in_order_when_a_subscriber_causes_another_one() -> None:
 
 
 def test_a_failing_subscriber_does_not_keep_others_from_the_event(caplog: pytest.LogCaptureFixture) -> None:
-    cache = AssumeCache("ResourceClaim")
+    cache = AssumeCache[ResourceClaim]("ResourceClaim")
 
     class Broken(Recorder):
         def on_add(self, obj: ResourceClaim, is_initial: bool) -> None:
@@ -221,7 +221,7 @@ class Deliveries(RuleBasedStateMachine):
         expected = {f"default/{name}": obj for name, obj in self.latest.items()}
         assert {obj.key: obj for obj in self.cache.values()} == expected
         assert self.recorder.objects == expected
-        assert {key: self.cache.get_api(key) for key in expected} == {
+        assert {key: self.cache.find_api(key) for key in expected} == {
             f"default/{name}": obj for name, obj in self.api.items()
         }
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kubesched.api.change_log import ChangeLog
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
 from kubesched.api.types import Node, Pod
@@ -41,22 +42,26 @@ class StillClock:
 
 
 class Nominated:
-    """Node name to nominated pods; tests change it as they like."""
+    """Node name to nominated pods."""
 
     def __init__(self) -> None:
-        self.pods: dict[str, list[PodInfo]] = {}
+        self._pods: dict[str, list[PodInfo]] = {}
+        self.changed: ChangeLog[str] = ChangeLog(0)
+
+    @property
+    def pods(self) -> dict[str, list[PodInfo]]:
+        """For tests to change as they like: everything may be another now."""
+        self.changed.forget()
+        return self._pods
 
     def nominated_nodes(self) -> Iterable[str]:
-        return list(self.pods)
+        return list(self._pods)
 
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
-        return list(self.pods.get(node_name, ()))
+        return list(self._pods.get(node_name, ()))
 
     def node_of(self, uid: str) -> str | None:
-        return next((node for node, pods in self.pods.items() if any(pod.uid == uid for pod in pods)), None)
-
-    def changes(self, since: int) -> tuple[int, list[str] | None]:
-        return 0, None
+        return next((node for node, pods in self._pods.items() if any(pod.uid == uid for pod in pods)), None)
 
 
 class Cluster:
@@ -125,11 +130,15 @@ class Cluster:
         return Search(self.framework, self.cache.snapshot(), self.nominated, random.Random(0), Rotation())
 
     def put(self, obj: JSON) -> None:
+        """Create or replace an object; as of an API server, another object has another version."""
         kind = kind_of(obj["apiVersion"], obj["kind"])
         assert kind is not None
         assert kind.type is not None
         meta = obj["metadata"]
         key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
+        known = self.objects.informed(kind.plural).get(key)
+        if known is not None and known.metadata.resource_version == meta.get("resourceVersion", ""):
+            obj = {**obj, "metadata": {**meta, "resourceVersion": str(int(meta.get("resourceVersion", 0)) + 1)}}
         self.objects.put(kind.plural, key, from_builtins(obj, kind.type))
 
     def plugin(self, name: str) -> Any:

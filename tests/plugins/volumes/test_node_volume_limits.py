@@ -340,7 +340,7 @@ def test_a_claim_that_is_bound_counts_by_its_volume_from_then_on() -> None:
 def test_nominated_pods_count_with_the_volumes_that_they_share() -> None:
     cluster = limited(*csi("a", "b"), limit=1)
     coming = PodInfo(with_volumes("coming", *claims("a"), priority=10))
-    cluster.nominated.pods = {"n0": [coming]}
+    cluster.nominated.pods["n0"] = [coming]
     assert cluster.decide(using("p", "b", on="")) == (2, "")
     assert cluster.decide(using("q", "a", on="")) == (3, "")
 

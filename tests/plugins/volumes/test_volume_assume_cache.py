@@ -14,7 +14,8 @@ from kubesched.api.kinds import VOLUMES
 from kubesched.api.storage import PersistentVolume
 from kubesched.api.tombstone import DeletedFinalStateUnknown
 from kubesched.api.types import ObjectMeta
-from kubesched.plugins.volumes.assume_cache import AssumeCache, AssumeError
+from kubesched.plugins.assume_cache import AssumeCache, AssumeError, OnChange
+from kubesched.plugins.volumes.volume_cache import _MISSING, _STALE
 
 NAMES = st.sampled_from(["a", "b"])
 
@@ -29,8 +30,8 @@ class AssumeCacheMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.seen: dict[str, PersistentVolume] = {}
-        self.events: list[str] = []
-        self.cache: AssumeCache[PersistentVolume] = AssumeCache(VOLUMES, self.changed, self.events.append)
+        self.cache: AssumeCache[PersistentVolume] = AssumeCache(VOLUMES.plural, _MISSING, _STALE)
+        self.cache.add_handler(OnChange(self.changed))
         self.api: dict[str, PersistentVolume] = {}
         self.assumed: dict[str, PersistentVolume] = {}
         self.version = 0
@@ -59,7 +60,6 @@ class AssumeCacheMachine(RuleBasedStateMachine):
         self.api[name] = new
         if name in self.assumed and self.assumed[name].metadata.resource_version != new.metadata.resource_version:
             del self.assumed[name]
-        assert self.events[-1] == name
 
     @rule(name=NAMES, missed=st.booleans())
     def delete(self, name: str, missed: bool) -> None:
@@ -68,7 +68,6 @@ class AssumeCacheMachine(RuleBasedStateMachine):
             return
         self.assumed.pop(name, None)
         self.cache.on_delete(DeletedFinalStateUnknown(name, gone) if missed else gone)
-        assert self.events[-1] == name
 
     @rule(name=NAMES, behind=st.booleans(), note=st.sampled_from(["x", "y"]))
     def assume(self, name: str, behind: bool, note: str) -> None:
@@ -91,7 +90,7 @@ class AssumeCacheMachine(RuleBasedStateMachine):
     def restore(self, name: str, behind: bool) -> None:
         assumed = self.assumed.get(name)
         version = int(assumed.metadata.resource_version) if assumed is not None else 1
-        self.cache.restore(a_volume(name, version - behind))
+        self.cache.restore(name, str(version - behind))
         if not behind:
             self.assumed.pop(name, None)
 
@@ -105,8 +104,8 @@ class AssumeCacheMachine(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         expected: dict[str, Any] = {**self.api, **self.assumed}
-        assert {name: self.cache.get(name) for name in "ab"} == {name: expected.get(name) for name in "ab"}
-        assert {name: self.cache.get_api(name) for name in "ab"} == {name: self.api.get(name) for name in "ab"}
+        assert {name: self.cache.find(name) for name in "ab"} == {name: expected.get(name) for name in "ab"}
+        assert {name: self.cache.find_api(name) for name in "ab"} == {name: self.api.get(name) for name in "ab"}
         assert self.cache.assumed() == self.assumed
         assert list(self.cache.values()) == [expected[obj.name] for obj in self.cache.values()]
         assert self.cache.keys() == set(self.api)

@@ -170,7 +170,7 @@ def test_a_volume_that_was_bound_elsewhere_in_the_meantime_is_a_conflict() -> No
     async def scenario() -> None:
         attempt = Attempt(pod=BOTH)
         taken = attempt.get("persistentvolumes", "v")
-        reference = replace(attempt.cluster.state.cache.volumes.get("v").spec.claim_ref, name="other", uid="other")  # type: ignore[union-attr, type-var]
+        reference = replace(attempt.cluster.state.cache.volumes.find("v").spec.claim_ref, name="other", uid="other")  # type: ignore[union-attr, type-var]
         attempt.put("persistentvolumes", newer(replace(taken, spec=replace(taken.spec, claim_ref=reference))))
         assert failure(await attempt.start()) == "binding volumes: v has been modified"
         attempt.cluster.binding.unreserve(attempt.state, attempt.pod, "a")

@@ -531,7 +531,7 @@ def test_without_the_gate_nothing_is_scored() -> None:
 def test_a_reserved_volume_is_given_to_no_other_pod() -> None:
     cluster = Binding(NODES[:1], [LOCAL, claim("c"), claim("d"), volume("v"), volume("w", "9Gi")])
     state, pod = cluster.reserved(ONE, "a")
-    found = cluster.state.cache.volumes.get("v")
+    found = cluster.state.cache.volumes.find("v")
     assert found is not None
     assert found.spec.claim_ref is not None
     reference = found.spec.claim_ref
@@ -558,7 +558,7 @@ def test_a_volume_that_names_the_claim_already_is_not_changed() -> None:
 def test_a_volume_reserved_by_its_owner_gets_the_uid_but_no_mark() -> None:
     cluster = Binding(NODES[:1], [LOCAL, claim("c"), volume("v", claim="c", uid="")])
     cluster.reserved(ONE, "a")
-    found = cluster.state.cache.volumes.get("v")
+    found = cluster.state.cache.volumes.find("v")
     assert found is not None
     assert found.spec.claim_ref is not None
     assert (found.spec.claim_ref.uid, found.metadata.annotations) == ("c", {})
@@ -567,7 +567,7 @@ def test_a_volume_reserved_by_its_owner_gets_the_uid_but_no_mark() -> None:
 def test_a_claim_to_be_provisioned_has_its_node_selected() -> None:
     cluster = Binding(NODES, [FAST, claim("c", storage="fast")])
     state, pod = cluster.reserved(ONE, "b")
-    found = cluster.state.cache.claims.get("ns/c")
+    found = cluster.state.cache.claims.find("ns/c")
     assert found is not None
     assert found.metadata.annotations == {SELECTED: "b"}
     assert cluster.verdicts(ONE) == {"a": rejected(NO_VOLUME), "b": None, "c": rejected(NO_VOLUME)}

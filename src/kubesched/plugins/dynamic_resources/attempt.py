@@ -74,7 +74,6 @@ class Attempt:
         filtered: Filter was called, so that Reserve may allocate.
         unavailable: places in ``claims`` of those that some node was rejected for.
         mappings: which request of the special claim serves which container; set by Reserve.
-        read_up_to: how far changes of devices are in the verdicts (:meth:`.manager.NodeAllocator.changes`).
     """
 
     pod: Pod
@@ -84,7 +83,6 @@ class Attempt:
     filtered: bool = False
     unavailable: set[int] = field(default_factory=set)
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
-    read_up_to: tuple[int, int] | None = None
     _plans: dict[frozenset[str], NodePlan] = field(default_factory=dict)
 
     @property

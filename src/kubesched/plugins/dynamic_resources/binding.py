@@ -15,7 +15,7 @@ from kubesched.api.wire import ApiError
 from kubesched.framework.interface import Handle, PostFilterResult
 from kubesched.framework.status import Status
 
-from .assume_cache import AssumeError
+from ..assume_cache import AssumeError
 from .attempt import Attempt, PodClaim
 from .claims import is_reserved_for
 from .conditions import BindingFailedError, is_ready, is_timed_out, with_conditions

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kubesched.api.change_log import Follower
 from kubesched.api.requests import Resources
 from kubesched.api.resource import DeviceClass
 from kubesched.framework.interface import Handle
@@ -28,20 +29,20 @@ __all__ = ["Counts", "DeviceCounts"]
 class _ClassCounts:
     """The devices of one class by row, counted again for rows that changed."""
 
-    def __init__(self, device_class: DeviceClass) -> None:
+    def __init__(self, device_class: DeviceClass, changes: Follower[int]) -> None:
         self.device_class = device_class
-        self._seen: tuple[int, int] | None = None
+        self._changes = changes
         self._known = np.zeros(0, np.bool_)
         self._devices = np.zeros(0, np.int64)
         self._in_use = np.zeros(0, np.int64)
 
     def of(self, allocator: NodeAllocator, nodes: NodeTable, rows: RowArray) -> tuple[IntArray, IntArray]:
         """int64[len(rows)] each: devices, and devices in use."""
-        changed, self._seen = allocator.changes(nodes, self._seen)
+        changed = allocator.changed(nodes, self._changes)
         if changed is None or len(self._known) != nodes.capacity:
             self._known = np.zeros(nodes.capacity, np.bool_)
             self._devices, self._in_use = np.zeros(nodes.capacity, np.int64), np.zeros(nodes.capacity, np.int64)
-        elif changed:
+        else:
             self._known[changed] = False
         name = self.device_class.metadata.name
         for row in rows[~self._known[rows]].tolist():
@@ -56,12 +57,8 @@ class Counts:
 
     def __init__(self, classes: ClassMapping, allocator: NodeAllocator) -> None:
         self._classes = classes
-        self._allocator = allocator
+        self.allocator = allocator
         self._by_class: dict[str, _ClassCounts] = {}
-
-    def changes(self, nodes: NodeTable, since: tuple[int, int] | None) -> tuple[Sequence[int] | None, tuple[int, int]]:
-        """See :meth:`.manager.NodeAllocator.changes`."""
-        return self._allocator.changes(nodes, since)
 
     def fill_in(
         self, name: str, nodes: NodeTable, rows: RowArray, capacity: IntArray, used: IntArray
@@ -73,8 +70,8 @@ class Counts:
             return capacity, used
         counted = self._by_class.get(served_by)
         if counted is None or counted.device_class is not device_class:
-            counted = self._by_class[served_by] = _ClassCounts(device_class)
-        devices, in_use = counted.of(self._allocator, nodes, rows)
+            counted = self._by_class[served_by] = _ClassCounts(device_class, self.allocator.follower(nodes))
+        devices, in_use = counted.of(self.allocator, nodes, rows)
         lacking = capacity == 0
         return np.where(lacking, devices, capacity), np.where(lacking, in_use, used)
 
@@ -111,21 +108,14 @@ class DeviceCounts:
         found = ((name, classes.find(class_name)) for name, class_name in served if class_name is not None)
         return tuple([(name, each.spec.selectors) for name, each in found if each is not None])
 
-    def position(self, requests: Resources) -> tuple[int, int] | None:
-        """The position that :meth:`changed` continues from; None when no devices count for a pod that requests this."""
+    def follower(self, requests: Resources) -> Follower[int] | None:
+        """A reader of what :meth:`changed` names; None when no devices count for a pod that requests this."""
         counts = self.of(requests)
-        return None if counts is None else counts.changes(self._handle.snapshot.table, None)[1]
+        return None if counts is None else counts.allocator.follower(self._handle.snapshot.table)
 
-    def changed(
-        self, requests: Resources, since: tuple[int, int] | None
-    ) -> tuple[RowArray | None, tuple[int, int] | None]:
-        """The rows whose devices may have changed since (None: all of them), and the position now."""
+    def changed(self, requests: Resources, follower: Follower[int] | None) -> RowArray | None:
+        """The rows whose devices may have changed since they were read; None: all of them."""
         counts = self.of(requests)
         if counts is None:
-            return NO_ROWS, since
-        nodes = self._handle.snapshot.table
-        rows, now = counts.changes(nodes, since)
-        if rows is None:
-            return None, now
-        found: RowArray = np.array(rows, np.intp)
-        return found[nodes.alive[found]], now
+            return NO_ROWS
+        return None if follower is None else counts.allocator.changed(self._handle.snapshot.table, follower)

@@ -20,7 +20,7 @@ from kubesched.framework.events import (
 )
 from kubesched.framework.podinfo import PodInfo
 
-from .assume_cache import AssumeCache
+from ..assume_cache import AssumeCache
 from .claims import resolve_claims
 
 __all__ = ["ClaimHints"]
@@ -44,7 +44,7 @@ def _claim_key(old: ResourceClaim | None, new: ResourceClaim) -> tuple[str] | No
 class ClaimHints:
     """The events that DynamicResources registers for, and what it says to them."""
 
-    def __init__(self, claims: AssumeCache) -> None:
+    def __init__(self, claims: AssumeCache[ResourceClaim]) -> None:
         self._claims = claims
 
     def events(self) -> Sequence[ClusterEventWithHint]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from kubesched.api.change_log import Follower
 from kubesched.api.resource import (
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     AllocationResult,
@@ -25,7 +26,7 @@ from kubesched.api.resource import (
     ResourceSlice,
 )
 from kubesched.api.types import Pod
-from kubesched.cache.journal import NODE_CHANGED
+from kubesched.cache.node_table import NODE_CHANGED
 from kubesched.dra.allocated import AllocatedDevices
 from kubesched.dra.allocator import Allocator, Plan
 from kubesched.dra.check import check_allocations, compare_allocated
@@ -36,7 +37,7 @@ from kubesched.dra.survey import Survey
 from kubesched.framework.interface import Handle, RowArray
 from kubesched.framework.nodeinfo import NodeInfo
 
-from .assume_cache import AssumeCache
+from ..assume_cache import AssumeCache, OnChange
 from .class_mapping import class_mapping
 from .in_flight import InFlight
 from .slices import SliceTracker
@@ -75,7 +76,7 @@ class DeviceManager:
             list_type_attributes=handle.gate("DRAListTypeAttributes"),
         )
         self.allocated = AllocatedDevices(self.features)
-        self.claims = AssumeCache("ResourceClaim")
+        self.claims = AssumeCache[ResourceClaim]("ResourceClaim")
         self.in_flight = InFlight(self._recount)
         self._inventory = Inventory(self.features)
         self._handle = handle
@@ -93,7 +94,7 @@ class DeviceManager:
         self._after_deletion: dict[str, Callable[[], None]] = {}
         #: UID of a pod to the end of the last write that gives back its reservations.
         self._releases: dict[str, asyncio.Future[None]] = {}
-        self.claims.add_handler(_ClaimReader(self._claim_changed))
+        self.claims.add_handler(OnChange(self._claim_changed))
         self.slices.add_handler(_SliceReader(self._inventory))
         handle.watch(CLAIMS, self.claims, relays=True)
         handle.watch(SLICES, self.slices, relays=True)
@@ -198,7 +199,7 @@ class DeviceManager:
                 timeout=timeout,
                 rng=random.Random(handle.random.getrandbits(64)),
             )
-            found = self._allocators[timeout] = NodeAllocator(allocator)
+            found = self._allocators[timeout] = NodeAllocator(allocator, handle.snapshot.table)
         return found
 
     # -- claims ----------------------------------------------------------------------------------------
@@ -252,10 +253,9 @@ def _in_flight_key(uid: str) -> str:
 class NodeAllocator:
     """The allocator over the rows of the node table."""
 
-    def __init__(self, allocator: Allocator) -> None:
+    def __init__(self, allocator: Allocator, nodes: NodeTable) -> None:
         self._allocator = allocator
-        #: Where the journal of nodes was read up to; None before the first reading.
-        self._position: int | None = None
+        self._journal = Follower(nodes.journal)
 
     def plan(self, claims: Sequence[ResourceClaim]) -> Plan:
         """See :meth:`kubesched.dra.allocator.Allocator.plan`."""
@@ -290,12 +290,19 @@ class NodeAllocator:
         self._catch_up(nodes)
         return self._allocator.verdict(plan, row)
 
-    def changes(
-        self, nodes: NodeTable, since: tuple[int, int] | None, plan: Plan | None = None
-    ) -> tuple[Sequence[int] | None, tuple[int, int]]:
-        """See :meth:`kubesched.dra.allocator.Allocator.changes`."""
+    def follower(self, nodes: NodeTable) -> Follower[int]:
+        """See :meth:`kubesched.dra.allocator.Allocator.follower`."""
         self._catch_up(nodes)
-        return self._allocator.changes(since, plan)
+        return self._allocator.follower()
+
+    def changed(self, nodes: NodeTable, follower: Follower[int], plan: Plan | None = None) -> RowArray | None:
+        """Those rows of nodes that :meth:`kubesched.dra.allocator.Allocator.changed` names."""
+        self._catch_up(nodes)
+        rows = self._allocator.changed(follower, plan)
+        if rows is None:
+            return None
+        found: RowArray = np.array(rows, np.intp)
+        return found[nodes.alive[found]]
 
     def uses_common_pools(self, plan: Plan) -> bool:
         """See :meth:`kubesched.dra.allocator.Allocator.uses_common_pools`."""
@@ -308,15 +315,13 @@ class NodeAllocator:
 
     def _catch_up(self, nodes: NodeTable) -> None:
         """Inform the allocator of nodes that came, changed or went."""
-        journal = nodes.journal
-        if self._position == journal.position:
+        if not self._journal.is_behind:
             return
-        entries = journal.since(self._position) if self._position is not None else None
+        entries = self._journal.read()
         rows = range(nodes.capacity) if entries is None else {e >> 1 for e in entries if e & 1 == NODE_CHANGED}
         for row in rows:
             info = nodes.infos[row]
             self._allocator.set_node(row, info.node if info is not None else None)
-        self._position = journal.position
 
 
 class _SliceReader:
@@ -333,22 +338,6 @@ class _SliceReader:
 
     def on_delete(self, obj: ResourceSlice) -> None:
         self._inventory.remove(obj.metadata.name)
-
-
-class _ClaimReader:
-    """Brings claim events to the index of devices in use."""
-
-    def __init__(self, changed: Callable[[ResourceClaim | None, ResourceClaim | None], None]) -> None:
-        self._changed: Final = changed
-
-    def on_add(self, obj: ResourceClaim, is_initial: bool) -> None:
-        self._changed(None, obj)
-
-    def on_update(self, old: ResourceClaim, new: ResourceClaim) -> None:
-        self._changed(old, new)
-
-    def on_delete(self, obj: ResourceClaim) -> None:
-        self._changed(obj, None)
 
 
 def _special_owners(claim: ResourceClaim | None) -> list[tuple[str, str, str]]:

@@ -81,6 +81,8 @@ _OF_ALLOCATOR: Final = np.array([0, _CANNOT_ALLOCATE, _INVALID_POOLS, 0], np.uin
 #: The positions of some rows, and the extended resources that devices serve there.
 _Kind = tuple[RowArray | slice, frozenset[str]]
 _NO_ROWS: Final = np.zeros(0, np.intp)
+#: Under this key the state of a layer has the follower of changed devices.
+_FOLLOWER: Final = f"Changes{names.DYNAMIC_RESOURCES}"
 _Answer = tuple[PostFilterResult | None, Status | None]
 
 
@@ -170,18 +172,14 @@ class DynamicResources(Plugin):
         )
 
     def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
-        before: Attempt | None = state.get(self.name)
         attempt = self._for_layer
-        if before is None or attempt is None:
+        if state.get(self.name) is None or attempt is None:
             return None
         plan = attempt.plan_for(attempt.served(), self._allocator).plan
-        rows, attempt.read_up_to = self._allocator.changes(nodes, before.read_up_to, plan)
         attempt.filtered = True
         state.write(self.name, attempt)
-        if rows is None:
-            return None
-        found: RowArray = np.array(rows, np.intp)
-        return found[nodes.alive[found]]
+        follower = state.get(_FOLLOWER)
+        return None if follower is None else self._allocator.changed(nodes, follower, plan)
 
     def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
         return _NO_ROWS  # a score changes with the devices, and then the verdict is evaluated again, too
@@ -219,8 +217,8 @@ class DynamicResources(Plugin):
         if attempt.is_leftover:
             verdicts[:] = _LEFTOVER
             return verdicts
-        if attempt.read_up_to is None:
-            _, attempt.read_up_to = self._allocator.changes(nodes, None)
+        if state.get(_FOLLOWER) is None:
+            state.write(_FOLLOWER, self._allocator.follower(nodes))
         if attempt.special is None:
             verdicts = self._allocatable(attempt, nodes, rows)
         else:

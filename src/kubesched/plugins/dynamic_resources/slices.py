@@ -15,7 +15,7 @@ import msgspec
 from kubesched.api.resource import Device, DeviceTaintRule, ResourceSlice
 from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
 
-from .assume_cache import Subscriber
+from ..assume_cache import Subscriber
 
 __all__ = ["SliceTracker"]
 

@@ -23,7 +23,7 @@ from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError, tolerate
 from kubesched.framework.interface import Handle
 
-from .assume_cache import AssumeError
+from ..assume_cache import AssumeError
 from .attempt import Attempt, PodClaim
 from .claims import consumer, is_reserved_for
 from .extended_resources import is_in_memory

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from kubesched.api.change_log import Follower
 from kubesched.cache import NodeTable
 from kubesched.cache.columns import RowArray
 from kubesched.cache.lower_priority import LowerPriorityColumns
@@ -43,10 +44,11 @@ class Alike:
         fits: bool[capacity]; there is something lower, and nothing of ``spare`` is negative.
         exact: whether all quantities are small enough for this.
         measures: float64[capacity, 6]; :data:`.reprieve.Measures` by row; for rows that are known.
+        nominated: the nominations that count for the priority.
         needless: whether some row was evaluated where no pod has to leave.
     """
 
-    def __init__(self, table: NodeTable, priority: int, amounts: Amounts) -> None:
+    def __init__(self, table: NodeTable, priority: int, amounts: Amounts, nominated: NominatedPods) -> None:
         self._table = table
         self._priority = priority
         self._amounts = amounts
@@ -54,8 +56,9 @@ class Alike:
         self._needs = needs_of(self._indexes, table)
         self._at = np.array(self._indexes, np.intp)[:, None]
         self._needed = np.array([[amount] for _, amount in amounts], np.int64)
-        self._position: int | None = None
-        self._nominated = self._restarted = -1
+        self._journal, self._restarted = Follower(table.journal), Follower(table.placed.restarted)
+        self._renominated = Follower(nominated.log)
+        self.nominated = nominated
         self._budgets = Budgets()
         self._victims: dict[int, Victims] = {}
         self._known = np.zeros(0, np.bool_)
@@ -69,18 +72,16 @@ class Alike:
 
     # -- keeping up ------------------------------------------------------------------------------------
 
-    def refresh(self, pod: PodInfo, lower: LowerPriorityColumns, nominated: NominatedPods, budgets: Budgets) -> None:
+    def refresh(self, pod: PodInfo, lower: LowerPriorityColumns, budgets: Budgets) -> None:
         """Catch up with nodes, pods, nominations and budgets, for this preemptor."""
-        table, self._lower = self._table, lower
-        capacity, restarted = table.capacity, table.placed.restarted
+        table, nominated, self._lower = self._table, self.nominated, lower
+        capacity = table.capacity
         if len(self.fits) != capacity:
-            self._position = None
+            self._journal.restart()
             self.spare = np.zeros((len(self._amounts), capacity), np.int64)
             self.fits, self._known = np.zeros(capacity, np.bool_), np.zeros(capacity, np.bool_)
             self.measures = np.zeros((capacity, MEASURES))
-        changed = table.journal.since(self._position) if self._position is not None else None
-        renominated = nominated.log.since(self._nominated) if changed is not None else None
-        moved = restarted.since(self._restarted) if changed is not None else None
+        changed, renominated, moved = self._journal.read(), self._renominated.read(), self._restarted.read()
         if changed is None or renominated is None or moved is None:
             rows = np.flatnonzero(table.alive)
             self.fits[:] = self._known[:] = False
@@ -91,8 +92,6 @@ class Alike:
             rows = np.fromiter(found, np.intp, len(found))
             self._known[rows] = False
         self._volatile.clear()
-        self._position, self._nominated = table.journal.position, nominated.log.position
-        self._restarted = restarted.position
         if budgets is not self._budgets:  # others than those by which victims were found
             self._known[budgets.changed_rows(self._budgets, table)] = False
             self._budgets = budgets

@@ -24,6 +24,7 @@ from kubesched.cache import NodeTable
 from kubesched.cache.columns import RowArray, equal_places
 from kubesched.cache.lower_priority import LowerPriority, LowerPriorityColumns
 from kubesched.cache.node_table import PODS_ROW
+from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError
 from kubesched.framework.interface import Handle
@@ -185,8 +186,8 @@ class FastDryRuns:
         nominated = self._handle.snapshot.nominated_rows(self._handle.nominations).of(question.pod.priority)
         pod, priority, now, budgets = question.pod, question.pod.priority, self._handle.clock.now(), plain.budgets
         lower = self._lower.of(priority)
-        alike = self._alike(priority, question.amounts)
-        alike.refresh(pod, lower, nominated, budgets)
+        alike = self._alike(priority, question.amounts, nominated)
+        alike.refresh(pod, lower, budgets)
         if not alike.exact:
             return None
         try:
@@ -200,10 +201,10 @@ class FastDryRuns:
             return None  # no victim is needed: the plain procedure says what that means
         return found
 
-    def _alike(self, priority: int, amounts: Amounts) -> Alike:
+    def _alike(self, priority: int, amounts: Amounts, nominated: NominatedPods) -> Alike:
         alike = self._kept.get((priority, amounts))
-        if alike is None:
-            alike = self._kept[priority, amounts] = Alike(self._table, priority, amounts)
+        if alike is None or alike.nominated is not nominated:
+            alike = self._kept[priority, amounts] = Alike(self._table, priority, amounts, nominated)
             if len(self._kept) > _MOST:
                 self._kept.popitem(last=False)
         self._kept.move_to_end((priority, amounts))

@@ -17,14 +17,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from kubesched.api.change_log import Follower
 from kubesched.api.kinds import CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUMES, Kind
 from kubesched.api.storage import CSINode, VolumeAttachment
-from kubesched.api.tombstone import final_state
 from kubesched.cache.columns import BoolArray, IntArray
 from kubesched.framework.interface import Handle
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
 
+from ..assume_cache import OnChange
 from .claims import Storage
 from .countable import Countable, CountableVolumes, CountingError, ObjectKey
 
@@ -110,11 +111,11 @@ class AttachedVolumes:
         self._attached_to: dict[str, str] = {}
         #: Nodes to count from the beginning.
         self._stale: set[str] = set()
-        self._position: int | None = None
+        self._journal = Follower(self._table.journal)
         for kind in (CLAIMS, VOLUMES, STORAGE_CLASSES):
-            handle.watch(kind.plural, _Changes(self._reads_changed(kind)))
-        handle.watch(CSI_NODES.plural, _Changes(self._csi_node_changed))
-        handle.watch(VOLUME_ATTACHMENTS.plural, _Changes(self._attachment_changed))
+            handle.watch(kind.plural, OnChange(self._reads_changed(kind)))
+        handle.watch(CSI_NODES.plural, OnChange(self._csi_node_changed))
+        handle.watch(VOLUME_ATTACHMENTS.plural, OnChange(self._attachment_changed))
 
     @classmethod
     def of(cls, handle: Handle) -> AttachedVolumes:
@@ -187,19 +188,17 @@ class AttachedVolumes:
     def refresh(self) -> None:
         """Catch up with the journal; called before anything is read."""
         table = self._table
-        position = table.journal.position
-        if position == self._position:
+        if not self._journal.is_behind:
             return
         if len(self.has_node) < table.capacity:
             self.has_node = _grown(self.has_node, table.capacity)
             self.has_limits = _grown(self.has_limits, table.capacity)
-        entries = table.journal.since(self._position) if self._position is not None else None
+        entries = self._journal.read()
         if entries is None or len(entries) > table.capacity:
             rows = set(self._rows)
             rows.update(info.row for info in table.all_infos())
         else:
             rows = {entry >> 1 for entry in entries}
-        self._position = position
         for row in rows:
             self._refresh_row(row)
 
@@ -354,19 +353,3 @@ def _grown(column: BoolArray, capacity: int) -> BoolArray:
     grown = np.zeros(capacity, np.bool_)
     grown[: len(column)] = column
     return grown
-
-
-class _Changes:
-    """An informer's handler that says what an object was and what it is now."""
-
-    def __init__(self, changed: Callable[[Any, Any], None]) -> None:
-        self._changed = changed
-
-    def on_add(self, obj: Any, is_initial: bool) -> None:
-        self._changed(None, obj)
-
-    def on_update(self, old: Any, new: Any) -> None:
-        self._changed(old, new)
-
-    def on_delete(self, obj: Any) -> None:
-        self._changed(final_state(obj), None)

@@ -129,7 +129,7 @@ def _check(pod: PodInfo, name: str, is_ephemeral: bool, storage: Storage) -> Non
 
 def _sort(key: str, found: _Sorted, storage: Storage, cache: VolumeCache) -> None:
     """Put a claim where it belongs, as it is assumed to be."""
-    claim = cache.claims.get(key)
+    claim = cache.claims.find(key)
     if claim is None:
         namespace, _, name = key.partition("/")
         missing = NotFoundError(CLAIMS, name)

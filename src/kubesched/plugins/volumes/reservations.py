@@ -35,7 +35,7 @@ def volumes_of(found: Placements, index: int, cache: VolumeCache, pools: Pools) 
     static: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
     for choice in found.choices:
         number = int(choice.volumes[index])
-        volume = cache.volumes.get(pools.numbers.name(number)) if number != NO_VOLUME else None
+        volume = cache.volumes.find(pools.numbers.name(number)) if number != NO_VOLUME else None
         if volume is not None:
             static.append((choice.claim.claim, volume))
     dynamic = (item.claim.claim for item in found.provisions if item.needed[index])
@@ -74,9 +74,9 @@ class Reservation:
     def undo(self, cache: VolumeCache) -> None:
         """End the assumptions that nothing else has ended. Doing it again changes nothing."""
         for _, volume in self.bindings:
-            cache.volumes.restore(volume)
+            cache.volumes.restore(volume.key, volume.metadata.resource_version)
         for claim in self.provisions:
-            cache.claims.restore(claim)
+            cache.claims.restore(claim.key, claim.metadata.resource_version)
 
 
 def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:

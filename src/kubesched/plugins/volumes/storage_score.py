@@ -44,7 +44,7 @@ class StorageScorer:
         classes: dict[str, tuple[int, int]] = {}
         chosen, segments = column[: len(found.choices)], column[len(found.choices) :]
         for choice, number in zip(found.choices, chosen, strict=True):
-            volume = cache.volumes.get(pools.numbers.name(number)) if number != NO_VOLUME else None
+            volume = cache.volumes.find(pools.numbers.name(number)) if number != NO_VOLUME else None
             if volume is not None:
                 requested, capacity = classes.get(volume.spec.storage_class_name, (0, 0))
                 requested += requested_storage(choice.claim.claim).value()

@@ -71,9 +71,9 @@ class VolumeBinder:
                 written += 1
         except Exception as error:
             for _, volume in bindings[written:]:
-                cache.volumes.restore(volume)
+                cache.volumes.restore(volume.key, volume.metadata.resource_version)
             for claim in provisions[max(0, written - len(bindings)) :]:
-                cache.claims.restore(claim)
+                cache.claims.restore(claim.key, claim.metadata.resource_version)
             raise BindError(str(error)) from error
 
     # -- the wait --------------------------------------------------------------------------------------
@@ -95,10 +95,10 @@ class VolumeBinder:
         )
 
     def _is_bound(self, claim: PersistentVolumeClaim, written: PersistentVolume, node: Node) -> bool:
-        volume = self._cache.volumes.get_api(written.key)
+        volume = self._cache.volumes.find_api(written.key)
         if volume is None:
             raise BindError(f'failed to check binding: {VOLUMES.plural} "{written.name}" not found')
-        current = self._cache.claims.get_api(claim.key)
+        current = self._cache.claims.find_api(claim.key)
         if current is None:
             raise BindError(f'failed to check binding: {CLAIMS.plural} "{claim.key}" not found')
         if _is_older(volume, written):
@@ -114,7 +114,7 @@ class VolumeBinder:
         return is_fully_bound(current)
 
     def _is_provisioned(self, written: PersistentVolumeClaim, node: Node, changes: Changes) -> bool:
-        claim = self._cache.claims.get_api(written.key)
+        claim = self._cache.claims.find_api(written.key)
         if claim is None:
             raise BindError(f'failed to check provisioning pvc: {CLAIMS.plural} "{written.key}" not found')
         if _is_older(claim, written):
@@ -125,7 +125,7 @@ class VolumeBinder:
         if annotations.get(SELECTED_NODE) != node.name:
             raise BindError(f'provisioning failed for PVC "{name}"')
         if claim.spec.volume_name:
-            volume = self._cache.volumes.get_api(claim.spec.volume_name)
+            volume = self._cache.volumes.find_api(claim.spec.volume_name)
             if volume is None:
                 changes.of(claim.spec.volume_name)
                 return False

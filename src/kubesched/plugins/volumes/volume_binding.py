@@ -30,7 +30,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 
 from .. import names
-from .assume_cache import AssumeError
+from ..assume_cache import AssumeError
 from .binding_hints import EVENTS
 from .claims import Storage
 from .demand import NO_DEMAND, Demand, Rejected, demand_of

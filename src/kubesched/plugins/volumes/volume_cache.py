@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kubesched.api.kinds import CLAIMS, NODES, VOLUMES
 from kubesched.api.quantity import Quantity, QuantityError, parse_quantity
@@ -16,7 +16,7 @@ from kubesched.api.storage import BIND_COMPLETED, PersistentVolume, PersistentVo
 from kubesched.api.types import Node, NodeSelector, ObjectReference
 from kubesched.framework.interface import Handle
 
-from .assume_cache import AssumeCache
+from ..assume_cache import AssumeCache, OnChange
 from .capacity import Capacities
 from .csi_nodes import CSINodes
 from .csi_translation import MIGRATED, TranslationError, translation_of
@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 _log = logging.getLogger("kubesched.plugins")
+
+#: Why an object cannot be assumed, in upstream's words.
+_MISSING: Final = '{what} "{name}" not found'
+_STALE: Final = '"{key}" is out of sync (stored: {stored}, assume: {assumed})'
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
@@ -95,8 +99,8 @@ class VolumeCache:
     """
 
     def __init__(self, handle: Handle) -> None:
-        self.claims: AssumeCache[PersistentVolumeClaim] = AssumeCache(CLAIMS, _ignore, self._wake)
-        self.volumes: AssumeCache[PersistentVolume] = AssumeCache(VOLUMES, self._volume_changed, self._wake)
+        self.claims: AssumeCache[PersistentVolumeClaim] = AssumeCache(CLAIMS.plural, _MISSING, _STALE)
+        self.volumes: AssumeCache[PersistentVolume] = AssumeCache(VOLUMES.plural, _MISSING, _STALE)
         self.affinities = Affinities()
         self.csi_nodes = CSINodes.of(handle)
         self.csi_nodes.listen(self._wake_all)
@@ -106,6 +110,9 @@ class VolumeCache:
         self._facts: dict[str, VolumeFacts] = {}
         self._listeners: list[Callable[[PersistentVolume | None, PersistentVolume | None], None]] = []
         self._waiting: dict[str, set[Changes]] = {}
+        self.volumes.add_handler(OnChange(self._volume_changed))
+        for cache in (self.volumes, self.claims):
+            cache.add_handler(OnChange(self._wake))
         handle.watch(VOLUMES.plural, self.volumes)
         handle.watch(CLAIMS.plural, self.claims)
         handle.watch(NODES.plural, _NodeEvents(self._wake_all))
@@ -120,7 +127,7 @@ class VolumeCache:
         """What decides about nodes for a bound volume; None when there is no such volume."""
         found = self._facts.get(name)
         if found is None:
-            volume = self.volumes.get(name)
+            volume = self.volumes.find(name)
             if volume is None:
                 return None
             found = self._facts[name] = self.facts_of(volume)
@@ -185,9 +192,9 @@ class VolumeCache:
         """The changes that the informers show of these claims and volumes, and of any node; to be closed."""
         return Changes(self._waiting, keys)
 
-    def _wake(self, key: str) -> None:
+    def _wake(self, old: Any, new: Any) -> None:
         if self._waiting:
-            for waiting in self._waiting.get(key, ()):
+            for waiting in self._waiting.get((old or new).key, ()):
                 waiting.wake()
 
     def _wake_all(self) -> None:
@@ -232,10 +239,6 @@ class Changes:
 def claim_key(reference: ObjectReference) -> str:
     """``namespace/name`` of the claim that a volume's claimRef names."""
     return f"{reference.namespace}/{reference.name}"
-
-
-def _ignore(old: object, new: object) -> None:
-    """Claims are found by their keys alone."""
 
 
 class _NodeEvents:

@@ -10,7 +10,7 @@ from kubesched.api.selectors import SelectorError
 from kubesched.api.storage import PersistentVolumeClaim, class_of
 from kubesched.framework.interface import Handle
 
-from .assume_cache import AssumeCache
+from ..assume_cache import AssumeCache
 from .reservations import Reservation
 from .volume_cache import VolumeCache
 from .volume_pool import Pools
@@ -72,11 +72,11 @@ def _differences(
     for key in cache.keys() - informed.keys():
         yield f"{plural} {key}: in the assume cache, but gone"
     for key, obj in informed.items():
-        known = cache.get_api(key)
+        known = cache.find_api(key)
         if known is not None and known.metadata.resource_version != obj.metadata.resource_version:
             yield f"{plural} {key}: another version is in the assume cache"
     for key, assumed in cache.assumed().items():
-        known = cache.get_api(key)
+        known = cache.find_api(key)
         if known is None or known.metadata.resource_version != assumed.metadata.resource_version:
             yield f"{plural} {key}: a version is assumed that is not current"
     for key in cache.assumed(written=False):

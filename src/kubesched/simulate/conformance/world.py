@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.api.change_log import ChangeLog
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
 from kubesched.api.times import FixedClock, parse_time
@@ -51,6 +52,7 @@ JSON = dict[str, Any]
 
 #: The time of every attempt. The objects of scenarios are of 2026, pods that a sequence places start in 2030, and what is
 #: not to be over yet ends in 2036; recorded was in between.
+_KEPT_CHANGES: Final = 1 << 10
 _NOW: Final = parse_time("2028-01-01T00:00:00Z")
 
 
@@ -72,12 +74,12 @@ class Nominations:
 
     def __init__(self) -> None:
         self._pods: dict[str, list[PodInfo]] = {}
-        self._changed: list[str] = []
+        self.changed: ChangeLog[str] = ChangeLog(_KEPT_CHANGES)
 
     def add(self, pod: PodInfo, node_name: str) -> None:
         self.remove(pod.uid)
         self._pods.setdefault(node_name, []).append(pod)
-        self._changed.append(node_name)
+        self.changed.append(node_name)
 
     def remove(self, uid: str) -> None:
         """End the nomination of a pod, if it has one."""
@@ -90,7 +92,8 @@ class Nominations:
         return found
 
     def _keep_if(self, stays: Callable[[PodInfo], bool]) -> None:
-        self._changed += self._pods
+        for name in self._pods:
+            self.changed.append(name)
         kept = {name: [pod for pod in pods if stays(pod)] for name, pods in self._pods.items()}
         self._pods = {name: pods for name, pods in kept.items() if pods}
 
@@ -102,9 +105,6 @@ class Nominations:
 
     def node_of(self, uid: str) -> str | None:
         return next((name for name, pods in self._pods.items() if any(pod.uid == uid for pod in pods)), None)
-
-    def changes(self, since: int) -> tuple[int, list[str] | None]:
-        return len(self._changed), (self._changed[since:] if since >= 0 else None)
 
 
 class Chance(random.Random):
