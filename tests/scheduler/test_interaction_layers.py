@@ -28,10 +28,9 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_scan import Rotation
-from kubesched.scheduler.grouped_ranking import GroupedRanking
 from kubesched.scheduler.layers import Layer
 from kubesched.scheduler.profiles import build_frameworks
-from kubesched.scheduler.ranking import INFEASIBLE, Ranking
+from kubesched.scheduler.ranking import INFEASIBLE
 from kubesched.scheduler.search import Decision, Search
 from kubesched.simulate.conformance.world import World
 
@@ -321,12 +320,6 @@ class ForgetfulMachine(LayerMachine):
     """The same with logs that keep next to nothing, so that layers fall behind them."""
 
     keep = 6
-    #: Also for few nodes, and numbers of groups that are used again at once.
-    limits: ClassVar[Mapping[str, int]] = {
-        "plugins.inter_pod_affinity._MANY_DOMAINS": 0,
-        "plugins.inter_pod_affinity._SMALL_DOMAIN": 24,
-        "plugins.inter_pod_affinity._SPARE_GROUPS": 0,
-    }
 
 
 class CrampedMachine(LayerMachine):
@@ -341,9 +334,6 @@ class CrampedMachine(LayerMachine):
         "plugins.compiled_constraints._BUDGET": 1,
         "scheduler.layer_cache._BUDGET": 1,
         "scheduler.layer_cache._PER_NODE": 0,
-        "scheduler.layers.MOST_GROUPS": 3,
-        "plugins.inter_pod_affinity._MANY_DOMAINS": 0,
-        "plugins.inter_pod_affinity._SMALL_DOMAIN": 24,
     }
 
 
@@ -421,34 +411,29 @@ def test_for_a_topology_of_single_nodes_only_the_node_that_took_a_pod_is_evaluat
     assert set(rows) <= {world.cache.table.row_of(last)}
 
 
-def test_for_a_topology_of_a_few_zones_no_row_is_scored_but_the_zones() -> None:
+def test_when_a_zone_may_take_no_more_pods_only_its_nodes_are_filtered_again() -> None:
     world = world_of_zones(12, 10)
-    *_, last = place(world, "soft-both", 6)
-    with evaluated_rows(world) as rows:
-        place(world, "soft-both", 1, start=6)
-    assert set(rows) <= {world.cache.table.row_of(last)}
+    placed = place(world, "hard-zone", 12)
+    table = world.cache.table
+
+    def zone_of(node: str) -> str:
+        return table.info(table.row_of(node) or 0).labels[ZONE]
+
+    for number in range(12, 24):  # with a skew of 1, every pod closes its zone, and every twelfth one opens the others
+        with evaluated_rows(world) as rows:
+            placed += place(world, "hard-zone", 1, start=number)
+        if number > 12:
+            closed = zone_of(placed[-2])
+            assert {table.info(row).labels[ZONE] for row in rows} == {closed}
+    assert len({zone_of(node) for node in placed[12:]}) == 12
 
 
-def test_when_a_zone_may_take_no_more_pods_no_node_is_filtered_again_but_its_group() -> None:
-    world = world_of_zones(3, 40)
-    *_, last = place(world, "hard-zone", 3)
-    zones: list[str] = []
-    with evaluated_rows(world) as rows:
-        for number in range(3, 12):  # with a skew of 1, every pod closes its zone, and every third one opens all
-            (last,) = place(world, "hard-zone", 1, start=number)
-            zones.append(world.cache.table.info(world.cache.table.row_of(last) or 0).labels[ZONE])
-    assert rows == []
-    assert [len(set(zones[start : start + 3])) for start in (0, 3, 6)] == [3, 3, 3]
-
-
-def test_a_filter_by_group_gives_way_when_all_but_one_node_or_all_nodes_are_rejected() -> None:
+def test_a_zone_whose_nodes_are_the_only_ones_and_no_nodes_at_all_are_found() -> None:
     world = new_world()
     for name, zone in (("n0", "a"), ("n1", "b"), ("n2", "b")):
         world.cache.set_node(a_node(name, {ZONE: zone}, "4"))
     place(world, "hard-zone", 4)
-    layer = layer_of(world, a_pod("hard-zone", "looker"))
-    assert layer is not None
-    assert isinstance(layer.ranking, GroupedRanking)
+    assert layer_of(world, a_pod("hard-zone", "looker")) is not None
     world.cache.remove_node("n2")
     place(world, "hard-zone", 2, start=4)  # now each zone in turn is the only one
     assert look(world, a_pod("hard-zone", "another")) is not None
@@ -459,7 +444,7 @@ def test_a_filter_by_group_gives_way_when_all_but_one_node_or_all_nodes_are_reje
     assert look(world, a_pod("hard-zone", "again")) is not None
 
 
-def test_nodes_without_the_label_of_a_hard_constraint_are_rejected_as_a_group() -> None:
+def test_nodes_without_the_label_of_a_hard_constraint_are_rejected_until_they_have_it() -> None:
     world = world_of_zones(2, 4)
     for number in range(3):
         world.cache.set_node(a_node(f"bare{number}", {}, "64"))
@@ -468,27 +453,8 @@ def test_nodes_without_the_label_of_a_hard_constraint_are_rejected_as_a_group() 
     assert place(world, "hard-zone", 1, start=6) == ["bare0"]
 
 
-def test_rows_whose_groups_are_too_many_to_number_have_none() -> None:
-    """Eight constraints over 300 values each: no integer of NumPy's counts so many groups."""
-    keys = [f"key{number}" for number in range(8)]
-    kinds = {
-        kind: ("many", {"topologySpreadConstraints": [spread(key, "many", hard=kind == "hard") for key in keys]})
-        for kind in ("hard", "soft")
-    }
-    world = new_world()
-    for number in range(300):
-        world.cache.set_node(a_node(f"n{number}", dict.fromkeys(keys, f"v{number}"), "64"))
-    with patch.dict(KINDS, kinds):
-        for kind in kinds:
-            place(world, kind, 4)
-            layer = layer_of(world, a_pod(kind, "looker"))
-            assert layer is not None
-            assert layer.is_scored
-            assert not isinstance(layer.ranking, GroupedRanking)
-
-
 @pytest.mark.parametrize("kind", ["likes-host", "avoids-rack"])
-def test_preferences_about_single_nodes_group_them_by_raw_score(kind: str) -> None:
+def test_for_preferences_about_single_nodes_only_the_node_that_took_a_pod_is_evaluated(kind: str) -> None:
     world = world_of_zones(3, 40)
     *_, last = place(world, kind, 3)
     with evaluated_rows(world) as rows:
@@ -500,55 +466,32 @@ def test_preferences_about_single_nodes_group_them_by_raw_score(kind: str) -> No
             assert decision is not None
             last = decision.node.name
             world.cache.assume_pod(pod.with_pod(pod.pod.on_node(last)))
-    layer = layer_of(world, a_pod(kind, "looker"))
-    assert layer is not None
-    assert isinstance(layer.ranking, GroupedRanking)
-    assert len(layer.ranking._best) < 16  # numbers of groups are used again
 
 
 @pytest.mark.parametrize("kind", ["likes-host", "avoids-rack"])
-def test_nodes_of_one_domain_change_their_group_together(kind: str) -> None:
+def test_preferences_about_domains_of_few_nodes_are_followed(kind: str) -> None:
     world = new_world()
     for number in range(12):
         rack = f"r{number % 4}"
         world.cache.set_node(a_node(f"n{number}", {"rack": rack, HOST: rack}, "64"))
     there: list[PodInfo] = []
-    affinity = "kubesched.plugins.inter_pod_affinity"
-    with patch(f"{affinity}._MANY_DOMAINS", 0), patch(f"{affinity}._SPARE_GROUPS", 0):
-        for number in range(24):
-            pod = a_pod(kind, f"{kind}-{number}")
-            decision = look(world, pod)
-            assert decision is not None
-            there.append(pod.with_pod(pod.pod.on_node(decision.node.name)))
-            world.cache.assume_pod(there[-1])
-            if number % 5 == 4:
-                world.cache.forget_pod(there.pop(number // 2).pod)
-                assert look(world, a_pod(kind, "looker")) is not None
-    layer = layer_of(world, a_pod(kind, "looker"))
-    assert layer is not None
-    assert isinstance(layer.ranking, GroupedRanking)
+    for number in range(24):
+        pod = a_pod(kind, f"{kind}-{number}")
+        decision = look(world, pod)
+        assert decision is not None
+        there.append(pod.with_pod(pod.pod.on_node(decision.node.name)))
+        world.cache.assume_pod(there[-1])
+        if number % 5 == 4:
+            world.cache.forget_pod(there.pop(number // 2).pod)
+            assert look(world, a_pod(kind, "looker")) is not None
+    assert layer_of(world, a_pod(kind, "looker")) is not None
 
 
-def test_many_different_raw_scores_have_no_groups() -> None:
-    world = world_of_zones(3, 40)
-    with patch("kubesched.plugins.inter_pod_affinity._MANY_SCORES", 2):
-        for number in range(12):
-            for count in range(number % 4):
-                name = f"there-{number}-{count}"
-                world.cache.add_pod(a_pod("avoids-rack", name, f"n{number}"))
-        for number in range(3):
-            assert look(world, a_pod("avoids-rack", f"looker-{number}")) is not None
-    layer = layer_of(world, a_pod("avoids-rack", "looker"))
-    assert layer is not None
-    assert isinstance(layer.ranking, Ranking)
-
-
-def test_for_a_topology_of_many_zones_only_the_zone_that_took_a_pod_is_evaluated() -> None:
+def test_for_a_topology_of_zones_only_the_zone_that_took_a_pod_is_evaluated() -> None:
     world = world_of_zones(12, 10)
-    with patch("kubesched.scheduler.layers.MOST_GROUPS", 12):
-        *_, last = place(world, "soft-both", 6)
-        with evaluated_rows(world) as rows:
-            place(world, "soft-both", 1, start=6)
+    *_, last = place(world, "soft-both", 6)
+    with evaluated_rows(world) as rows:
+        place(world, "soft-both", 1, start=6)
     zone = world.cache.table.get(last)
     assert zone is not None
     of_zone = {info.row for info in world.cache.table.all_infos() if info.labels[ZONE] == zone.labels[ZONE]}

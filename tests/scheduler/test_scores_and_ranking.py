@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -16,7 +16,6 @@ from search_kit import SIGNING, House, best_names, make_plugin
 from builders import a_node, a_pod, info
 from kubesched.framework.entries import PluginFailedError, ScoreEntry
 from kubesched.framework.interface import NOT_SCORED, Normalize
-from kubesched.scheduler.grouped_ranking import GroupedRanking
 from kubesched.scheduler.ranking import INFEASIBLE, Ranking, pick_uniformly
 from kubesched.scheduler.score_column import ScoreColumn
 
@@ -216,51 +215,3 @@ def test_ties_are_chosen_with_the_same_chance() -> None:
     rng = random.Random(1)
     found = [pick_uniformly(rng, np.array([7, 2, 7, 7])) for _ in range(3000)]
     assert {row: found.count(row) > 900 for row in set(found)} == {0: True, 2: True, 3: True}
-
-
-class Groups:
-    """Rows' groups have the raw scores of ``scores``, all of them final."""
-
-    name = "Groups"
-    scores: tuple[int, ...] = ()
-
-    def score_rows(self, *args: Any) -> Any:
-        raise AssertionError("not called here")
-
-    score_groups = score_group = refresh_groups = score_rows
-
-    def group_scores(self, state: Any, pod: Any, groups: Any) -> list[int]:
-        return [self.scores[group] for group in groups]
-
-    def normalize_within(self, scores: Any, low: int, high: int) -> Any:
-        raise AssertionError("not called here")
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2, 3]), st.integers(0, 9)), min_size=1, max_size=120),
-    st.integers(0, 120),
-    st.sampled_from([7, 1 << 13]),
-    st.randoms(use_true_random=False),
-)
-def test_the_best_of_groups_is_picked_among_all_ties_by_its_place(
-    rows: list[tuple[int, int]], gap: int, part: int, rng: random.Random
-) -> None:
-    """However the rows of the groups lie: in turn, or far apart with many rows between them that no pod may go to."""
-    at = [place if place < len(rows) // 2 else place + gap for place in range(len(rows))]
-    totals = np.full(at[-1] + 1, INFEASIBLE, np.int32)
-    plugin = Groups()
-    plugin.scores = (2, 1, 2, 0)
-    for row, (group, quality) in zip(at, rows, strict=True):
-        totals[row] = 5 - plugin.scores[group] - (quality == 9)
-    base = Ranking(100)
-    base.replace(totals)
-    ranking = GroupedRanking(base, ScoreEntry(plugin, 1))
-    ranking.replace(len(totals), np.array(at), np.array([group for group, _ in rows]))
-    state: Any = None
-    ranking.rescore(state, info(a_pod("p")))
-    ties = np.flatnonzero(ranking.total == ranking.total.max()).tolist()
-    with patch("kubesched.scheduler.ranking._PART", part):
-        for place in range(len(ties)):
-            chosen = SimpleNamespace(randrange=lambda count, place=place: place if count == len(ties) else count)
-            assert ranking.best(cast("random.Random", chosen)) == ties[place]
-        assert ranking.best(rng) in ties

@@ -1,6 +1,6 @@
 """The rows that plugins name because of changes elsewhere: how they are asked for, and how their answers are checked.
 
-See ``refresh_filter``, ``refresh_scores`` and what replaces them for groups in :class:`.interface.Contract`.
+See ``refresh_filter`` and ``refresh_scores`` in :class:`.interface.Contract`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ _FEW: Final = 8
 #: The shape of an array that names no rows.
 _NONE: Final = (0,)
 #: The method to the extension point whose results it keeps up.
-_POINTS: Final = {
-    "refresh_filter": "PreFilter",
-    "refresh_filter_groups": "PreFilter",
-    "refresh_scores": "PreScore",
-    "refresh_groups": "PreScore",
-}
+_POINTS: Final = {"refresh_filter": "PreFilter", "refresh_scores": "PreScore"}
 
 
 class ChangedRows:

@@ -92,7 +92,6 @@ class _Entry:
         signs_spec: the signature depends on nothing of the pod but its spec.
         can_be_absent: some pods do not concern the plugin.
         has_row_form: the plugin can evaluate one node without columns.
-        has_groups: the plugin may give rows groups with one answer each.
         evaluations: counts nodes evaluated by the plugin; what a layer remembers is no evaluation.
     """
 
@@ -101,8 +100,6 @@ class _Entry:
     _row_method: ClassVar[str]
     _rows_method: ClassVar[str]
     _dtype: ClassVar[str]
-    #: What gives many rows, and one, their groups; what answers for groups; and what names rows that came to others.
-    _grouping: ClassVar[tuple[str, str, str, str]]
     #: What an answer may be.
     _least: int
     _most: int
@@ -121,10 +118,6 @@ class _Entry:
         self.is_plain = not hasattr(plugin, self._rows_method)
         self._row: Callable[..., int] | None = getattr(plugin, self._row_method, None)
         self.has_row_form = self.is_plain or self._row is not None
-        self.has_groups = not self.reads_images and all(hasattr(plugin, name) for name in self._grouping)
-        if self.has_groups:
-            self._group: Callable[..., Any] = getattr(plugin, self._grouping[1])
-            self._answers: Callable[..., Any] = getattr(plugin, self._grouping[2])
 
     @property
     def can_sign(self) -> bool:
@@ -196,54 +189,6 @@ class _Entry:
             self._check(answer)
         return answer.astype(self._dtype, copy=False)
 
-    def groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray, most: int) -> RowArray | None:
-        """The group of each row; None when the plugin gives none, or a number of ``most`` or greater.
-
-        Raises:
-            PluginFailedError: when the plugin fails, or answers something else.
-        """
-        method = self._grouping[0]
-        found = called(self._prefix, self.name, getattr(self.plugin, method), state, pod, nodes, rows)
-        if found is None:
-            return None
-        if not isinstance(found, np.ndarray) or found.shape != (len(rows),) or found.dtype.kind not in "ui":
-            raise self._wrong(method, f"{method} returned {shape_of(found)}; expected intp[{len(rows)}]")
-        if len(rows):
-            if (least := int(np.minimum.reduce(found))) < 0:
-                raise self._wrong(method, f"{method} returned group {least}; groups count from 0")
-            if int(np.maximum.reduce(found)) >= most:
-                return None
-        return found
-
-    def group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        """The group of one node.
-
-        Raises:
-            PluginFailedError: when the plugin fails, or answers something else.
-        """
-        try:
-            found = self._group(state, pod, nodes, node)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise self._failed(error) from error
-        method = self._grouping[1]
-        if not isinstance(found, int) or found < 0:
-            raise self._wrong(method, f"{method} returned {found!r}; expected an int of 0 or more")
-        return found
-
-    def _of_groups(self, state: CycleState, pod: PodInfo, groups: list[int]) -> list[int]:
-        try:
-            found = self._answers(state, pod, groups)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise self._failed(error) from error
-        method = self._grouping[2]
-        if not isinstance(found, list) or len(found) != len(groups) or not {int}.issuperset(map(type, found)):
-            raise self._wrong(method, f"{method} returned {found!r}; expected a list of {len(groups)} ints")
-        return found
-
     def _check(self, answer: Any) -> None:
         """Fail when an answer of a method for many rows is out of range. Looks only where the type allows that."""
         limits = _LIMITS[answer.dtype.kind, answer.dtype.itemsize]
@@ -293,7 +238,6 @@ class FilterEntry(_Entry):
     _row_method = "filter_row"
     _rows_method = "filter_rows"
     _dtype = "uint64"
-    _grouping = ("filter_groups", "filter_group", "group_verdicts", "refresh_filter_groups")
     _least = 0
     _most = (1 << 64) - 1
 
@@ -317,15 +261,6 @@ class FilterEntry(_Entry):
         if not self._least <= answer <= self._most:
             self._refuse(answer, "filter_row_with")
         return answer
-
-    def score_of_groups(self, state: CycleState, pod: PodInfo, groups: list[int]) -> list[tuple[int, int]]:
-        """Those of these groups that pass, each with the score 0.
-
-        Raises:
-            PluginFailedError: when the plugin fails, or answers something else.
-        """
-        verdicts = self._of_groups(state, pod, groups)
-        return [(group, 0) for group, verdict in zip(groups, verdicts, strict=True) if not verdict]
 
     def status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         """What a non-zero verdict means.
@@ -384,7 +319,6 @@ class ScoreEntry(_Entry):
     _row_method = "score_row"
     _rows_method = "score_rows"
     _dtype = "int64"
-    _grouping = ("score_groups", "score_group", "group_scores", "refresh_groups")
 
     def __init__(self, plugin: Any, weight: int, index: int = 0, evaluations: CounterValue | None = None) -> None:
         super().__init__(plugin, index, evaluations)
@@ -392,23 +326,10 @@ class ScoreEntry(_Entry):
         self.has_within = hasattr(plugin, "normalize_within")
         self.needs_all = hasattr(plugin, "normalize_score") and not self.has_within
         own = self.has_within or self.needs_all
-        self.has_groups = self.has_groups and self.has_within
         self.normalize: Normalize | None = None if own else getattr(plugin, "normalize", None)
         self.is_raw = not own and self.normalize is None
         self._least = _INT64_MIN if own else 0
         self._most = MAX_NODE_SCORE if self.is_raw else _INT64_MAX
-
-    def score_of_groups(self, state: CycleState, pod: PodInfo, groups: list[int]) -> list[tuple[int, int]]:
-        """These groups, all that have feasible rows, with their final scores, weighted; there is one or more.
-
-        Raises:
-            PluginFailedError: when the plugin fails, or answers something else.
-        """
-        found = self._of_groups(state, pod, groups)
-        if min(found) < 0 or max(found) > MAX_NODE_SCORE:
-            raise self._out_of_range(min(found) if min(found) < 0 else max(found))
-        weight = self.weight
-        return [(group, score * weight) for group, score in zip(groups, found, strict=True)]
 
     def bounds(self, raw: npt.NDArray[np.signedinteger]) -> tuple[int, int]:
         """What raw scores, int64 or int32, are normalised by: the least and the greatest of them (ready-made: 0 and the greatest)."""

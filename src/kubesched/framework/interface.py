@@ -380,51 +380,6 @@ class Contract:
         """The same for what ``pre_score`` kept; ``same`` when the feasible nodes are those of the last time."""
         raise AssertionError("documentation only")
 
-    def filter_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
-        """Optional in addition to ``refresh_filter``: the group of each row, from 0.
-
-        Rows of one group have the same verdict, and a row comes to another group only when its own node or pods
-        change, or when ``refresh_filter_groups`` names it. Verdicts that change elsewhere then cost a group and not its
-        rows. Read where no other plugin of the layer filters or scores. None when rows have no groups.
-        """
-        raise AssertionError("documentation only")
-
-    def refresh_filter_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
-        """To be defined together with ``filter_groups``, in place of ``refresh_filter``: names rows whose group may be another."""
-        raise AssertionError("documentation only")
-
-    def filter_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        """To be defined together with ``filter_groups``, and called if that answered: the group of one node."""
-        raise AssertionError("documentation only")
-
-    def group_verdicts(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
-        """To be defined together with ``filter_groups``: the verdict on each of these groups, 0 where its rows pass."""
-        raise AssertionError("documentation only")
-
-    def score_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
-        """Optional in addition to ``refresh_scores`` and ``normalize_within``: the group of each row, from 0.
-
-        Rows of one group have the same raw score, and a row comes to another group only when its own node or pods
-        change, or when ``refresh_groups`` names it. Scores that change elsewhere then cost a group and not its rows.
-        None when rows have no groups.
-        """
-        raise AssertionError("documentation only")
-
-    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
-        """To be defined together with ``score_groups``, in place of ``refresh_scores``: names rows whose group may be another."""
-        raise AssertionError("documentation only")
-
-    def score_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        """To be defined together with ``score_groups``, and called if that answered: the group of one node."""
-        raise AssertionError("documentation only")
-
-    def group_scores(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
-        """To be defined together with ``score_groups``: the normalised score, 0…100, of each of these groups.
-
-        They are all that have feasible rows. What is NOT_SCORED has 0.
-        """
-        raise AssertionError("documentation only")
-
     def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
         """Turn raw scores into 0…100, int64[len(scores)], given the least and greatest raw score of all feasible rows.
 

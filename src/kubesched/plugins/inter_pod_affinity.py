@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kubesched.api.types import Labels
-from kubesched.cache.columns import ABSENT, NO_ROWS, IntpArray, LabelColumn, equal_places, joined
+from kubesched.cache.columns import ABSENT, NO_ROWS, IntpArray, LabelColumn, joined
 from kubesched.cache.term_index import CarriedTerm, Role, TermIndex
 from kubesched.config.args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
@@ -37,14 +37,6 @@ _AFFINITY: Final = 1
 _ANTI_AFFINITY: Final = 2
 _EXISTING: Final = 3
 _SCORE_KEY: Final = f"PreScore{names.INTER_POD_AFFINITY}"
-#: With so many domains, such as host names, nodes are grouped by their raw scores and not by domain.
-_MANY_DOMAINS: Final = 63
-#: With so many different raw scores there are no groups.
-_MANY_SCORES: Final = 64
-#: Domains grouped by raw score have so many nodes at most, on average: each is another row when the score changes.
-_SMALL_DOMAIN: Final = 4
-#: So many groups may be without rows before their numbers are used again.
-_SPARE_GROUPS: Final = 8
 #: How many pods' compiled rules are kept.
 _MOST_RULES: Final = 4096
 
@@ -107,7 +99,7 @@ class _FilterState:
 class _ScoreState:
     """What Score needs."""
 
-    __slots__ = ("carried", "counts_any", "free", "group_of", "raw", "sums", "versions")
+    __slots__ = ("carried", "counts_any", "sums", "versions")
 
     def __init__(self, index: TermIndex) -> None:
         self.versions = _versions(index)
@@ -116,33 +108,6 @@ class _ScoreState:
         self.sums = DomainSums()
         #: Whether any pod is counted.
         self.counts_any = False
-        #: The group of each raw score; None where the groups are the domains.
-        self.group_of: dict[int, int] | None = None
-        #: The raw score of each of these groups, and the groups that no row has.
-        self.raw: list[int] = []
-        self.free: list[int] = []
-
-    def group(self, score: int) -> int:
-        """The group of a raw score."""
-        assert self.group_of is not None
-        group = self.group_of.get(score)
-        if group is None:
-            if self.free:
-                group = self.free.pop()
-                self.raw[group] = score
-            else:
-                group = len(self.raw)
-                self.raw.append(score)
-            self.group_of[score] = group
-        return group
-
-    def release(self, groups: Sequence[int]) -> None:
-        """Raw scores that no row has any more leave their group to others; ``groups``: those with rows."""
-        if self.group_of is None or self.free or len(self.raw) < 2 * len(groups) + _SPARE_GROUPS:
-            return
-        self.free = sorted(set(range(len(self.raw))).difference(groups))
-        for group in self.free:
-            del self.group_of[self.raw[group]]
 
 
 def _versions(index: TermIndex) -> tuple[int, int]:
@@ -382,13 +347,6 @@ class InterPodAffinity(Plugin):
         moved = self._moved(state, pod)
         return _rows_of(moved) if moved is not None else None
 
-    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
-        kept: _ScoreState = state.read(_SCORE_KEY)
-        moved = self._moved(state, pod)
-        if moved is None:
-            return None
-        return NO_ROWS if kept.group_of is None else _rows_of(moved)
-
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
         kept: _ScoreState = state.read(_SCORE_KEY)
         scores: IntArray | None = None
@@ -405,44 +363,6 @@ class InterPodAffinity(Plugin):
             if code != ABSENT:
                 total += int(counts[code])
         return total
-
-    def score_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
-        kept: _ScoreState = state.read(_SCORE_KEY)
-        by_key = kept.sums.by_key
-        if len(by_key) != 1:
-            return None
-        ((column, counts),) = by_key.values()
-        if len(column.values) < _MANY_DOMAINS:
-            return column.at(rows) + 1
-        if len(nodes) > _SMALL_DOMAIN * len(column.values):
-            return None
-        kept.group_of, kept.raw, kept.free = {}, [], []
-        groups = np.zeros(len(rows), np.intp)
-        for score, places in equal_places(counts[column.at(rows)]):
-            groups[places] = kept.group(score)
-            if len(kept.raw) > _MANY_SCORES:
-                return None
-        return groups
-
-    def score_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        kept: _ScoreState = state.read(_SCORE_KEY)
-        ((column, counts),) = kept.sums.by_key.values()
-        code = column.codes.item(node.row)
-        return code + 1 if kept.group_of is None else kept.group(counts.item(code))
-
-    def group_scores(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
-        kept: _ScoreState = state.read(_SCORE_KEY)
-        if kept.group_of is None:
-            ((_, counts),) = kept.sums.by_key.values()
-            raw = [counts.item(group - 1) for group in groups]
-        else:
-            kept.release(groups)
-            raw = [kept.raw[group] for group in groups]
-        low, high = min(raw), max(raw)
-        if low == high:
-            return [0] * len(raw)
-        # In this order, as in normalize_within.
-        return [int(float(score - low) / float(high - low) * 100.0) for score in raw]
 
     def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
         if low == high:

@@ -28,8 +28,7 @@ from kubesched.framework.status import Status
 
 from . import names, pod_topology_spread_hints
 from .compiled_constraints import CompiledConstraints, ConstraintCache
-from .resource_scoring import trunc_div
-from .spread_filter import MISSING, SKEWED, FilterState, radix
+from .spread_filter import MISSING, SKEWED, FilterState
 from .topology_constraints import HARD, SOFT, SYSTEM_DEFAULTS
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -89,22 +88,6 @@ class _Part:
         gathered: FloatArray = table[codes]
         return gathered
 
-    def digits(self, rows: RowArray) -> IntpArray:
-        """intp[len(rows)]: what the part of each row depends on, from 1: its domain, or the pods there; 0 without the label."""
-        digits: IntpArray = self.column.at(rows) + 1
-        if self.by_row:
-            digits = np.where(digits > 0, self.counts[rows] + 1, 0)
-        return digits
-
-    def digit(self, row: int) -> int:
-        code: int = self.column.codes.item(row)
-        return self.counts.item(row) + 1 if self.by_row and code >= 0 else code + 1
-
-    def of_digit(self, digit: int) -> float:
-        """What it adds to rows with this digit, which is not 0."""
-        count = digit - 1 if self.by_row else self.counts.item(digit - 1)
-        return count * self.weight + self.constant
-
     def of(self, row: int) -> float:
         """What it adds to one row."""
         code = self.column.codes.item(row)
@@ -114,7 +97,7 @@ class _Part:
 class _ScoreState:
     """What Score needs of the feasible nodes."""
 
-    __slots__ = ("_everywhere", "_keys", "_radix", "compiled", "parts")
+    __slots__ = ("_everywhere", "_keys", "compiled", "parts")
 
     def __init__(self, compiled: CompiledConstraints, rows: RowArray) -> None:
         self.compiled = compiled
@@ -124,7 +107,6 @@ class _ScoreState:
         self._everywhere = ignored is None
         scored = rows if ignored is None else rows[~ignored]
         self.parts = [_Part(compiled, place, scored) for place in range(len(compiled.constraints))]
-        self._radix = self._make_radix()
 
     def ignored(self, rows: RowArray) -> BoolArray | None:
         """bool[len(rows)]: feasible nodes that are not scored; None when all are."""
@@ -132,43 +114,6 @@ class _ScoreState:
 
     def ignores(self, row: int) -> bool:
         return any(column.codes[row] < 0 for column in self._keys)
-
-    def _make_radix(self) -> list[tuple[_Part, int, int]]:
-        """A group's number has a digit per part: the part, what its digit counts, how many digits there are (0: any).
-
-        Empty when there are no groups.
-        """
-        by_row = [part for part in self.parts if part.by_row]
-        if len(by_row) > 1:
-            return []
-        ordered = [part for part in self.parts if not part.by_row] + by_row
-        digits = radix([len(part.counts) for part in ordered])
-        if not digits:
-            return []
-        units = dict(zip(ordered, digits, strict=True))
-        return [(part, units[part][0], 0 if part.by_row else units[part][1]) for part in self.parts]
-
-    def groups(self, rows: RowArray) -> RowArray | None:
-        """The group of each row."""
-        groups: RowArray | None = None
-        for part, unit, _ in self._radix:
-            counted = part.digits(rows) * unit
-            groups = counted if groups is None else groups + counted
-        return groups
-
-    def group(self, row: int) -> int:
-        return sum([part.digit(row) * unit for part, unit, _ in self._radix])
-
-    def of_group(self, group: int) -> int:
-        """The raw score of a group's rows."""
-        total = 0.0
-        for part, unit, size in self._radix:
-            digit = group // unit % size if size else group // unit
-            if digit:
-                total += part.of_digit(digit)
-            elif self._keys:
-                return NOT_SCORED
-        return _rounded(total)
 
     def of_row(self, row: int) -> int:
         """The raw score of a row."""
@@ -255,23 +200,7 @@ class PodTopologySpread(Plugin):
 
     def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
         kept: FilterState | None = state.get(self.name)
-        return NO_ROWS if kept is None else kept.flipped()
-
-    def refresh_filter_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
-        kept: FilterState = state.read(self.name)
-        return NO_ROWS if kept.catch_up() is not None else None
-
-    def filter_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
-        kept: FilterState = state.read(self.name)
-        return kept.groups(rows)
-
-    def filter_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        kept: FilterState = state.read(self.name)
-        return kept.group(node.row)
-
-    def group_verdicts(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
-        kept: FilterState = state.read(self.name)
-        return kept.verdicts_of(groups)
+        return NO_ROWS if kept is None else kept.catch_up()
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
         if added.namespace == pod.namespace:
@@ -347,26 +276,6 @@ class PodTopologySpread(Plugin):
     def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         kept: _ScoreState = state.read(_SCORE_KEY)
         return NOT_SCORED if kept.ignores(node.row) else kept.of_row(node.row)
-
-    def score_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> RowArray | None:
-        kept: _ScoreState = state.read(_SCORE_KEY)
-        return kept.groups(rows)
-
-    def refresh_groups(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
-        return NO_ROWS if same and state.read(_SCORE_KEY).catch_up() is not None else None
-
-    def score_group(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        kept: _ScoreState = state.read(_SCORE_KEY)
-        return kept.group(node.row)
-
-    def group_scores(self, state: CycleState, pod: PodInfo, groups: Sequence[int]) -> list[int]:
-        kept: _ScoreState = state.read(_SCORE_KEY)
-        raw = [kept.of_group(group) for group in groups]
-        scored = [score for score in raw if score != NOT_SCORED] if NOT_SCORED in raw else raw
-        low, greatest = min(scored, default=0), max(0, max(scored, default=0))
-        if greatest == 0:
-            return [100 if score != NOT_SCORED else 0 for score in raw]
-        return [trunc_div(100 * (greatest + low - score), greatest) if score != NOT_SCORED else 0 for score in raw]
 
     def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
         """Fewest pods best: 100 * (greatest + least - score) / greatest, cut off."""

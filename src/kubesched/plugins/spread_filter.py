@@ -1,12 +1,10 @@
 """What PodTopologySpread's Filter knows of a pod's hard constraints: pods per domain, and how many each may have.
 
-Rows whose labels name the same domains have one verdict, so they are groups: when a domain may take no more pods, a number
-is compared, and not its nodes. Used by :mod:`.pod_topology_spread`.
+Used by :mod:`.pod_topology_spread`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,19 +15,17 @@ from kubesched.framework.podinfo import PodInfo
 
 from .compiled_constraints import CompiledConstraints
 
-__all__ = ["MISSING", "SKEWED", "FilterState", "radix"]
+__all__ = ["MISSING", "SKEWED", "FilterState"]
 
 #: Verdicts: a node lacks a label, or its domain has too many pods.
 MISSING: Final = 1
 SKEWED: Final = 2
-#: So many numbers of groups are well within an intp.
-_NUMBERS: Final = 1 << 62
 
 
 class FilterState:
     """What Filter needs. The arrays are shared and never changed; AddPod and RemovePod go to ``added``."""
 
-    __slots__ = ("_changes", "_compiled", "_domains", "_radix", "added", "allowed", "columns", "counts")
+    __slots__ = ("_changes", "_compiled", "_domains", "added", "allowed", "columns", "counts")
 
     def __init__(self, compiled: CompiledConstraints) -> None:
         self._compiled = compiled
@@ -41,8 +37,6 @@ class FilterState:
         self.allowed = [self._allowance(place, domains.counts) for place, domains in enumerate(compiled.domains)]
         #: (place of the constraint, code of the domain) to change.
         self.added: dict[tuple[int, int], int] = {}
-        #: A group's number has a digit per constraint, 1 + code of the domain: what it counts, and how many there are.
-        self._radix = radix([len(column.values) + 1 for column in self.columns])
 
     def _allowance(self, place: int, counts: IntArray) -> int:
         compiled = self._compiled
@@ -50,33 +44,20 @@ class FilterState:
         least = 0 if domains.places < constraint.min_domains else domains.least(counts)
         return constraint.max_skew + least - compiled.own[place]
 
-    def catch_up(self) -> list[tuple[int, list[int], IntArray, int]] | None:
-        """Read the current counts: per constraint that counts other pods now, what was before; None when it is not known.
-
-        Its place, the codes of the domains, perhaps repeated, and all counts and the allowance before.
-        """
+    def catch_up(self) -> RowArray | None:
+        """Read the current counts; the rows whose verdict changed by it, None when they cannot be known."""
         compiled = self._compiled
         compiled.sync()
-        moved: list[tuple[int, list[int], IntArray, int]] = []
+        touched: list[IntpArray] = []
         for place, domains in enumerate(compiled.domains):
             codes = self._changes[place].read() if domains is self._domains[place] else None
             if codes is None:
                 return None
             if not codes:
                 continue  # the counts are the same, hence the least of them
-            moved.append((place, codes, self.counts[place], self.allowed[place]))
+            before, was_allowed = self.counts[place], self.allowed[place]
             now = self.counts[place] = domains.counts
-            self.allowed[place] = self._allowance(place, now)
-        return moved
-
-    def flipped(self) -> RowArray | None:
-        """Catch up; the rows whose verdict changed by it, None when they cannot be known."""
-        moved = self.catch_up()
-        if moved is None:
-            return None
-        touched: list[IntpArray] = []
-        for place, codes, before, was_allowed in moved:
-            now, allowed = self.counts[place], self.allowed[place]
+            allowed = self.allowed[place] = self._allowance(place, now)
             if allowed == was_allowed:
                 changed = [code for code in set(codes) if (before.item(code) > allowed) != (now.item(code) > allowed)]
             else:
@@ -88,7 +69,7 @@ class FilterState:
         twin = FilterState.__new__(FilterState)
         # Of a state and its clones only one catches up: that of a layer.
         twin._compiled, twin._domains, twin._changes = self._compiled, self._domains, self._changes
-        twin.columns, twin.counts, twin._radix = self.columns, list(self.counts), self._radix
+        twin.columns, twin.counts = self.columns, list(self.counts)
         twin.allowed, twin.added = list(self.allowed), dict(self.added)
         return twin
 
@@ -121,35 +102,3 @@ class FilterState:
             if count > self.allowed[place]:
                 return SKEWED
         return 0
-
-    # -- groups of rows with the same domains; none while pods are added or removed ---------------------
-
-    def groups(self, rows: RowArray) -> RowArray | None:
-        """The group of each row; None where they are too many to number."""
-        groups: RowArray | None = None
-        for column, (unit, _) in zip(self.columns, self._radix, strict=False):
-            digits = (column.at(rows) + 1) * unit
-            groups = digits if groups is None else groups + digits
-        return groups
-
-    def group(self, row: int) -> int:
-        return sum(
-            [(column.codes.item(row) + 1) * unit for column, (unit, _) in zip(self.columns, self._radix, strict=True)]
-        )
-
-    def verdicts_of(self, groups: Sequence[int]) -> list[int]:
-        """The verdict on the rows of each group."""
-        verdicts = [0] * len(groups)
-        for counts, allowed, (unit, size) in zip(self.counts, self.allowed, self._radix, strict=True):
-            of_digit = [MISSING, *[SKEWED if count > allowed else 0 for count in counts.tolist()]]
-            verdicts = [known or of_digit[group // unit % size] for known, group in zip(verdicts, groups, strict=True)]
-        return verdicts
-
-
-def radix(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """What each digit of a number counts, and how many there are of it; empty when there are more numbers than an intp has."""
-    unit, found = 1, []
-    for size in sizes:
-        found.append((unit, size))
-        unit *= size
-    return found if unit < _NUMBERS else []

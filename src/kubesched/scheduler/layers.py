@@ -26,14 +26,13 @@ from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, ScoreEntry, most_statuses
+from kubesched.framework.entries import FilterEntry, PluginFailedError, most_statuses
 from kubesched.framework.interface import IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
 
-from .changed_rows import Many, Rows, greatest, merged, rows_of
-from .grouped_ranking import MOST_GROUPS, GroupedRanking
+from .changed_rows import Rows, greatest, merged, rows_of
 from .known_rejection import KnownRejection
 from .plan import Share
 from .ranking import INFEASIBLE, Ranking
@@ -45,9 +44,6 @@ __all__ = ["NO_NODE", "PASSES", "Layer"]
 PASSES: Final = 0
 NO_NODE: Final = 255
 
-#: Up to so many rows are brought to their groups one by one; a pass over all rows takes as long.
-_REGROUPED: Final = 64
-
 
 class Layer:
     """Verdicts, raw scores and totals of all rows, for pods that are alike.
@@ -57,13 +53,11 @@ class Layer:
         share: the plugins that it evaluates.
         state: what the layer's plugins wrote at PreFilter and PreScore.
         filters: those that PreFilter did not skip.
-        owner: uint8[size]; PASSES, NO_NODE, or 1 + index of the first of this layer's filters that rejects the row. Not kept
-            up, nor ``verdict``, while a filter answers by group.
+        owner: uint8[size]; PASSES, NO_NODE, or 1 + index of the first of this layer's filters that rejects the row.
         verdict: uint8[size], or wider where some verdict needs it; that filter's verdict.
         feasible: number of rows that pass.
         rejection: why every row is rejected, while that is known.
-        ranking: totals of this layer and its base by row; valid once scored. By group where the one plugin that scores
-            offers it, or the one that filters where none scores; there are no columns then.
+        ranking: totals of this layer and its base by row; valid once scored.
     """
 
     def __init__(self, framework: Framework, table: NodeTable, share: Share, base: Layer | None) -> None:
@@ -77,14 +71,8 @@ class Layer:
         self.feasible = 0
         self.rejection = KnownRejection(table)
         self._statuses: dict[tuple[int, int], Status] = {}
-        self._totals = Ranking(framework.most_total)
-        self.ranking: Ranking | GroupedRanking = self._totals
+        self.ranking = Ranking(framework.most_total)
         self.columns = ScoreColumns()
-        #: How plugins name the rows whose score, or group, may be another.
-        self._score_readers: Sequence[ChangedRows] = ()
-        #: The ranking while a filter answers by group, and how plugins name the rows whose group may be another then.
-        self._gate: GroupedRanking | None = None
-        self._gate_readers: Sequence[ChangedRows] = ()
         self.is_scored = False
         #: When the layer was last used, for the cache.
         self.used = 0
@@ -108,7 +96,7 @@ class Layer:
         if self.base is not None and self.feasible == self.base.feasible:
             return self.base.feasible_rows()
         if self._feasible_rows is None:
-            self._feasible_rows = self._gate.rows() if self._gate is not None else np.flatnonzero(self.owner == PASSES)
+            self._feasible_rows = np.flatnonzero(self.owner == PASSES)
             self._feasible_rows.flags.writeable = False
         return self._feasible_rows
 
@@ -138,7 +126,7 @@ class Layer:
     def totals(self, rows: RowArray) -> IntArray:
         """int64[len(rows)]: totals when only ``rows`` (feasible ones) are left to choose from; a copy."""
         if len(rows) == self.feasible or self.columns.holds(lambda: rows):
-            total: IntArray = self._totals.total[rows].astype(np.int64)
+            total: IntArray = self.ranking.total[rows].astype(np.int64)
             return total
         return self.columns.totals_of_only(rows)
 
@@ -169,8 +157,6 @@ class Layer:
         rows = changed = self._read_journal()
         if changed is None or self._keeps_too_many_statuses():
             return self._build()
-        if self._gate is not None:
-            return self._refresh_groups(self._gate, changed) or self._build()
         if self.base is not None:
             named = self._named(self.share.refresh_filter)
             if named is None:
@@ -182,26 +168,12 @@ class Layer:
             self._rescore(changed, rows, same)
         return True
 
-    def _refresh_groups(self, gate: GroupedRanking, changed: Rows) -> bool:
-        """Catch up where a filter answers by group; False when every row has to be evaluated again."""
-        assert self.base is not None
-        self.base.score()
-        named = self._named(self._gate_readers)
-        # Nothing is scored, but that may change. Which rows are feasible changes with every group.
-        more = self._named(self._score_readers, False) if named is not None else None
-        if named is None or more is None or not self._regroup(gate, merged(changed, named + more, len(self.owner))):
-            return False
-        self.feasible = gate.feasible
-        self._feasible_rows = None
-        return self.feasible > 1
-
     def _build(self) -> bool:
         """Evaluate every row, from PreFilter on."""
         table, state = self._table, CycleState()
         self.state = state
         self._journal.skip()
         self.is_scored = False
-        self._gate = None
         nodes = NodeList(table, table.order())
         outcome = self._framework.pre_filter(state, self._pod, nodes, self.share.pre_filters)
         if outcome.status is not None or outcome.nodes is not None:
@@ -362,19 +334,9 @@ class Layer:
         if status is not None:
             raise PluginFailedError.of(status)
         entries = [entry for entry in self.share.scores if entry.name not in state.skip_score]
-        self.columns = ScoreColumns()
-        self._score_readers = self.share.refresh_scores
-        grouped = self._grouped(entries)
-        if grouped is not None and isinstance(grouped.entry, FilterEntry):
-            self._gate = grouped
-            self._gate_readers = _instead(self.share.refresh_filter, self.share.refresh_filter_groups, grouped)
-        elif grouped is not None:
-            self._score_readers = _instead(self.share.refresh_scores, self.share.refresh_groups, grouped)
-        else:
-            self.columns = ScoreColumns(entries, len(self.owner))
-            self.columns.replace(state, self._pod, self._table, rows)
-            self._total(None)
-        self.ranking = grouped if grouped is not None else self._totals
+        self.columns = ScoreColumns(entries, len(self.owner))
+        self.columns.replace(state, self._pod, self._table, rows)
+        self._total(None)
         self.is_scored = True
         self._feasible_rows = None  # thousands of layers may be kept; few are read by others
 
@@ -389,16 +351,12 @@ class Layer:
         base = self.base
         if base is not None:
             base.score()
-            named = self._named(self._score_readers, same)
-            if named:
-                rows = merged(rows, named, len(self.owner))
-            grouped = self.ranking if isinstance(self.ranking, GroupedRanking) else None
-            if named is None or (grouped is not None and not self._regroup(grouped, rows)):
+            named = self._named(self.share.refresh_scores, same)
+            if named is None:
                 self.is_scored = False
                 self.score()
                 return
-            if grouped is not None:
-                return
+            rows = merged(rows, named, len(self.owner))
         images = self._images_version != self._table.images.version
         if images:
             self._images_version = self._table.images.version
@@ -416,46 +374,12 @@ class Layer:
         elif rows:
             self._total(rows)
 
-    def _grouped(self, entries: list[ScoreEntry]) -> GroupedRanking | None:
-        """Totals by group, where one plugin is all there is: one that scores, or one that filters and none that scores."""
-        deciding: Sequence[FilterEntry | ScoreEntry] = entries or self.filters
-        if self.base is None or len(deciding) != 1 or not deciding[0].has_groups:
-            return None
-        ranking = GroupedRanking(self.base._totals, deciding[0])
-        return ranking if self._regroup(ranking, None) else None
-
-    def _regroup(self, ranking: GroupedRanking, rows: Rows) -> bool:
-        """Catch up with the groups of these rows, and the answers for all groups; False when rows have no groups now."""
-        state, pod, table, base, entry = self.state, self._pod, self._table, self.base, ranking.entry
-        assert base is not None
-        below = base if isinstance(entry, FilterEntry) else self  # what decides about a row before its group does
-        if isinstance(rows, Many) and len(rows.rows) <= _REGROUPED:
-            rows = dict.fromkeys(rows.rows.tolist(), rows.whole)
-        if isinstance(rows, dict) and base._epoch == self._base_epoch:
-            for row in rows:
-                if below.owner.item(row) != PASSES:
-                    ranking.put(row)
-                    continue
-                group = entry.group(state, pod, table, table.info(row))
-                if group >= MOST_GROUPS:
-                    return False
-                ranking.put(row, group)
-        else:
-            feasible = below.feasible_rows()
-            groups = entry.groups(state, pod, table, feasible, MOST_GROUPS)
-            if groups is None:
-                return False
-            ranking.replace(len(self.owner), feasible, groups)
-            self._base_epoch = base._epoch
-        ranking.rescore(state, pod)
-        return True
-
     # -- totals ----------------------------------------------------------------------------------------
 
     def _total(self, rows: Rows) -> None:
         """Totals of these rows again."""
-        base = self.base._totals.total if self.base is not None else None
-        ranking = self._totals
+        base = self.base.ranking.total if self.base is not None else None
+        ranking = self.ranking
         if isinstance(rows, dict):
             for row in rows:
                 total = INFEASIBLE
@@ -474,11 +398,3 @@ class Layer:
             ranking.replace(totals)
             self._epoch += 1
             self._base_epoch = self.base._epoch if self.base is not None else 0
-
-
-def _instead(
-    plain: Sequence[ChangedRows], by_group: Sequence[ChangedRows], ranking: GroupedRanking
-) -> list[ChangedRows]:
-    """How plugins name rows, the one that gives rows their groups by group."""
-    name = ranking.entry.name
-    return [reader for reader in plain if reader.name != name] + [reader for reader in by_group if reader.name == name]

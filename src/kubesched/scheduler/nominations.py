@@ -48,7 +48,6 @@ class NominationFilter:
     name = ""
     index = 0
     reads_pods = True
-    has_groups = False
     is_plain = False
 
     def __init__(
@@ -187,6 +186,5 @@ class NominationShare(Share):
         self.plugins = ()
         self.refresh_filter = [ChangedRows(nominations, "refresh_filter")]
         self.refresh_scores = []
-        self.refresh_filter_groups = self.refresh_groups = []
         self.nominations = nominations
         self.view = nominations.view

@@ -42,11 +42,8 @@ class Share:
         scoring = self.pre_scores.union(entry.name for entry in self.scores)
         self.names = filtering | scoring
         self.plugins: tuple[Any, ...] = tuple(framework.plugins[name] for name in sorted(self.names))
-        #: ``refresh_filter`` and ``refresh_scores``, and in their place where rows have groups, of those that offer it.
         self.refresh_filter = self._offered("refresh_filter", filtering)
         self.refresh_scores = self._offered("refresh_scores", scoring)
-        self.refresh_filter_groups = self._offered("refresh_filter_groups", filtering)
-        self.refresh_groups = self._offered("refresh_groups", scoring)
 
     def _offered(self, method: str, names: frozenset[str]) -> list[ChangedRows]:
         plugins = (plugin for plugin in self.plugins if plugin.name in names)

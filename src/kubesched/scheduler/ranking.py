@@ -11,7 +11,7 @@ Used by :mod:`.layers`.
 from __future__ import annotations
 
 import random
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from itertools import pairwise
 from typing import Final
 
@@ -20,7 +20,7 @@ import numpy as np
 from kubesched.cache.columns import RowArray
 from kubesched.framework.interface import IntArray
 
-__all__ = ["INFEASIBLE", "BestRows", "Ranking", "pick_uniformly"]
+__all__ = ["INFEASIBLE", "Ranking", "pick_uniformly"]
 
 #: The total of a row that no pod may go to.
 INFEASIBLE: Final = -1
@@ -108,10 +108,6 @@ class BestRows:
             del places[at]
             self.count -= 1
 
-    def drop(self, row: int) -> None:
-        """A row is none of them any more."""
-        self.put(row, INFEASIBLE)
-
     def at(self, index: int) -> int:
         """The row at an index of them all, ascending."""
         first = 0
@@ -121,21 +117,6 @@ class BestRows:
             index -= len(places)
             first += _PART
         raise IndexError(index)
-
-    def between(self, start: int, end: int) -> list[int]:
-        """The rows at these indices, as far as they exist."""
-        if len(self._parts) == 1:
-            return self._parts[0][max(0, start) : end]
-        return [self.at(index) for index in range(max(0, start), min(end, self.count))]
-
-    def up_to(self, row: int) -> int:
-        """How many of them are not beyond a row."""
-        if len(self._parts) == 1:
-            return bisect_right(self._parts[0], row)
-        part, place = divmod(row, _PART)
-        if part >= len(self._parts):
-            return self.count
-        return sum(map(len, self._parts[:part])) + bisect_right(self._parts[part], place)
 
 
 class Ranking:
