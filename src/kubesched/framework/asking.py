@@ -92,6 +92,8 @@ class Asking:
         for called, methods in _CALLED.items():
             for method in methods if defines(asks, called) else ():
                 setattr(self, method, getattr(self, f"_{method}"))
+        if asks.is_local:
+            self.sign = self._sign
         if not asks.is_local or defines(asks, "changed") or defines(asks, "rescored"):
             self.skips = self._skips
         if hasattr(plugin, "concerns"):
@@ -114,7 +116,7 @@ class Asking:
         last, self._last = self._last, (None, None)
         return last[1] if last[0] is pod else self._ask(pod)
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
+    def _sign(self, pod: PodInfo) -> Hashable | None:
         question = self._ask(pod)
         if question is None:
             return _NOTHING_ASKED
