@@ -99,13 +99,15 @@ class _FilterState:
 class _ScoreState:
     """What Score needs."""
 
-    __slots__ = ("carried", "counts_any", "sums", "versions")
+    __slots__ = ("carried", "counts_any", "shared", "sums", "versions")
 
     def __init__(self, index: TermIndex) -> None:
         self.versions = _versions(index)
         #: The terms of pods on nodes that match the pod and count.
         self.carried: list[CarriedTerm] = []
         self.sums = DomainSums()
+        #: What the sum of every node has grown by. Scores leave it out: normalised, they are the same.
+        self.shared = 0
         #: Whether any pod is counted.
         self.counts_any = False
 
@@ -113,10 +115,6 @@ class _ScoreState:
 def _versions(index: TermIndex) -> tuple[int, int]:
     """Grow when other terms of pods on nodes may match a pod."""
     return index.carried_version, index.namespace_version
-
-
-def _rows_of(moved: list[Moved]) -> RowArray:
-    return joined([sums.column.rows_of(code) for sums in moved for code, _, _ in sums.domains]) if moved else NO_ROWS
 
 
 class InterPodAffinity(Plugin):
@@ -345,19 +343,30 @@ class InterPodAffinity(Plugin):
 
     def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
         moved = self._moved(state, pod)
-        return _rows_of(moved) if moved is not None else None
+        if moved is None:
+            return None
+        kept: _ScoreState = state.read(_SCORE_KEY)
+        touched: list[IntpArray] = []
+        for column, domains in moved:
+            for code, before, now in domains:
+                rows = column.rows_of(code)
+                if len(rows) == len(nodes):  # such as the only region
+                    kept.shared += now - before
+                else:
+                    touched.append(rows)
+        return joined(touched)
 
     def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
         kept: _ScoreState = state.read(_SCORE_KEY)
         scores: IntArray | None = None
         for column, counts in kept.sums.by_key.values():
-            part: IntArray = counts[column.at(rows)]
+            part: IntArray = counts.take(column.at(rows), mode="wrap")  # the code -1 reads the end
             scores = part if scores is None else scores + part
-        return scores if scores is not None else np.zeros(len(rows), np.int64)
+        return scores - kept.shared if scores is not None else np.zeros(len(rows), np.int64)
 
     def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         kept: _ScoreState = state.read(_SCORE_KEY)
-        total = 0
+        total = -kept.shared
         for column, counts in kept.sums.by_key.values():
             code = column.codes[node.row]
             if code != ABSENT:

@@ -85,7 +85,7 @@ class _Part:
             return part
         table = self.counts * self.weight + self.constant
         table[-1] = 0.0  # no such label: neither count nor constant
-        gathered: FloatArray = table[codes]
+        gathered: FloatArray = table.take(codes, mode="wrap")  # the code -1 reads the end
         return gathered
 
     def of(self, row: int) -> float:
