@@ -80,6 +80,7 @@ _OF_ALLOCATOR: Final = np.array([0, _CANNOT_ALLOCATE, _INVALID_POOLS, 0], np.uin
 
 #: The positions of some rows, and the extended resources that devices serve there.
 _Kind = tuple[RowArray | slice, frozenset[str]]
+_NO_CLAIMS: Final = Status.unschedulable("no new claims to deallocate")
 _NO_ROWS: Final = np.zeros(0, np.intp)
 _Answer = tuple[PostFilterResult | None, Status | None]
 
@@ -321,7 +322,7 @@ class DynamicResources(Plugin):
         if attempt is None and not (self._is_prepared and self._was_reached(state)):
             return None, Status.from_error("not found")
         if attempt is None or not attempt.claims:
-            return None, Status.unschedulable("no new claims to deallocate")
+            return None, _NO_CLAIMS
         places = sorted(attempt.unavailable)
         for place in self.handle.random.sample(places, len(places)):
             each = attempt.claims[place]
