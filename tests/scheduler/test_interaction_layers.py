@@ -36,6 +36,7 @@ from kubesched.simulate.conformance.world import World
 
 JSON = dict[str, Any]
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+REGION = "topology.kubernetes.io/region"
 
 
 def spread(key: str, app: str, *, hard: bool = False, skew: int = 1, **more: Any) -> JSON:
@@ -103,6 +104,11 @@ KINDS: dict[str, tuple[str, JSON]] = {
         },
     ),
     "likes-host": ("pack", {"affinity": {"podAffinity": preferred((3, near(HOST, "pack")))}}),
+    "likes-region": (
+        "pack",
+        {"affinity": {"podAffinity": preferred((3, near(REGION, "pack")), (1, near(ZONE, "pack")))}},
+    ),
+    "near-region": ("pack", {"affinity": {"podAffinity": required(near(REGION, "pack"))}}),
     "avoids-rack": ("scatter", {"affinity": {"podAntiAffinity": preferred((1, near("rack", "scatter")))}}),
     "likes-ssd": (
         "db",
@@ -131,12 +137,12 @@ def a_pod(kind: str, name: str, node: str = "", *, namespace: str = "default") -
 
 
 def a_node(name: str, labels: JSON, cpu: str = "2", taints: tuple[JSON, ...] = ()) -> Node:
-    """A node with its hostname and these labels; "-" leaves a label out."""
+    """A node with its hostname, the region "here" and these labels; "-" leaves a label out."""
     room = {"cpu": cpu, "memory": "8Gi", "pods": "20"}
     obj = {
         "metadata": {
             "name": name,
-            "labels": {key: value for key, value in {HOST: name, **labels}.items() if value != "-"},
+            "labels": {key: value for key, value in {HOST: name, REGION: "here", **labels}.items() if value != "-"},
         },
         "spec": {"taints": list(taints)},
         "status": {"capacity": room, "allocatable": room},
@@ -200,6 +206,7 @@ _labels = st.fixed_dictionaries(
         "rack": st.sampled_from(["r1", "r2", "", "r3"]),
         "disk": st.just("ssd"),
         HOST: st.just("-"),
+        REGION: st.sampled_from(["here", "here", "there", "-"]),
     },
 )
 _taints = st.sampled_from([(), (), (), ({"key": "k", "value": "v", "effect": "NoSchedule"},)])
@@ -485,6 +492,33 @@ def test_preferences_about_domains_of_few_nodes_are_followed(kind: str) -> None:
             world.cache.forget_pod(there.pop(number // 2).pod)
             assert look(world, a_pod(kind, "looker")) is not None
     assert layer_of(world, a_pod(kind, "looker")) is not None
+
+
+def test_while_all_nodes_are_in_one_region_none_is_scored_again_but_where_a_pod_came() -> None:
+    world = world_of_zones(3, 40)
+    *_, last = place(world, "near-region", 4)
+    for number in range(4, 10):
+        with evaluated_rows(world) as rows:
+            (now,) = place(world, "near-region", 1, start=number)
+        assert set(rows) <= {world.cache.table.row_of(last)}
+        last = now
+
+
+@pytest.mark.parametrize("late", [1, 12])
+def test_nodes_of_the_only_region_that_become_feasible_later_have_the_scores_of_the_others(late: int) -> None:
+    world = world_of_zones(1, 100)
+    for number in range(late):
+        world.cache.set_node(a_node(f"late{number}", {ZONE: "z0", "rack": "late"}, "100m"))
+    place(world, "likes-region", 6)
+    layer = layer_of(world, a_pod("likes-region", "looker"))
+    for number in range(late):
+        world.cache.set_node(a_node(f"late{number}", {ZONE: "z0", "rack": "late"}, "64"))
+    for number in range(6, 9):
+        assert look(world, a_pod("likes-region", f"likes-region-{number}")) is not None
+        place(world, "likes-region", 1, start=number)
+    assert layer is not None
+    assert layer is layer_of(world, a_pod("likes-region", "looker"))
+    assert layer.feasible == 100 + late
 
 
 def test_for_a_topology_of_zones_only_the_zone_that_took_a_pod_is_evaluated() -> None:

@@ -80,6 +80,7 @@ _OF_ALLOCATOR: Final = np.array([0, _CANNOT_ALLOCATE, _INVALID_POOLS, 0], np.uin
 
 #: The positions of some rows, and the extended resources that devices serve there.
 _Kind = tuple[RowArray | slice, frozenset[str]]
+_NO_CLAIMS: Final = Status.unschedulable("no new claims to deallocate")
 _NO_ROWS: Final = np.zeros(0, np.intp)
 #: Under this key the state of a layer has the follower of changed devices.
 _FOLLOWER: Final = f"Changes{names.DYNAMIC_RESOURCES}"
@@ -319,7 +320,7 @@ class DynamicResources(Plugin):
         if attempt is None and not (self._is_prepared and self._was_reached(state)):
             return None, Status.from_error("not found")
         if attempt is None or not attempt.claims:
-            return None, Status.unschedulable("no new claims to deallocate")
+            return None, _NO_CLAIMS
         places = sorted(attempt.unavailable)
         for place in self.handle.random.sample(places, len(places)):
             each = attempt.claims[place]
