@@ -6,7 +6,7 @@ is settled here, once, when the profile is built. Every answer is checked, that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
@@ -240,27 +240,6 @@ class FilterEntry(_Entry):
     _dtype = "uint64"
     _least = 0
     _most = (1 << 64) - 1
-
-    def one_with(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo, others: Sequence[PodInfo]
-    ) -> int | None:
-        """The verdict on one node as if ``others`` ran there, too; None when it takes a what-if to know.
-
-        Raises:
-            PluginFailedError: when the plugin fails.
-        """
-        method = getattr(self.plugin, "filter_row_with", None)
-        if method is None:
-            return None
-        self.evaluations.value += 1
-        answer = called(_FILTER, self.name, method, state, pod, nodes, node, others)
-        if answer is None:
-            return None
-        if type(answer) is not int:
-            raise self._wrong("filter_row_with", f"filter_row_with returned {answer!r}; expected an int or None")
-        if not self._least <= answer <= self._most:
-            self._refuse(answer, "filter_row_with")
-        return answer
 
     def status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         """What a non-zero verdict means.
