@@ -94,6 +94,9 @@ class Asking:
                 setattr(self, method, getattr(self, f"_{method}"))
         if not asks.is_local or defines(asks, "changed") or defines(asks, "rescored"):
             self.skips = self._skips
+        if asks.is_local:
+            # A signature is kept with the pod; whether pods elsewhere make it concern the plugin is asked at every attempt.
+            self.sign = self._sign
         if hasattr(plugin, "concerns"):
             self.concerns = plugin.concerns
 
@@ -114,7 +117,7 @@ class Asking:
         last, self._last = self._last, (None, None)
         return last[1] if last[0] is pod else self._ask(pod)
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
+    def _sign(self, pod: PodInfo) -> Hashable | None:
         question = self._ask(pod)
         if question is None:
             return _NOTHING_ASKED
