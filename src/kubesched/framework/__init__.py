@@ -10,11 +10,13 @@ from .interface import Contract, Handle, Normalize, Plugin, PostFilterResult, Pr
 from .nodeinfo import NodeInfo
 from .nominating import NominatingInfo, NominatingMode
 from .podinfo import PodInfo
+from .question import NOT_SCORED, Question
 from .queued import QueuedPodInfo
 from .registry import PluginError, Registry
 from .status import Code, Status
 
 __all__ = [
+    "NOT_SCORED",
     "ActionType",
     "Clock",
     "ClusterEvent",
@@ -33,6 +35,7 @@ __all__ = [
     "PodInfo",
     "PostFilterResult",
     "PreBindPreFlight",
+    "Question",
     "QueuedPodInfo",
     "QueueingHint",
     "Reads",
