@@ -25,6 +25,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.interface import NOT_SCORED, Plugin
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_scan import Rotation
@@ -681,40 +682,51 @@ def test_the_number_of_layers_is_bounded() -> None:
 # -- plugins of one's own ----------------------------------------------------------------------------------
 
 
-class Crowding(Plugin):
-    """Prefers the zone with the fewest pods; knows nothing of the term index."""
+class Crowds(Question):
+    """How many pods each zone has; knows nothing of the term index."""
 
-    name = "Crowding"
-    broken = False
+    key = "all pods are alike"
+    is_local = False
 
-    def _counts(self, nodes: Any) -> dict[str, int]:
+    def __init__(self, plugin: Crowding, nodes: Any) -> None:
+        self.plugin, self.nodes = plugin, nodes
+        self.counts: dict[str, int] = {}
+
+    def count(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for info in nodes.all_infos():
+        for info in self.nodes.all_infos():
             zone = info.labels.get(ZONE, "")
             found[zone] = found.get(zone, 0) + len(info.pods)
         return found
 
-    def interaction_key(self, pod: PodInfo) -> str:
-        return ""
+    def pre_score(self, nodes: Any) -> None:
+        self.counts = self.count()
 
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Any) -> None:
-        state.write("crowding", self._counts(self.handle.snapshot.table))
-
-    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: Any, same: bool) -> Any:
-        if self.broken:
+    def rescored(self, *, same: bool) -> Any:
+        if self.plugin.broken:
             raise RuntimeError("lost count")
-        before, now = state.read("crowding"), self._counts(nodes)
-        state.write("crowding", now)
-        zones = {zone for zone in now if now[zone] != before.get(zone)}
-        return np.array([info.row for info in nodes.all_infos() if info.labels.get(ZONE, "") in zones], np.intp)
+        before, self.counts = self.counts, self.count()
+        zones = {zone for zone, count in self.counts.items() if count != before.get(zone)}
+        return np.array([info.row for info in self.nodes.all_infos() if info.labels.get(ZONE, "") in zones], np.intp)
 
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: Any, rows: Any) -> Any:
-        counts = state.read("crowding")
-        zones = [nodes.info(row).labels.get(ZONE) for row in rows.tolist()]
-        return np.array([NOT_SCORED if zone is None else counts[zone] for zone in zones], np.int64)
+    def scores(self, rows: Any) -> Any:
+        zones = [self.nodes.info(row).labels.get(ZONE) for row in rows.tolist()]
+        return np.array([NOT_SCORED if zone is None else self.counts[zone] for zone in zones], np.int64)
 
-    def normalize_within(self, scores: Any, low: int, high: int) -> Any:
+    @staticmethod
+    def normalized(scores: Any, low: int, high: int) -> Any:
         return np.full(len(scores), 50) if low == high else (high - scores) * 100 // (high - low)
+
+
+class Crowding(Plugin):
+    """Prefers the zone with the fewest pods."""
+
+    name = "Crowding"
+    asks = Crowds
+    broken = False
+
+    def ask(self, pod: PodInfo, nodes: Any) -> Question:
+        return Crowds(self, nodes)
 
 
 def crowding_world() -> World:

@@ -10,12 +10,13 @@ from .interface import Contract, Handle, Plugin, PostFilterResult, PreBindPreFli
 from .nodeinfo import NodeInfo
 from .nominating import NominatingInfo, NominatingMode
 from .podinfo import PodInfo
-from .question import Normalize, Question, Reads
+from .question import NOT_SCORED, Normalize, Question, Reads
 from .queued import QueuedPodInfo
 from .registry import PluginError, Registry
 from .status import Code, Status
 
 __all__ = [
+    "NOT_SCORED",
     "ActionType",
     "Clock",
     "ClusterEvent",

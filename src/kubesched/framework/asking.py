@@ -96,6 +96,9 @@ class Asking:
             self.sign = self._sign
         if not asks.is_local or defines(asks, "changed") or defines(asks, "rescored"):
             self.skips = self._skips
+        if asks.is_local:
+            # A signature is kept with the pod; whether pods elsewhere make it concern the plugin is asked at every attempt.
+            self.sign = self._sign
         if hasattr(plugin, "concerns"):
             self.concerns = plugin.concerns
 
