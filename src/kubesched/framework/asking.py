@@ -84,7 +84,7 @@ class Asking:
         self._key = question_key(self.name)
         self.reads, self.normalize = asks.reads, asks.normalize
         self.signs_spec, self.may_fail = asks.by_spec, asks.may_fail
-        #: The pod that was asked about last, and its question.
+        #: The pod of the last question, and the question.
         self._last: tuple[PodInfo | None, Question | None] = (None, None)
         self._missing = {"filter": defines(asks, "pre_filter"), "score": defines(asks, "pre_score")}
         for point in asks.stands_alone:
@@ -103,7 +103,7 @@ class Asking:
             self.concerns = plugin.concerns
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._plugin, name)  # a plugin may ask about scores, and filter node by node
+        return getattr(self._plugin, name)  # a plugin may ask for scores, and filter node by node
 
     # -- before an attempt -------------------------------------------------------------------------------
 
