@@ -115,9 +115,11 @@ class Asking:
         return question
 
     def _take(self, pod: PodInfo) -> Question | None:
-        """The question asked for the pod just now, else a new one."""
-        last, self._last = self._last, (None, None)
-        return last[1] if last[0] is pod else self._ask(pod)
+        """The question asked for the pod just now, else a new one. It is taken once: the next attempt asks again."""
+        if self._last[0] is not pod:
+            self._ask(pod)
+        (_, question), self._last = self._last, (None, None)
+        return question
 
     def _sign(self, pod: PodInfo) -> Hashable | None:
         question = self._ask(pod)
