@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+from asyncio.sslproto import SSLProtocol
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,5 +82,78 @@ def test_a_client_that_shakes_hands_and_asks_nothing_is_closed_in_time(
             writer.write(b"GET /livez HTTP/1.1\r\nX")  # it never ends
             assert await reader.read() == b""
             writer.close()
+
+    run(main())
+
+
+def _answer_over_tls(port: int, request: bytes) -> bytes:
+    with trusting_all().wrap_socket(socket.create_connection(("127.0.0.1", port))) as opened:
+        opened.sendall(request)
+        return opened.recv(1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("first", "over_tls"),
+    [(b"", False), (b"\x16\x03\x01\x02\x00\x01", False), (b"GET / HTTP/1.1\r\n\r\n", False), (b"\0\1 / HT\r\n\r\n", True)],
+    ids=["nothing", "the beginning of a hand-shake", "no hand-shake", "no request"],
+)  # fmt: skip
+def test_a_connection_that_ended_leaves_none_of_its_buffers_in_cycles(
+    first: bytes, over_tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody looks for cycles in a process that schedules: each would keep 256 KiB for hours."""
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 10)
+    monkeypatch.setattr(connections, "HAND_SHAKE_SECONDS", 0.5)
+
+    def left() -> int:
+        return sum(type(one) is SSLProtocol for one in gc.get_objects())
+
+    async def main() -> None:
+        async with running(serving(tmp_path)) as client:
+            gc.collect()
+            gc.disable()
+            before = left()
+            port = client.server.port
+            opened = [] if over_tls else await _connect(port, 20)
+            for one in opened:
+                with suppress(OSError):  # it was one too many
+                    one.send(first)
+            for _ in range(20 if over_tls else 0):
+                assert b" 400 Bad Request" in await asyncio.to_thread(_answer_over_tls, port, first)
+            assert client.server.connections is not None
+            taken = client.server.connections
+
+            async def all_ended() -> bool:
+                return taken.open == 0
+
+            await eventually(all_ended)
+            for one in opened:
+                one.close()
+            await asyncio.sleep(0.1)
+            assert left() == before
+            await client.server.stop()
+
+    try:
+        run(main())
+    finally:
+        gc.enable()
+
+
+def test_what_ended_connections_leave_in_cycles_is_collected_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[int] = []
+    monkeypatch.setattr(connections, "_ENDED", 10)
+    monkeypatch.setattr(connections, "full_pass", lambda: passes.append(1))
+
+    async def main() -> None:
+        async with running(serving(tmp_path)) as client:
+            for opened in await _connect(client.server.port, 25):
+                opened.close()
+
+            async def two_passes() -> bool:
+                return len(passes) == 2
+
+            await eventually(two_passes)
+            await client.server.stop()
 
     run(main())

@@ -5,8 +5,9 @@
       └─ as many as allowed: the one that has waited the longest is closed; if none waits, the new one is
 
 A TLS connection takes 256 KiB from its first byte on, so clients that connect and send nothing must not be many; and new
-clients must get in while they are. Each server adds what it answers to requests that cannot be read. Callers: the HTTPS server
-of ``kubesched run`` and the API server of the embedded cluster. Needs aiohttp.
+clients must get in while they are. What a connection took is free once it has ended, although nobody looks for cycles then (see
+:mod:`.collector`): an error that ended it keeps none of its frames. Each server adds what it answers to requests that cannot be
+read. Callers: the HTTPS server of ``kubesched run`` and the API server of the embedded cluster. Needs aiohttp.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ import errno
 import logging
 import socket
 import ssl
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from .collector import full_pass
 from .extras import needing
 from .tasks import Supervisor
 
 with needing("an HTTP server", "server"):
     from aiohttp import web
+    from aiohttp.http_exceptions import HttpProcessingError
     from aiohttp.web_protocol import RequestHandler
 
 try:
@@ -43,6 +47,8 @@ _SEND_BUFFER: Final = 256 * 1024
 _ACCEPTED_AT_ONCE: Final = 64
 #: Seconds until the next try when there is no descriptor or memory for a connection.
 _PAUSE: Final = 1.0
+#: asyncio leaves 1 KiB of each connection that has ended in a cycle. So many of them take a full pass of the collector.
+_ENDED: Final = 100_000
 #: Seconds between two log lines about connections that had to be closed.
 _LOG_SECONDS: Final = 10.0
 _NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -81,6 +87,7 @@ class Connections(web.Server):
         self._waiting: dict[asyncio.Task[None] | Connection, socket.socket | None] = {}
         self._busy: dict[Connection, None] = {}
         self._log = _RareLog(log)
+        self._ended = 0
 
     def __call__(self) -> Connection:
         return self._kind(self, **self._options)
@@ -150,23 +157,30 @@ class Connections(web.Server):
 
     async def _begin(self, accepted: socket.socket) -> None:
         """Shake hands; from then on the connection exists by itself."""
-        task: Any = asyncio.current_task()
+        connection = self()
+        connection.begun_by = task = asyncio.current_task()
+        assert task is not None
         self._waiting[task] = None
-        seconds = None if self._context is None else HAND_SHAKE_SECONDS
-
-        def make() -> RequestHandler:
-            connection = self()
-            connection.begun_by = task
-            return connection
-
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                make, accepted, ssl=self._context, ssl_handshake_timeout=seconds
-            )
-        except OSError as error:  # what a client sends, or does not, is no defect of ours; ssl.SSLError is an OSError
+            await self._shake_hands(connection, accepted)
+        except (OSError, asyncio.CancelledError) as error:
+            traceback.clear_frames(error.__traceback__)
+            connection.connection_lost(error)
+            if not isinstance(error, OSError):
+                raise
+            # What a client sends, or does not, is no defect of ours; ssl.SSLError is an OSError.
             self._options["logger"].debug("a connection ended before its first request: %s", error)
         finally:
             self._waiting.pop(task, None)
+            del connection, task
+
+    async def _shake_hands(self, connection: Connection, accepted: socket.socket) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: connection,
+            accepted,
+            ssl=self._context,
+            ssl_handshake_timeout=None if self._context is None else HAND_SHAKE_SECONDS,
+        )
 
     def _close_longest_waiting(self) -> bool:
         """Whether there is one: those that still send an answer do not count."""
@@ -199,6 +213,10 @@ class Connections(web.Server):
         assert isinstance(handler, Connection)
         self._waiting.pop(handler, None)
         self._busy.pop(handler, None)
+        self._ended += 1
+        if self._ended >= _ENDED:
+            self._ended = 0
+            full_pass()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
@@ -260,6 +278,29 @@ class Connection(RequestHandler):
         timer, self._head_timer = self._head_timer, None
         if timer is not None:
             timer.cancel()
+
+    # -- requests that cannot be read ----------------------------------------------------------------------
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to a request that did not reach the handler, or that the handler gave up."""
+        self.log_exception("a request could not be answered", exc_info=exc)
+        if isinstance(exc, HttpProcessingError):
+            traceback.clear_frames(exc.__traceback__)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has been begun; there is no place for another")
+        response = self.explained(status, exc)
+        response.force_close()
+        return response
+
+    def explained(self, status: int, error: BaseException | None) -> web.StreamResponse:
+        """What such a client is answered."""
+        raise NotImplementedError
 
     # -- clients that do not read --------------------------------------------------------------------------
 
