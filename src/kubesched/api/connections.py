@@ -5,8 +5,9 @@
       └─ as many as allowed: the one that has waited the longest is closed; if none waits, the new one is
 
 A TLS connection takes 256 KiB from its first byte on, so clients that connect and send nothing must not be many; and new
-clients must get in while they are. What a connection took is free once it has ended, although nobody looks for cycles then (see
-:mod:`.collector`): an error that ended it keeps none of its frames. Each server adds what it answers to requests that cannot be
+clients must get in while they are. A connection that has ended may be in a cycle, for example by an error that keeps the frames
+it came through, and cycles are looked for rarely (see :mod:`.collector`): common errors keep none, and a full pass is made when
+there are many others. Each server adds what it answers to requests that cannot be
 read. Callers: the HTTPS server of ``kubesched run`` and the API server of the embedded cluster. Needs aiohttp.
 """
 
@@ -20,6 +21,7 @@ import ssl
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
+from weakref import WeakSet
 
 from .collector import full_pass
 from .extras import needing
@@ -27,7 +29,6 @@ from .tasks import Supervisor
 
 with needing("an HTTP server", "server"):
     from aiohttp import web
-    from aiohttp.http_exceptions import HttpProcessingError
     from aiohttp.web_protocol import RequestHandler
 
 try:
@@ -47,8 +48,12 @@ _SEND_BUFFER: Final = 256 * 1024
 _ACCEPTED_AT_ONCE: Final = 64
 #: Seconds until the next try when there is no descriptor or memory for a connection.
 _PAUSE: Final = 1.0
-#: asyncio leaves 1 KiB of each connection that has ended in a cycle. So many of them take a full pass of the collector.
-_ENDED: Final = 100_000
+#: A full pass of the collector is made for so many connections that have ended and are in memory all the same,
+_MOST_LEFT: Final = 256
+#: when they are so many seconds later, too;
+_LEFT_SECONDS: Final = 2.0
+#: and for so many that have ended at all: asyncio leaves 1 KiB of each in a cycle.
+_MOST_ENDED: Final = 100_000
 #: Seconds between two log lines about connections that had to be closed.
 _LOG_SECONDS: Final = 10.0
 _NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -88,6 +93,8 @@ class Connections(web.Server):
         self._busy: dict[Connection, None] = {}
         self._log = _RareLog(log)
         self._ended = 0
+        self._left: WeakSet[Connection] = WeakSet()
+        self._pass: asyncio.TimerHandle | None = None
 
     def __call__(self) -> Connection:
         return self._kind(self, **self._options)
@@ -125,6 +132,8 @@ class Connections(web.Server):
         await self._tasks.stop()
         await super().shutdown(timeout)
         self._log.close()
+        if self._pass is not None:
+            self._pass.cancel()
 
     # -- accepting -----------------------------------------------------------------------------------------
 
@@ -214,9 +223,19 @@ class Connections(web.Server):
         self._waiting.pop(handler, None)
         self._busy.pop(handler, None)
         self._ended += 1
-        if self._ended >= _ENDED:
-            self._ended = 0
+        self._left.add(handler)
+        if self._pass is None and self._leaves_much():
+            self._pass = asyncio.get_running_loop().call_later(_LEFT_SECONDS, self._collect)
+
+    def _leaves_much(self) -> bool:
+        return self._ended >= _MOST_ENDED or len(self._left) >= _MOST_LEFT
+
+    def _collect(self) -> None:
+        self._pass = None
+        if self._leaves_much():
             full_pass()
+            self._ended = 0
+            self._left.clear()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
@@ -260,16 +279,24 @@ class Connection(RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Bytes came in. When they do not complete the head of a request, the rest must come within the limit."""
         super().data_received(data)
+        self._forget_frames()
         waiter = self._waiter
         if self._request_count and (waiter is None or waiter.done()):
             self._stop_head_timer()
         elif self._head_timer is None:
             self._start_head_timer()
 
+    def _forget_frames(self) -> None:
+        """Have the error about bytes that are no request keep no frames, in whose variables it is."""
+        error = getattr(self._messages[-1][0], "exc", None) if self._messages else None
+        if error is not None:
+            traceback.clear_frames(error.__traceback__)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_head_timer()
         self._stop_stall_timer()
         super().connection_lost(exc)
+        self._messages.clear()
 
     def _start_head_timer(self) -> None:
         self._head_timer = self._loop.call_later(self._head_seconds, self.force_close)
@@ -290,8 +317,6 @@ class Connection(RequestHandler):
     ) -> web.StreamResponse:
         """The answer to a request that did not reach the handler, or that the handler gave up."""
         self.log_exception("a request could not be answered", exc_info=exc)
-        if isinstance(exc, HttpProcessingError):
-            traceback.clear_frames(exc.__traceback__)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has been begun; there is no place for another")
         response = self.explained(status, exc)
