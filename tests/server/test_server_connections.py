@@ -107,7 +107,7 @@ def _answer_over_tls(port: int, request: bytes) -> bytes:
 def test_a_connection_that_ended_leaves_none_of_its_buffers_in_cycles(
     first: bytes, over_tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody looks for cycles in a process that schedules: each would keep 256 KiB for hours."""
+    """Cycles are looked for rarely in a process that schedules: each would keep 256 KiB for hours."""
     monkeypatch.setattr(server, "_MOST_CONNECTIONS", 10)
     monkeypatch.setattr(connections, "HAND_SHAKE_SECONDS", 0.5)
 

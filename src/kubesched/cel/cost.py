@@ -149,7 +149,7 @@ def _searched_backwards(args: Sequence[Any]) -> int:
     return size_of(args[0]) * size_of(args[1]) // 16 if type(args[0]) is str else 0
 
 
-#: A character of a text may lead to every state of an automaton; so many of these are looked at in a step.
+#: A character of a text may lead to every state of an automaton; so many of these are evaluated in a step.
 _STATES_A_STEP: Final = 16
 
 
