@@ -62,6 +62,9 @@ LONG = {
     "constants": f"lists.range(300000).all(i, {' && '.join(['true'] * 1500)})",
     "maps that grow": "lists.range(100000).transformMapEntry(i, v, {i: v}) == {}",
     "regular expressions": r"lists.range(100000).all(i, ''.matches('\\pL{1' + '0}') || true)",
+    "a pattern of many states": doubled("X.matches('(([ab]|ab|ba|aba|bab)?){1000}c')", "'abbabaabab'", 12),
+    "a pattern of many states to find": doubled("X.find('((a|b){0,1000}a)c') == ''", "'abbabaabab'", 12),
+    "searches to the end of the text": doubled("X.findAll('a*b|a') == []", "'aaaaaaaa'", 11),
     "time zones": "lists.range(100000).all(i, timestamp(0).getHours('Nowhere/' + string(i)) == 0 || true)",
     "search from the end": doubled("X.lastIndexOf('b' + X.substring(0, size(X) / 2)) == 1", "'aaaaaaaaaa'", 12),
     "long keys": doubled(

@@ -152,13 +152,26 @@ def _searched_backwards(args: Sequence[Any]) -> int:
     return size_of(args[0]) * size_of(args[1]) // 16 if type(args[0]) is str else 0
 
 
+#: A character of a text may lead to every state of an automaton; so many of these are evaluated in a step.
+_STATES_A_STEP: Final = 16
+
+
 def _regex_steps(args: Sequence[Any]) -> int:
-    """The pattern is made into an automaton each time, at a few steps a state."""
-    return _PATTERN_STEPS + 4 * states(args[1]) if type(args[1]) is str else 0
+    """The pattern is made into an automaton each time, at a few steps a state, and the text is read with it."""
+    return _automaton_steps(args[1], size_of(args[0]))
 
 
 def _found_all(args: Sequence[Any]) -> int:
-    return _regex_steps(args) + ELEMENT * (1 + size_of(args[0]))
+    """What is found last may be looked for to the end of the text from everywhere."""
+    size = size_of(args[0])
+    return _automaton_steps(args[1], size * (size + 1) // 2) + ELEMENT * (1 + size)
+
+
+def _automaton_steps(pattern: Any, read: int) -> int:
+    if type(pattern) is not str:
+        return 0
+    found = states(pattern)
+    return _PATTERN_STEPS + 4 * found + read * found // _STATES_A_STEP
 
 
 def _versions(args: Sequence[Any]) -> int:
