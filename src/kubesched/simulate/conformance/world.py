@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.api.at_once import completed
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
 from kubesched.api.times import FixedClock, parse_time
@@ -43,7 +44,7 @@ from kubesched.scheduler.search import Search
 from .comparable import NotComparedError, check_configuration, check_version
 from .coverage import Coverage
 from .objects import LocalObjects
-from .server import LocalServer, completed, version_of, with_version
+from .server import LocalServer, version_of, with_version
 
 __all__ = ["AS_RECORDED", "Reading", "World", "complete"]
 
