@@ -92,8 +92,6 @@ class Asking:
         for called, methods in _CALLED.items():
             for method in methods if defines(asks, called) else ():
                 setattr(self, method, getattr(self, f"_{method}"))
-        if asks.is_local:
-            self.sign = self._sign
         if not asks.is_local or defines(asks, "changed") or defines(asks, "rescored"):
             self.skips = self._skips
         if asks.is_local:
