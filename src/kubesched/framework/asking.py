@@ -22,7 +22,7 @@ from .wrong_answer import WrongAnswerError
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
 
-__all__ = ["Asking", "answering", "question_key"]
+__all__ = ["Asking", "Turn", "answering", "question_key"]
 
 #: A method of :class:`Question` to the methods here that call it.
 _CALLED: dict[str, tuple[str, ...]] = {
@@ -45,9 +45,18 @@ def question_key(plugin: str) -> str:
     return f"Question{plugin}"
 
 
-def answering(plugin: Any, handle: Handle) -> Any:
+class Turn:
+    """Counts the attempts of a profile: a question that was asked in one is not used in another."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
+def answering(plugin: Any, handle: Handle, turn: Turn | None = None) -> Any:
     """The object whose methods the decision core calls for a plugin: itself, or one that asks its questions."""
-    return Asking(plugin, handle) if hasattr(plugin, "ask") else plugin
+    return Asking(plugin, handle, turn or Turn()) if hasattr(plugin, "ask") else plugin
 
 
 class _NoQuestion(Question):
@@ -76,16 +85,17 @@ _NO_QUESTION: Final = _NoQuestion()
 class Asking:
     """One plugin's questions."""
 
-    def __init__(self, plugin: Any, handle: Handle) -> None:
+    def __init__(self, plugin: Any, handle: Handle, turn: Turn) -> None:
         self._plugin = plugin
         self._handle = handle
+        self._turn = turn
         self.name: str = plugin.name
         asks: type[Question] = plugin.asks
         self._key = question_key(self.name)
         self.reads, self.normalize = asks.reads, asks.normalize
         self.signs_spec, self.may_fail = asks.by_spec, asks.may_fail
-        #: The pod of the last question, and the question.
-        self._last: tuple[PodInfo | None, Question | None] = (None, None)
+        #: The pod of the last question, the attempt, and the question.
+        self._last: tuple[PodInfo | None, int, Question | None] = (None, 0, None)
         self._missing = {"filter": defines(asks, "pre_filter"), "score": defines(asks, "pre_score")}
         for point in asks.stands_alone:
             self._missing[point] = False
@@ -101,22 +111,23 @@ class Asking:
             self.concerns = plugin.concerns
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._plugin, name)  # a plugin may ask for scores, and filter node by node
+        return getattr(self._plugin, name)  # a plugin may have questions for Score only, and filter node by node
 
-    # -- before an attempt -------------------------------------------------------------------------------
+    # -- at the start of an attempt -------------------------------------------------------------------------------
 
     def _ask(self, pod: PodInfo) -> Question | None:
         question: Question | None = self._plugin.ask(pod, self._handle.snapshot.table)
         if question is not None and not isinstance(question, Question):
             raise WrongAnswerError(self._plugin, "ask", f"ask returned {question!r}; expected a Question or None")
-        self._last = pod, question
+        self._last = pod, self._turn.number, question
         return question
 
     def _take(self, pod: PodInfo) -> Question | None:
-        """The question asked for the pod just now, else a new one. It is taken once: the next attempt asks again."""
-        if self._last[0] is not pod:
-            self._ask(pod)
-        (_, question), self._last = self._last, (None, None)
+        """The question asked for the pod in this attempt, else a new one. It is taken once: the next attempt asks again."""
+        (last, turn, question), self._last = self._last, (None, 0, None)
+        if last is not pod or turn != self._turn.number:
+            question = self._ask(pod)
+            self._last = (None, 0, None)
         return question
 
     def _sign(self, pod: PodInfo) -> Hashable | None:
@@ -130,7 +141,7 @@ class Asking:
 
     def interaction_key(self, pod: PodInfo) -> Hashable | None:
         question = self._take(pod)
-        self._last = pod, question
+        self._last = pod, self._turn.number, question
         if question is None:
             return _NOTHING_ASKED
         return None if question.key is None else (question.key,)

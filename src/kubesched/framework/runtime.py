@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubesched.config.errors import ArgsTypeError, ConfigError
 
-from .asking import answering
+from .asking import Turn, answering
 from .binding_points import BindingPoints
 from .concerned import Concerned, Concerns, PreEnqueueMethod
 from .cycle_state import CycleState
@@ -142,7 +142,8 @@ class Framework:
                 hint = "; derive the class from kubesched.framework.Plugin" if bare else ""
                 raise ConfigError("framework", [f'initializing plugin "{name}": {_said(error)}{hint}']) from error
         #: What the decision core calls, by plugin.
-        self.answering = {name: answering(plugin, handle) for name, plugin in self.plugins.items()}
+        self.turn = Turn()
+        self.answering = {name: answering(plugin, handle, self.turn) for name, plugin in self.plugins.items()}
         self._points: dict[str, tuple[Any, ...]] = {
             point.key: tuple(
                 (self.answering if point.key in _ASKED_AT else self.plugins)[name]

@@ -127,11 +127,12 @@ class Search:
         self.observer: Callable[[Path], None] | None = None
 
     def sign(self, pod: PodInfo) -> Signature:
-        """The pod's signature; kept in the pod unless it refers to other objects.
+        """The pod's signature, at the start of an attempt; kept in the pod unless it refers to other objects.
 
         Raises:
             PluginFailedError: when a plugin fails.
         """
+        self._framework.turn.number += 1
         known: Signature | None = pod.signature
         until = self._signs_until(pod) if pod.refers else None
         if known is not None and known.until == until and self._is_current(known):
