@@ -76,6 +76,10 @@ class CycleState:
     def delete(self, key: Hashable) -> None:
         self._values.pop(key, None)
 
+    def adopt(self, other: CycleState) -> None:
+        """Add the values of another state, which replace those with the same key."""
+        self._values.update(other._values)
+
     def clone(self) -> CycleState:
         """A copy in which AddPod and RemovePod can be played through."""
         twin = CycleState.__new__(CycleState)

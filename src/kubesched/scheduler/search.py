@@ -222,6 +222,8 @@ class Search:
         if layer is not None and used is not None:
             row = used.best(self._rng)
             if row is not None:
+                if path is Path.INTERACTION:
+                    state.adopt(used.state)  # the questions of plugins that did not sign, for Reserve
                 state.skip_filter = plan.skipping(state.skip_filter)
                 state.skip_score = plan.skipping(layer.state.skip_score)
                 return path, Decision(self.table.info(row), state, len(self.table), used.feasible)

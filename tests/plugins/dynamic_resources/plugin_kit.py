@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -147,8 +147,9 @@ class House:
         gates: Mapping[str, bool] | None = None,
         scored: Mapping[str, tuple[type[Plugin], Any]] | None = None,
         later: type[Plugin] | None = None,
+        lacking: Collection[str] = (),
     ) -> None:
-        """``scored``: further plugins with their args, by name; ``later``: one that comes after them."""
+        """``scored``: further plugins with their args, by name; ``later``: one that comes after them; ``lacking``: points."""
         self.objects = LocalObjects()
         self.server = Server(self.objects)
         self.cache = Cache()
@@ -179,6 +180,7 @@ class House:
         points: dict[str, Sequence[tuple[str, int]]] = {
             point.key: [(name, weight) for name, weight in weights.items() if point.key in able[name]]
             for point in POINTS
+            if point.key not in lacking
         }
         self.handle = handle = ProfileHandle("default-scheduler", backends)
         if args is None:

@@ -17,9 +17,10 @@ from kubesched.api.wire import ApiError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Code
+from kubesched.framework.status import Code, Status
 from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
 from kubesched.scheduler.full_scan import Evaluation
+from kubesched.scheduler.search import Decision
 
 GPU = "example.com/gpu"
 
@@ -395,6 +396,46 @@ def test_post_filter_fails_when_an_earlier_plugin_ended_pre_filter() -> None:
         _, status = house.framework.post_filter(state, asking, statuses)  # type: ignore[misc]
         assert status is not None
         assert status.message() == "no new claims to deallocate"
+
+    scenario(main)
+
+
+@pytest.mark.parametrize("names", [(), ("c",)], ids=["plain", "claim"])
+@pytest.mark.parametrize(
+    ("lacking", "text"),
+    [
+        (("preFilter",), 'running "DynamicResources" filter plugin'),
+        (("preFilter", "filter"), 'running Score plugins: plugin "DynamicResources" failed with'),
+    ],
+)
+def test_in_a_profile_without_pre_filter_every_pod_fails(
+    lacking: tuple[str, ...], text: str, names: tuple[str, ...]
+) -> None:
+    async def main() -> None:
+        house = House(lacking=lacking)
+        house.server.put(claim())
+        with pytest.raises(PluginFailedError, match=f"^{text}: 'not found'$"):
+            house.find(pod("p", *names))
+
+    scenario(main)
+
+
+@pytest.mark.parametrize("names", [(), ("c",)], ids=["plain", "claim"])
+def test_in_a_profile_without_pre_filter_nothing_is_reserved_or_bound(names: tuple[str, ...]) -> None:
+    async def main() -> None:
+        house = House(lacking=("preFilter", "filter"), gates={"DRAPrioritizedList": False})
+        house.server.put(claim(allocation=on_node(results("gpu-0"), "n1"), reserved=("uid-p",)))
+        info = PodInfo(pod("p", *names))
+        found = house.search.find(info)
+        assert isinstance(found, Decision)  # nothing is scored without the gate
+        attempt = (found.state, info, found.node.name)
+        for status in (house.framework.reserve(*attempt), house.framework.binding.pre_bind_pre_flight(*attempt)):
+            assert isinstance(status, Status)
+            assert status.code is Code.ERROR
+            assert status.message().endswith('"DynamicResources": not found')
+        house.framework.unreserve(*attempt)
+        await house.settle()
+        assert house.server.claims["default/c"].status.reserved_for != ()
 
     scenario(main)
 
