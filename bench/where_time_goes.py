@@ -49,7 +49,7 @@ _PARTS: Final = (
     ),
     Part("informers", "watch", ("client.watch_list.OpenWatch.next_batch",)),
     Part("informers", "decoding, the rest", ("client.informer.Informer._main",)),
-    Part("events", "in the store", ("cluster.store.inprocess.InProcessClient.record_now",)),
+    Part("events", "in the store", ("cluster.store.inprocess.InProcessClient.record",)),
     Part("events", "the rest", ("client.events.EventBroadcaster._main",)),
     Part("around", "creating the pods in the store", ("bench.execute.run_workload",)),
     Part("around", "garbage collector", ("api.collector.CollectorTimer._tick", "api.collector._leave_survivors")),

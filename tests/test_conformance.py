@@ -11,7 +11,6 @@ import pytest
 
 from golden_kit import GOLDEN, JSON, a_vector, pod, read, replayed, sequence, verdict_of, write
 from kubesched.config import IN_TREE
-from kubesched.framework.interface import IntArray, RowArray, VerdictArray
 from kubesched.framework.registry import Registry
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
@@ -104,33 +103,45 @@ def recorded_members(area: str) -> Counter[str]:
 class BlindNodeName(NodeName):
     """Passes every node."""
 
-    def filter_rows(self, state: Any, pod: Any, nodes: Any, rows: RowArray) -> VerdictArray:
-        return np.zeros(len(rows), np.uint64)
-
-    def filter_row(self, state: Any, pod: Any, nodes: Any, node: Any) -> int:
-        return 0
+    def ask(self, pod: Any, nodes: Any) -> None:
+        return None
 
 
 class WordyNodeName(NodeName):
     """Right verdicts, wrong text."""
 
-    def verdict_status(self, state: Any, pod: Any, verdict: int) -> Status:
-        return Status.unresolvable("the node has another name")
+    def ask(self, pod: Any, nodes: Any) -> Any:
+        question: Any = super().ask(pod, nodes)
+        if question is not None:
+            question.why = lambda verdict: Status.unresolvable("the node has another name")
+        return question
 
 
 class ForgetfulNodeName(NodeName):
-    """Right answers, but a signature that does not distinguish pods: what is cached is wrong."""
+    """Right answers, but a key that does not distinguish pods: what is remembered is wrong."""
 
-    def sign(self, pod: Any) -> str:
-        return "any pod"
+    def ask(self, pod: Any, nodes: Any) -> Any:
+        question: Any = NodeName.asks(pod, nodes)
+        question.key = "any pod"
+        if not pod.spec.node_name:
+            question.verdicts = lambda rows: np.zeros(len(rows), np.uint64)
+            question.verdict = lambda node: 0
+        return question
 
 
 class OffByOneImages(ImageLocality):
     """Scores one too many where there is a score."""
 
-    def score_rows(self, state: Any, pod: Any, nodes: Any, rows: RowArray) -> IntArray:
-        scores = super().score_rows(state, pod, nodes, rows)
-        return np.where((scores > 0) & (scores < 100), scores + 1, scores)
+    def ask(self, pod: Any, nodes: Any) -> Any:
+        question: Any = super().ask(pod, nodes)
+        scores_of = question.scores
+
+        def scores(rows: Any) -> Any:
+            right = scores_of(rows)
+            return np.where((right > 0) & (right < 100), right + 1, right)
+
+        question.scores = scores
+        return question
 
 
 def registry_with(plugin: type) -> Registry:

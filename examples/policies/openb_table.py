@@ -14,6 +14,7 @@ import gpu_sharing
 
 from kubesched.config import load_config_data
 from kubesched.framework import Registry
+from kubesched.framework.points import capabilities
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate.placement import Placement, Ties
 from kubesched.simulate.traces import read_nodes, read_pods, typical_pods, with_load
@@ -44,7 +45,7 @@ def registry_with(policies):
 
 def profile_of(policy, typical):
     """A configuration whose only score is the policy's."""
-    scored = [{"name": policy.name}] if hasattr(policy, "score_rows") else []
+    scored = [{"name": policy.name}] if "score" in capabilities(policy) else []
     needed = ("PrioritySort", "NodeAffinity", "NodeResourcesFit", "DefaultBinder", policy.name)
     plugins = {
         "multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in needed]},

@@ -142,7 +142,7 @@ class PluginCluster:
         return self._placement.place(from_builtins(pod, Pod))
 
     def check(self, *pods: JSON) -> None:
-        """Compare the plugin with itself: on one row and on many, again, and for pods that it signs alike.
+        """Compare the plugin with itself: on one row and on many, again, and for pods that it answers alike.
 
         Raises:
             AssertionError: where two answers differ that must be equal, naming pods, node and method.
@@ -153,7 +153,7 @@ class PluginCluster:
             answers, again = self._answers(one), self._answers(one)
             if answers != again:
                 raise AssertionError(f"pod {name}: answers differ when asked again: {answers} and {again}")
-            sign = getattr(self.plugin, "sign", None)
+            sign = getattr(self._placement.framework.answering[self._name], "sign", None)
             signature = sign(PodInfo(from_builtins(one, Pod))) if sign is not None else None
             if signature is None:
                 continue

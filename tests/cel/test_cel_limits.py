@@ -9,15 +9,17 @@ import json
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from kubesched.cel import CompilationError, Environment, EvaluationError, EvaluationInterruptedError, Program
 from kubesched.cel.device_expressions import compile_device_expression
-from kubesched.cel.meter import STEPS_PER_COST
+from kubesched.cel.meter import STEPS_PER_COST, Meter
+from kubesched.cel.program import Evaluation
 from kubesched.cel.regex import states
-from kubesched.cel.schema_rules import Rules
+from kubesched.cel.schema_rules import Failure, Rules
 
 CANCELLED = "operation cancelled: actual cost limit exceeded"
 
@@ -60,6 +62,9 @@ LONG = {
     "constants": f"lists.range(300000).all(i, {' && '.join(['true'] * 1500)})",
     "maps that grow": "lists.range(100000).transformMapEntry(i, v, {i: v}) == {}",
     "regular expressions": r"lists.range(100000).all(i, ''.matches('\\pL{1' + '0}') || true)",
+    "a pattern of many states": doubled("X.matches('(([ab]|ab|ba|aba|bab)?){1000}c')", "'abbabaabab'", 12),
+    "a pattern of many states to find": doubled("X.find('((a|b){0,1000}a)c') == ''", "'abbabaabab'", 12),
+    "searches to the end of the text": doubled("X.findAll('a*b|a') == []", "'aaaaaaaa'", 11),
     "time zones": "lists.range(100000).all(i, timestamp(0).getHours('Nowhere/' + string(i)) == 0 || true)",
     "search from the end": doubled("X.lastIndexOf('b' + X.substring(0, size(X) / 2)) == 1", "'aaaaaaaaaa'", 12),
     "long keys": doubled(
@@ -238,6 +243,58 @@ def test_the_message_of_a_rule_is_a_short_text_or_the_one_that_is_written(expres
     assert list(rules.malformed()) == []
 
 
+OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+TEXT: dict[str, Any] = {"type": "string"}
+NUMBER: dict[str, Any] = {"type": "integer"}
+
+
+def ruled(schema: dict[str, Any], *rules: str) -> dict[str, Any]:
+    return {**schema, "x-kubernetes-validations": [{"rule": rule} for rule in rules]}
+
+
+def list_of(schema: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "array", "items": schema, **more}
+
+
+def levels(count: int, schema: dict[str, Any], *rules: str) -> dict[str, Any]:
+    """Objects in each other, each with the rules."""
+    for _ in range(count):
+        schema = ruled({"type": "object", "properties": {"a": schema}}, *rules)
+    return schema
+
+
+def deep(count: int, data: Any) -> Any:
+    for _ in range(count):
+        data = {"a": data}
+    return data
+
+
+def members(schema: Mapping[str, Any], data: Any) -> Iterator[tuple[str | int, Mapping[str, Any], Any]]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            child = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
+            if child is not None:
+                yield key, child, value
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield index, schema["items"], value
+
+
+def admitted(schema: dict[str, Any], data: Any, old: Any = None) -> tuple[list[Failure], Meter]:
+    """What the rules say to an object, and what that took."""
+    meters: list[Meter] = []
+
+    def metered(limit: int) -> Meter:
+        meters.append(Meter(limit))
+        return meters[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kubesched.cel.schema_rules.Meter", metered)
+        failures = list(Rules(schema, members).failures(data, old))
+    (meter,) = meters
+    return failures, meter
+
+
 def test_the_expressions_for_messages_and_the_steps_count_for_the_budget_of_an_object() -> None:
     rule = {
         "rule": "false",
@@ -245,11 +302,94 @@ def test_the_expressions_for_messages_and_the_steps_count_for_the_budget_of_an_o
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kubesched.cel.schema_rules._BUDGET", 200_000)
-        schema = {"type": "object", "x-kubernetes-validations": [rule] * 30}
-        failures = Rules(schema, lambda schema, data: iter(())).failures({}, None)
-    assert [failure.text for failure in failures] == [
-        "validation failed due to running out of cost budget, no further validation rules will be run"
-    ]
+        failures, _ = admitted({"type": "object", "x-kubernetes-validations": [rule] * 30}, {})
+    assert 1 < len(failures) < 30
+    assert [failure.text == OUT_OF_BUDGET for failure in failures] == [False] * (len(failures) - 1) + [True]
+
+
+KEYED: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]}
+PARTS = [{"id": f"p{number}", "n": number} for number in range(2_000)]
+PART = {"type": "object", "properties": {"id": TEXT, "n": NUMBER}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "old"),
+    [
+        (levels(5, ruled(list_of(TEXT), "self.all(x, x.size() < 9)"), "has(self.a)"), deep(5, ["text"] * 10_000), None),
+        (list_of(ruled(PART, "self.n >= oldSelf.n"), **KEYED), PARTS, PARTS[::-1]),
+        (list_of(ruled(list_of(ruled(NUMBER, "self < 10")), "self.size() <= 10")), [list(range(10))] * 1_000, None),
+    ],
+)
+def test_objects_as_they_are_met_stay_within_the_budget(schema: dict[str, Any], data: Any, old: Any) -> None:
+    failures, meter = admitted(schema, data, old)
+    assert failures == []
+    assert 0 < meter.total < meter.limit / 2
+
+
+MANY = range(2_000)
+#: Cheap work, done so often that all of it together would take long.
+HOSTILE: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "a rule that costs nothing, on each item": (list_of(ruled(NUMBER, "true")), [0] * 20_000, None),
+    "many rules": (list_of(ruled(NUMBER, *["self >= 0"] * 100)), [0] * 1_000, None),
+    "lists in lists": (list_of(ruled(list_of(NUMBER), "self.all(x, self.all(y, x + y >= 0))")), [[*range(20)]] * 1_000, None),
+    "maps in maps": (
+        {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": ruled(TEXT, "self != ''")}},
+        {f"a{one}": {f"b{two}": "x" for two in range(100)} for one in range(100)},
+        None,
+    ),
+    "times that are read": (ruled(list_of({"type": "string", "format": "date-time"}), "true"), ["2025-06-15T15:06:40Z"] * 10_000, None),
+    "bytes that are read": (ruled(list_of({"type": "string", "format": "byte"}), "true"), ["YWFh" * 1_000] * 1_000, None),
+    "values that no rule looks at": (ruled(list_of(NUMBER), "true"), [0] * 100_000, None),
+    "last states that are converted": (ruled(list_of(NUMBER), "true"), [], [0] * 100_000),
+    "items that are looked for by many keys": (
+        list_of(ruled({"type": "object", "properties": {}}, "self == oldSelf"), **{**KEYED, "x-kubernetes-list-map-keys": [f"k{number}" for number in MANY]}),
+        [{} for _ in MANY],
+        [{}],
+    ),
+    "errors with long texts": (list_of(ruled(TEXT, f"self.x == '{'x' * 10_000}'")), ["a"] * 1_000, None),
+    "members that no schema knows": (
+        levels(100, ruled({"type": "object", "x-kubernetes-preserve-unknown-fields": True}, "true")),
+        deep(100, {f"a{number}": 1 for number in range(100_000)}),
+        None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_object_is_refused_at_the_end_of_its_budget(name: str) -> None:
+    """Each would take more than 1,000,000 steps; what is begun with some left may take one charge more than there is."""
+    schema, data, old = HOSTILE[name]
+    evaluated = 0
+    begin = Program.begin
+
+    def counted(*args: Any, **options: Any) -> Evaluation:
+        nonlocal evaluated
+        evaluated += 1
+        return begin(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kubesched.cel.schema_rules._BUDGET", 20_000)
+        patch.setattr(Program, "begin", counted)
+        failures, meter = admitted(schema, data, old)
+    assert failures[-1].text == OUT_OF_BUDGET
+    assert failures[-1].is_transition  # also where the value is what it was
+    assert meter.total > meter.limit
+    assert evaluated * STEPS_PER_COST < 20_000 * STEPS_PER_COST  # each was charged, whatever it cost
+
+
+def test_where_the_budget_ended_is_told() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kubesched.cel.schema_rules._BUDGET", 20_000)
+        schema = {"type": "object", "properties": {"few": ruled(TEXT, "true"), "many": list_of(ruled(NUMBER, "true"))}}
+        (failure,), _ = admitted(schema, {"few": "a", "many": [0] * 9_000})
+    assert failure.place[0] == "many"
+    assert 500 < int(failure.place[1]) < 9_000
+    assert failure.kind == "integer"
+
+
+def test_values_are_converted_once_for_the_rules_of_all_levels() -> None:
+    taken = [admitted(levels(count, list_of(NUMBER), "true"), deep(count, [0] * 1_000))[1].total for count in (2, 100)]
+    assert taken[1] < 2 * taken[0]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from kubesched.api.event_record import EventRecord
-from kubesched.api.kinds import NODES, Kind
+from kubesched.api.kinds import EVENTS, NODES, Kind
 from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
 
 
@@ -32,6 +32,8 @@ def end_marker(version: int) -> Item:
 
 class FakeServer:
     """Implements the transport. Writes are plain methods; requests made are kept in ``calls``."""
+
+    at_once = False
 
     def __init__(self, seed: int = 0) -> None:
         self.rng = Random(seed)
@@ -197,17 +199,8 @@ class FakeServer:
     ) -> None:
         self._call("delete", namespace, name)
 
-    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Any) -> bool:
-        return False
-
-    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Any) -> bool:
-        return False
-
-    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
-        return False
-
-    def record_now(self, event: EventRecord) -> bool:
-        return False
+    async def record(self, event: EventRecord) -> None:
+        await self.create(EVENTS, event.namespace, event.make())
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         self._call("bind", namespace, name, uid, node_name)

@@ -23,7 +23,7 @@ from kubesched.cluster.store import InProcessClient, Store
 from kubesched.cluster.store.key_order import Moment
 from kubesched.cluster.store.records import BATCH, STEPS_PER_TURN
 from kubesched.cluster.store.table import INITIAL_BATCH
-from kubesched.files import read, save, saving
+from kubesched.files import read, save, saving, snapshot_file
 from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 COUNT = 1500
@@ -164,6 +164,28 @@ def test_a_long_list_takes_turns_and_shows_one_moment() -> None:
     in_loop(main)
 
 
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_file, "_BYTES_PER_STEP", 1 << 16)
+
+
+def test_a_step_of_a_save_is_as_long_as_what_it_writes(tmp_path: Path) -> None:
+    """Many small objects are one step, as others have much to do between two; few large ones are several."""
+
+    async def main(store: Store) -> None:
+        path = tmp_path / "saved.jsonl"
+        fill(store, "default")
+        assert len([*saving(store, path)]) == 0
+        for number in range(40):
+            store.create(
+                CONFIG_MAPS, "default", {"metadata": {"name": f"large-{number}"}, "data": {"a": "x" * 1_000_000}}
+            )
+        assert len([*saving(store, path)]) == 4
+
+    in_loop(main)
+
+
+@pytest.mark.usefixtures("small_steps")
 def test_a_save_takes_turns_and_writes_one_moment(tmp_path: Path) -> None:
     async def main(store: Store) -> None:
         fill(store, "default")
@@ -187,6 +209,7 @@ def test_a_save_takes_turns_and_writes_one_moment(tmp_path: Path) -> None:
     in_loop(main)
 
 
+@pytest.mark.usefixtures("small_steps")
 def test_a_save_that_is_cancelled_leaves_the_old_file(tmp_path: Path) -> None:
     async def main(store: Store) -> None:
         path = tmp_path / "saved.jsonl"

@@ -30,6 +30,7 @@ from kubesched.framework.events import (
     node_events,
     pod_events,
 )
+from kubesched.framework.question import Question
 from kubesched.framework.registry import PluginError
 
 R, A = EventResource, ActionType
@@ -255,7 +256,8 @@ def test_only_plugins_of_five_points_are_asked_for_events() -> None:
     framework = profile(
         one("Enqueue", "pre_enqueue"), one("PreFilter", "pre_filter"), one("Filter", "filter"), one("Score", "score"),
         one("Reserve", "reserve"), one("Permit", "permit"), one("Bind", "bind"), one("Both", "filter", "permit"),
+        make_plugin("Asks", asks=type("Asked", (Question,), {"verdicts": say(None)}), ask=say(None), reserve=say(None)),
     )  # fmt: skip
     assert [plugin.name for plugin in framework.event_plugins()] == [
-        "Enqueue", "PreFilter", "Filter", "Both", "Reserve", "Permit",
+        "Enqueue", "PreFilter", "Filter", "Both", "Asks", "Reserve", "Permit",
     ]  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kubesched.config import ConfigError
-from kubesched.framework import Normalize, Plugin, PluginError, Status
+from kubesched.framework import Normalize, Plugin, PluginError, Question, Status
 from kubesched.framework.registry import load_module
 from kubesched.testing import PluginCluster, node, pod
 
@@ -85,33 +85,41 @@ def test_a_pod_rejected_everywhere_has_the_reason_at_every_node() -> None:
     assert PluginCluster(Never, nodes=["a", "b"]).rejections(pod("p")) == {"a": ["not today"], "b": ["not today"]}
 
 
-class Columns(Plugin):
-    """Column style; ``wrong`` makes the row methods disagree."""
+class Unwanted(Question):
+    """The node that a label names; ``wrong`` makes the answers for one row and for many disagree."""
 
-    name = "Columns"
-    wrong: bool = False
+    key = ()
 
-    def sign(self, pod: Any) -> Any:
-        return ()
+    def __init__(self, pod: Any, nodes: Any, *, wrong: bool) -> None:
+        self.unwanted, self.nodes, self.wrong = pod.labels.get("not"), nodes, wrong
 
-    def filter_rows(self, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
-        return np.array([nodes.info(row).name == pod.labels.get("not") for row in rows.tolist()], np.uint64)
+    def verdicts(self, rows: Any) -> Any:
+        return np.array([self.nodes.info(row).name == self.unwanted for row in rows.tolist()], np.uint64)
 
-    def filter_row(self, state: Any, pod: Any, nodes: Any, node: Any) -> int:
-        return int(node.name == pod.labels.get("not")) ^ self.wrong
+    def verdict(self, node: Any) -> int:
+        return int(node.name == self.unwanted) ^ self.wrong
 
-    def verdict_status(self, state: Any, pod: Any, verdict: int) -> Status:
+    def why(self, verdict: int) -> Status:
         return Status.unschedulable("not this one")
 
 
+class Elsewhere(Plugin):
+    name = "Elsewhere"
+    asks = Unwanted
+    wrong: bool = False
+
+    def ask(self, pod: Any, nodes: Any) -> Question:
+        return Unwanted(pod, nodes, wrong=self.wrong)
+
+
 def test_answers_that_must_be_equal_are_compared() -> None:
-    cluster = PluginCluster(Columns, nodes=["a", "b"])
+    cluster = PluginCluster(Elsewhere, nodes=["a", "b"])
     cluster.check(pod("p"), pod("q"))
     with pytest.raises(
-        AssertionError, match=r"pods p and q have the same signature \(\), but Columns answers differently"
+        AssertionError, match=r"pods p and q have the same signature \(\(\),\), but Elsewhere answers differently"
     ):
         cluster.check(pod("p"), pod("q", labels={"not": "a"}))
-    wrong = type("Wrong", (Columns,), {"wrong": True})
+    wrong = type("Wrong", (Elsewhere,), {"wrong": True})
     with pytest.raises(AssertionError, match=r"pod p: Filter a: .* for one row, None for many"):
         PluginCluster(wrong, nodes=["a"]).check(pod("p"))
 
@@ -131,7 +139,9 @@ def test_answers_that_must_be_equal_are_compared() -> None:
 def test_the_example_plugins_pass_the_check(file: str) -> None:
     module = load_module(str(EXAMPLES / "plugins" / f"{file}.py"))
     plugin = next(
-        each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__
+        each
+        for each in vars(module).values()
+        if isinstance(each, type) and each.__module__ == module.__name__ and hasattr(each, "name")
     )
     nodes = [node(name, labels={"topology.kubernetes.io/zone": f"zone-{name}"}, **{"nvidia.com/gpu": gpus})
              for name, gpus in (("a", 0), ("b", 8), ("c", 0))]  # fmt: skip

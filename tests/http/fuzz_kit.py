@@ -332,7 +332,7 @@ class Mutator:
 
     def mutate(self, data: Any, schema: Data) -> Any:
         """A copy with some changes; ``schema`` is what parts of it are drawn by again."""
-        data = msgspec.json.decode(msgspec.json.encode(data))
+        data = _copied(data)
         for _ in range(self._random.choice((0, 1, 1, 1, 2, 4))):
             holders = [one for one in islice(_holders(data), 500) if one]
             if not holders:
@@ -340,7 +340,8 @@ class Mutator:
             # Deep places are many; each depth is as likely.
             holder = self._random.choice(holders[: self._random.choice((2, 10, len(holders)))])
             key: Any = self._random.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
-            holder[key] = self._changed(holder[key], str(key))
+            # Parts that are in several places would all change with the next one, and the whole would grow without bound.
+            holder[key] = _copied(self._changed(holder[key], str(key)))
             if isinstance(holder, dict) and self._random.random() < 0.1:
                 holder[self._random.choice(("", "x", "$patch", "é", "x" * 5000, "a/b", "metadata"))] = self.junk()
         return data
@@ -390,6 +391,11 @@ class Mutator:
                 {"a": {"b": []}},
             )
         )
+
+
+def _copied(data: Any) -> Any:
+    """The same data, where no part is in two places."""
+    return msgspec.json.decode(msgspec.json.encode(data))
 
 
 def _holders(data: Any) -> Iterator[Any]:

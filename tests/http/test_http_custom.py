@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from http_world import APPLY, MERGE, Api, a_definition, run, served
+
+from kubesched.api.equality import same_json
 
 Data = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -271,6 +274,76 @@ def test_the_cost_of_rules_is_limited() -> None:
         assert (answer.status, "running out of cost budget" in answer.message) == (422, True)
 
     with_widgets(main, spec=spec)
+
+
+def test_the_rules_of_one_object_have_one_budget() -> None:
+    rules = [{"rule": f"self >= {-number}"} for number in range(10)]
+    numbers = {"type": "array", "items": {"type": "integer", "x-kubernetes-validations": rules}}
+    spec = obj(mode={"type": "string"}, a={"type": "array", "items": numbers})
+
+    async def main(api: Api) -> None:
+        assert (await api.post(WIDGETS, widget(a=[[0] * 10] * 100))).status == 201
+        answer = await api.patch(f"{WIDGETS}/w", {"spec": {"a": [[0] * 1_000] * 40}}, type=MERGE)
+        assert (answer.status, answer.reason) == (422, "Invalid")
+        (cause,) = answer.data["details"]["causes"]
+        assert cause["message"] == (
+            'Invalid value: "integer": validation failed due to running out of cost budget, '
+            "no further validation rules will be run"
+        )
+        assert re.fullmatch(r"spec\.a\[[1-9]\d?\]\[\d+\]", cause["field"])
+
+    with_widgets(main, spec=spec)
+
+
+#: More than an object may have for all its wrong values to be in the answer.
+WORDS = [f"word{number}" for number in range(20_000)]
+
+
+def test_for_a_large_object_the_answer_has_the_first_wrong_value() -> None:
+    async def main(api: Api) -> None:
+        for words, wrong in ((WORDS[:2], 2), (WORDS, 1)):
+            answer = await api.post(WIDGETS, widget(list=words))
+            assert (answer.status, len(answer.data["details"]["causes"])) == (422, wrong)
+            assert answer.data["details"]["causes"][0]["field"] == "spec.list[0]"
+            assert ("there may be more" in answer.message) is (words is WORDS)
+
+    with_widgets(main, spec=obj(mode={"type": "string"}, list={"type": "array", "items": {"type": "integer"}}))
+
+
+@pytest.mark.parametrize(
+    "stricter",
+    [
+        {"items": {"type": "integer"}},
+        {"items": {"type": "string", "x-kubernetes-validations": [{"rule": "self == ''"}]}, "maxItems": 30_000},
+        {"items": {"type": "string"}, "maxItems": 1},
+    ],
+)
+def test_what_was_wrong_in_a_large_list_is_compared_once(stricter: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each item may be wrong, and the list of all is compared for it."""
+    compared = 0
+
+    def counted(old: Any, new: Any) -> bool:
+        nonlocal compared
+        compared += 1
+        return same_json(old, new)
+
+    def define(**list_: Any) -> Data:
+        return definition(spec=obj(mode={"type": "string"}, size={"type": "integer"}, list={"type": "array", **list_}))
+
+    async def main() -> None:
+        nonlocal compared
+        async with served() as api:
+            assert (await api.post(DEFINITIONS, define(items={"type": "string"}))).status == 201
+            assert (await api.post(WIDGETS, widget(list=WORDS))).status == 201
+            path = f"{DEFINITIONS}/widgets.example.com"
+            version = {"spec": {"versions": define(**stricter)["spec"]["versions"]}}
+            assert (await api.patch(path, version, type=MERGE)).status == 200
+            monkeypatch.setattr("kubesched.cluster.admission.custom.same_json", counted)
+            answer = await api.patch(f"{WIDGETS}/w", {"metadata": {"labels": {"a": "b"}}}, type=MERGE)
+            assert (answer.status, compared < 10) == (200, True), answer.raw[:1000]
+            assert (await api.patch(f"{WIDGETS}/w", {"spec": {"list": WORDS[:-1]}}, type=MERGE)).status == 422
+
+    run(main())
 
 
 def test_applying_keeps_what_the_schema_knows() -> None:

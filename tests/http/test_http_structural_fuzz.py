@@ -46,6 +46,8 @@ class Fuzzing:
         self._cluster, self._api, self._turns, self._failures = cluster, api, turns, failures
         self.answers: Counter[int] = Counter()
         self.sent = 0
+        #: What the longest turn for one request took (seconds).
+        self.longest = 0.0
 
     async def seed(self, seed: int, resources: list[Resource], schemas: dict[str, Any]) -> None:
         requests = Requests(Random(seed), resources, schemas)
@@ -60,6 +62,7 @@ class Fuzzing:
             )
             await asyncio.sleep(0)
             self.sent += 1
+            self.longest = max(self.longest, self._turns.longest)
             self.answers[answer.status] += 1
             assert answer.status < 500 or answer.status in (501, 504), f"{where}: {answer.status} {answer.raw[:1000]!r}"
             assert b"Traceback" not in answer.raw, where
@@ -68,6 +71,7 @@ class Fuzzing:
         await self.settle(f"seed {seed}")
         await self.clean(resources)
         await self.settle(f"seed {seed}, deleting")
+        await self.forget()
         assert (await self._api.get("/readyz")).status == 200
 
     async def settle(self, where: str) -> None:
@@ -78,6 +82,13 @@ class Fuzzing:
             f"{where}: what followed held the loop for {self._turns.longest:.2f} s"
         )
         assert not self._failures, f"{where}: {self._failures[0].getMessage()}: {self._failures[0].exc_text}"
+
+    async def forget(self) -> None:
+        """Drop the events and the history, which are kept on purpose: what grows from seed to seed is a leak."""
+        for namespace in (await self._api.get("/api/v1/namespaces")).data["items"]:
+            path = f"/api/v1/namespaces/{namespace['metadata']['name']}/events"
+            assert (await self._api.delete(path)).status == 200
+        self._cluster.embedded.store.compact()
 
     async def clean(self, resources: list[Resource]) -> None:
         """Delete what was made, workloads before their pods."""
@@ -114,10 +125,9 @@ async def run_fuzz(seconds: float, seeds: int, failures: list[logging.LogRecord]
                 if seed == SEED + 20:
                     baseline = resident()
                 if SECONDS and seed % 20 == 0:
-                    told = (
-                        f"{seed - SEED} seeds, {fuzzing.sent} requests, {resident() >> 20} MiB, {dict(fuzzing.answers)}"
-                    )
-                    sys.stderr.write(f"{time.monotonic() - begun:.0f} s: {told}\n")
+                    done = f"{time.monotonic() - begun:.0f} s: {seed - SEED} seeds, {fuzzing.sent} requests"
+                    figures = f"{resident() >> 20} MiB, longest turn {fuzzing.longest:.2f} s, {dict(fuzzing.answers)}"
+                    sys.stderr.write(f"{done}, {figures}\n")
         if baseline:
             grown = resident() - baseline
             assert grown < MOST_GROWTH, f"{grown >> 20} MiB more than after the first seeds"

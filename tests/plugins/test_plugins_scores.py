@@ -336,15 +336,9 @@ class Port:
         self.at_once = at_once
         self.bound: list[tuple[str, str]] = []
 
-    def bind_now(self, pod: Pod, node_name: str) -> bool:
-        if self.at_once:
-            self._bind(pod, node_name)
-        return self.at_once
-
     async def bind(self, pod: Pod, node_name: str) -> None:
-        self._bind(pod, node_name)
-
-    def _bind(self, pod: Pod, node_name: str) -> None:
+        if not self.at_once:
+            await asyncio.sleep(0)
         self.bound.append((pod.uid, node_name))
         if self.error is not None:
             raise self.error

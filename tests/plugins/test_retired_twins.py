@@ -281,8 +281,9 @@ def test_selector_spread_skips_pods_with_constraints() -> None:
     pod = a_pod(topology_spread_constraints=(constraint,))
     assert is_skip(house.scores(plugin, pod))
     assert plugin.skips(PodInfo(pod))
-    assert plugin.sign(PodInfo(pod)) == ()
-    assert plugin.sign(PodInfo(a_pod())) is None
+    assert not plugin.skips(PodInfo(a_pod()))
+    assert plugin.interaction_key(PodInfo(a_pod())) is None
+    assert not hasattr(plugin, "sign")
 
 
 # -- arguments ---------------------------------------------------------------------------------------------

@@ -148,20 +148,23 @@ def spread_args(**args: Any) -> JSON:
     return {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
 
 
-def test_only_pods_that_cannot_be_spread_at_all_are_signed() -> None:
+def test_pods_that_cannot_be_spread_do_not_concern_the_plugin() -> None:
     hard = {
         "topologyKey": ZONE,
         "maxSkew": 1,
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": WEB},
     }
-    for config, constraints, signed in (
-        (None, [], False),
-        (spread_args(defaultingType="List"), [], True),
-        (spread_args(defaultingType="List"), [hard], False),
+    for config, services, constraints, concerned in (
+        (None, [], [], False),
+        (None, [SERVICE], [], True),
+        (spread_args(defaultingType="List"), [SERVICE], [], False),
+        (spread_args(defaultingType="List"), [], [hard], True),
     ):
-        plugin = world(FOUR, [], config=config).frameworks["default-scheduler"].plugins["PodTopologySpread"]
-        assert (plugin.sign(info(pod("i", topologySpreadConstraints=constraints))) == ()) is signed
+        cluster = world(FOUR, [], services, config)
+        plugin: Any = cluster.frameworks["default-scheduler"].plugins["PodTopologySpread"]
+        incoming = info(pod("i", WEB, topologySpreadConstraints=constraints))
+        assert (plugin.ask(incoming, cluster.cache.table) is not None) is concerned
 
 
 def test_default_constraints_of_a_list_can_be_hard() -> None:
@@ -175,7 +178,7 @@ def test_default_constraints_of_a_list_can_be_hard() -> None:
 
 def hint(plugin: str, waiting: JSON, event: ClusterEvent, old: Any, new: Any) -> bool:
     """Whether the event wakes the pod."""
-    registered = registrations(world(FOUR, []).frameworks["default-scheduler"].plugins[plugin])
+    registered = registrations(world(FOUR, []).frameworks["default-scheduler"].answering[plugin])
     answers = [item.hint(info(waiting), old, new) for item in registered if item.event.matches(event) and item.hint]
     return QueueingHint.QUEUE in answers
 
@@ -304,7 +307,7 @@ def test_the_number_of_domains_is_counted_again_when_a_node_changes_its_zone() -
         "labelSelector": {"matchLabels": WEB},
     }
     cluster = world(FOUR, [])
-    plugin = cluster.frameworks["default-scheduler"].plugins["PodTopologySpread"]
+    plugin = cluster.frameworks["default-scheduler"].answering["PodTopologySpread"]
     rows = cluster.cache.table.order().copy()
     rows.flags.writeable = False
     incoming = info(pod("i", WEB, topologySpreadConstraints=[soft]))

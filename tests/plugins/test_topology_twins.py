@@ -239,7 +239,7 @@ def twin_verdicts(plugin_name: str, model: Model, pod: JSON) -> dict[str, int] |
 @given(data=st.data())
 def test_columns_equal_the_plain_twin_while_the_cluster_changes(plugin_name: str, data: st.DataObject) -> None:
     pair = Pair(data)
-    plugin = pair.world.frameworks["default-scheduler"].plugins[plugin_name]
+    plugin = pair.world.frameworks["default-scheduler"].answering[plugin_name]
     incoming = [data.draw(pods(f"i{number}")) for number in range(2)]
     for _ in range(data.draw(st.integers(1, 8))):
         for obj in incoming:
@@ -259,7 +259,7 @@ def test_columns_equal_the_plain_twin_while_the_cluster_changes(plugin_name: str
 @given(data=st.data())
 def test_adding_and_removing_pods_shifts_what_prefilter_counted(plugin_name: str, data: st.DataObject) -> None:
     pair = Pair(data)
-    plugin = pair.world.frameworks["default-scheduler"].plugins[plugin_name]
+    plugin = pair.world.frameworks["default-scheduler"].answering[plugin_name]
     obj = data.draw(pods("incoming"))
     pod, twin, state = pod_info(obj), FILTERS[plugin_name](pair.model, obj), CycleState()
     before = verdicts_of(pair.world, plugin, pod, state)
@@ -293,7 +293,7 @@ def test_adding_and_removing_pods_shifts_what_prefilter_counted(plugin_name: str
 def test_adding_and_removing_pods_equals_looking_at_the_changed_cluster(plugin_name: str, data: st.DataObject) -> None:
     pair = Pair(data)
     world, table, snapshot = pair.world, pair.cache.table, pair.cache.snapshot()
-    plugin = world.frameworks["default-scheduler"].plugins[plugin_name]
+    plugin = world.frameworks["default-scheduler"].answering[plugin_name]
     obj = data.draw(pods("incoming"))
     pod, state = pod_info(obj), CycleState()
     if plugin.pre_filter(state, pod, snapshot.nodes()) is not None:
@@ -364,7 +364,7 @@ def _look(search: Search, pod: PodInfo) -> tuple[Evaluation | None, str]:
 
 def _fresh_search(world: World) -> Search:
     """The same profile with plugins that remember nothing."""
-    backends = world.frameworks["default-scheduler"].plugins["InterPodAffinity"].handle._backends
+    backends = world.frameworks["default-scheduler"].answering["InterPodAffinity"].handle._backends
     metrics = world.frameworks["default-scheduler"].metrics
     framework = build_frameworks(world.config, world.registry, backends, metrics)["default-scheduler"]
     return Search(framework, world.cache.snapshot(), world.nominations, backends.random, Rotation())

@@ -13,6 +13,7 @@ from kubesched.cli.main import main
 from kubesched.config import load_config_data
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.points import capabilities
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate.placement import Placement, Ties
 from kubesched.simulate.traces import OpenbNode, OpenbPod
@@ -62,7 +63,7 @@ def placement(
     registry = in_tree_registry()
     registry.register(policy)
     name: str = policy.name  # type: ignore[attr-defined]
-    config = profile(name, {"typicalPods": TYPICAL} if args is None else args, scores=hasattr(policy, "score_rows"))
+    config = profile(name, {"typicalPods": TYPICAL} if args is None else args, scores="score" in capabilities(policy))
     return Placement(nodes, config, registry, seed=seed, ties=ties)
 
 
@@ -86,7 +87,7 @@ def random_cluster(rng: random.Random) -> tuple[list[Node], list[Pod]]:
 
 def scores_of(cluster: Placement, policy: str, pod: Pod) -> dict[str, int]:
     """Node name to the policy's raw score, where its Filter passes."""
-    plugin: Any = cluster.framework.plugins[policy]
+    plugin: Any = cluster.framework.answering[policy]
     table = cluster.cache.snapshot().table
     info, state, rows = PodInfo(pod), CycleState(), table.order()
     if hasattr(plugin, "filter_rows"):

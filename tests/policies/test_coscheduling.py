@@ -125,7 +125,7 @@ def test_a_group_is_rejected_when_more_than_a_tenth_is_missing(
     waiting = handle.wait(pods[0].pod)
     _, status = gang.post_filter(None, pods[-1], None)
     assert (waiting.verdict == "") == kept
-    assert gang.skips(pods[-1]) == kept
+    assert (gang.ask(pods[-1], None) is None) == kept
     assert status.code.label == "Unschedulable"
 
 
@@ -137,23 +137,23 @@ def test_a_rejected_group_is_tried_again_when_something_changes(handle: Handle) 
 
     def denied() -> bool:
         gang.post_filter(None, first, None)
-        return not gang.skips(second)
+        return gang.ask(second, None) is not None
 
     assert denied()
     handle.time = 31
-    assert gang.skips(second)
+    assert gang.ask(second, None) is None
     assert denied()
     gang.on_update(None, None)  # a node
-    assert gang.skips(second)
+    assert gang.ask(second, None) is None
     assert denied()
     gang.groups.on_delete(a_pod("other", on="n"))
-    assert gang.skips(second)
+    assert gang.ask(second, None) is None
     assert denied()
     gang.groups.on_delete(a_pod("pending"))
     gang.groups.on_delete(member("own", "g", on="n"))
-    assert not gang.skips(second)
+    assert gang.ask(second, None) is not None
     gang.groups.on_add(first.pod, False)
-    assert gang.pre_filter(None, second, None).message() == "pod group g did not fit, and nothing has changed since"
+    assert gang.ask(second, None).pre_filter(None).message() == "pod group g did not fit, and nothing has changed since"
 
 
 def test_a_group_that_failed_while_another_held_nodes_is_tried_when_that_gives_them_up(handle: Handle) -> None:
@@ -165,9 +165,9 @@ def test_a_group_that_failed_while_another_held_nodes_is_tried_when_that_gives_t
     gang.reserve(None, holder, "n")
     handle.wait(holder.pod)
     gang.post_filter(None, own[0], None)
-    assert not gang.skips(own[1])
+    assert gang.ask(own[1], None) is not None
     gang.unreserve(None, holder, "n")
-    assert gang.skips(own[1])
+    assert gang.ask(own[1], None) is None
 
 
 def test_which_events_help(handle: Handle) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from policy_kit import TYPICAL, gpu_node, gpu_pod, load, placement, random_cluster
 
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.points import capabilities
 from kubesched.simulate.placement import Ties
 
 gpu_sharing = load("gpu_sharing")
@@ -92,7 +92,7 @@ TWINS: dict[str, Callable[[int, Free, int, int, int], int]] = {
 
 
 def test_every_policy_that_scores_has_a_twin() -> None:
-    scoring = {name for name in gpu_sharing.__all__ if hasattr(getattr(gpu_sharing, name), "score_rows")}
+    scoring = {name for name in gpu_sharing.__all__ if "score" in capabilities(getattr(gpu_sharing, name))}
     assert scoring == set(TWINS)
 
 
@@ -105,15 +105,16 @@ def test_columns_agree_with_the_rule_for_one_node(name: str) -> None:
         plugin: Any = cluster.framework.plugins[name]
         table = cluster.cache.snapshot().table
         for pod in pods:
-            info, state = PodInfo(pod), CycleState()
+            info = PodInfo(pod)
+            question = plugin.ask(info, table)
             milli, gpus = load("gpu_sharing.request").gpu_request(pod)
             rows = table.order()
-            rows = rows[plugin.filter_rows(state, info, table, rows) == 0]
-            cpu, free = plugin.left(table, rows)
+            rows = rows[question.verdicts(rows) == 0]
+            cpu, free = question.left(rows)
             fits = cpu >= info.requests.milli_cpu
             rows, cpu, free = rows[fits], cpu[fits], free[fits]
             if len(rows):
-                scores = plugin.score_rows(state, info, table, rows)
+                scores = question.scores(rows)
                 for score, row, node_cpu, amounts in zip(
                     scores.tolist(), rows.tolist(), cpu.tolist(), free, strict=True
                 ):
@@ -135,11 +136,11 @@ def test_the_search_chooses_a_node_with_the_best_score(name: str) -> None:
     plugin: Any = cluster.framework.plugins[name]
     table = cluster.cache.snapshot().table
     for pod in pods:
-        info, state = PodInfo(pod), CycleState()
-        rows = table.order()
-        rows = rows[plugin.filter_rows(state, info, table, rows) == 0]
-        rows = rows[plugin.left(table, rows)[0] >= info.requests.milli_cpu]
-        scores = plugin.score_rows(state, info, table, rows) if len(rows) else np.zeros(0, np.int64)
+        info = PodInfo(pod)
+        question, rows = plugin.ask(info, table), table.order()
+        rows = rows[question.verdicts(rows) == 0]
+        rows = rows[question.left(rows)[0] >= info.requests.milli_cpu]
+        scores = question.scores(rows) if len(rows) else np.zeros(0, np.int64)
         where = cluster.place(pod)
         if len(rows):
             best = {table.info(row).name for row in rows[scores == scores.max()].tolist()}

@@ -61,9 +61,9 @@ def test_nodes_and_scores_of_the_published_example() -> None:
 
 
 def test_scores_are_reversed_between_least_and_most() -> None:
-    plugin: Any = with_placed(EIGHT).framework.plugins["NetworkOverhead"]
-    assert plugin.normalize_within(np.array([0, 1, 5, 20]), 0, 20).tolist() == [100, 95, 75, 0]
-    assert plugin.normalize_within(np.array([7, 7]), 7, 7).tolist() == [100, 100]
+    normalized = network.NetworkOverhead.asks.normalized
+    assert normalized(np.array([0, 1, 5, 20]), 0, 20).tolist() == [100, 95, 75, 0]
+    assert normalized(np.array([7, 7]), 7, 7).tolist() == [100, 100]
 
 
 def cost_of_one(origin: Node, to: Node) -> float | None:
@@ -103,12 +103,12 @@ def test_columns_agree_with_the_rule_for_one_node(seed: int) -> None:
 
 def test_pods_that_come_and_go_are_followed() -> None:
     cluster = with_placed(EIGHT)
-    plugin: Any = cluster.framework.plugins["NetworkOverhead"]
-    assert plugin.skips(PodInfo(member("p", "p1")))
+    plugin, table = cluster.framework.plugins["NetworkOverhead"], cluster.cache.table
+    assert plugin.ask(PodInfo(member("p", "p1")), table) is None
     assert cluster.place(member("q", "p2")) is not None
-    assert not plugin.skips(PodInfo(member("p", "p1")))
-    assert plugin.skips(PodInfo(member("p", "p1", "other")))
-    assert plugin.skips(PodInfo(a_pod()))
+    assert plugin.ask(PodInfo(member("p", "p1")), table) is not None
+    assert plugin.ask(PodInfo(member("p", "p1", "other")), table) is None
+    assert plugin.ask(PodInfo(a_pod()), table) is None
     plugin.places.on_delete(SimpleNamespace(obj=member("q", "p2")))
     assert plugin.places.nodes == {}
     # Labels of nodes may change, and nodes may go.

@@ -16,6 +16,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.points import POINTS, capabilities
+from kubesched.framework.question import Question
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Status
@@ -75,6 +76,23 @@ class Nominated:
 def make_plugin(plugin_name: str, **members: Any) -> type:
     """A plugin class with these methods and attributes."""
     return type(plugin_name, (), {"name": plugin_name, "__init__": lambda self, args, handle: None, **members})
+
+
+def make_asking(plugin_name: str, **members: Any) -> type:
+    """A plugin class whose questions have these methods and attributes; those that no question has are the plugin's own.
+
+    Questions know their ``pod`` and the node table, ``nodes``.
+    """
+    asked = {name: member for name, member in members.items() if hasattr(Question, name)}
+    question = type(f"{plugin_name}Question", (Question,), asked)
+
+    def ask(self: Any, pod: PodInfo, nodes: Any) -> Any:
+        found = question()
+        found.pod, found.nodes = pod, nodes
+        return found
+
+    own = {name: member for name, member in members.items() if name not in asked}
+    return make_plugin(plugin_name, **{"asks": question, "ask": ask, **own})
 
 
 class House:
@@ -195,8 +213,8 @@ def best_names(house: House, evaluation: Evaluation) -> set[str]:
 
 
 def rows_like(value: int, dtype: Any = np.int64) -> Callable[..., Any]:
-    """A ``…_rows`` method that gives every row the same."""
-    return lambda self, state, pod, nodes, rows: np.full(len(rows), value, dtype)
+    """``verdicts`` or ``scores`` of a question that gives every row the same."""
+    return lambda self, rows: np.full(len(rows), value, dtype)
 
 
 def extends(plugin: type) -> frozenset[str]:

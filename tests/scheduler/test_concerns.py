@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from harness import World, a_pod, play
 from recording import Answers, holder
-from search_kit import SIGNING, House, make_plugin
+from search_kit import SIGNING, House, make_asking, rows_like
 
 from builders import a_node
 from builders import a_pod as typed
@@ -80,12 +80,12 @@ def test_a_plugin_that_cannot_say_is_called_everywhere() -> None:
 
 
 def rejecting(**more: Any) -> type:
-    """A column plugin whose filter rejects every node for the pods that concern it."""
-    return make_plugin(
+    """A plugin whose filter rejects every node for the pods that concern it."""
+    return make_asking(
         "Picky",
         concerns=is_special,
-        filter_rows=lambda self, state, info, nodes, rows: np.ones(len(rows), np.uint64),
-        verdict_status=lambda self, state, info, verdict: Status.unschedulable("not for this one"),
+        verdicts=rows_like(1, np.uint64),
+        why=lambda self, verdict: Status.unschedulable("not for this one"),
         **more,
     )
 
@@ -93,7 +93,7 @@ def rejecting(**more: Any) -> type:
 @pytest.mark.parametrize("signs", [True, False])
 def test_equal_signatures_do_not_mix_pods_that_concern_a_plugin_with_others(signs: bool) -> None:
     """Pods differ in priority alone, which no plugin signs."""
-    plugin = rejecting(**({"sign": lambda self, info: ()} if signs else {}))
+    plugin = rejecting(key=() if signs else None)
     house = House([a_node("a"), a_node("b")], plugins=(*SIGNING, plugin))
     paths: list[Path] = []
     house.search.observer = paths.append
@@ -104,10 +104,10 @@ def test_equal_signatures_do_not_mix_pods_that_concern_a_plugin_with_others(sign
 
 
 def test_a_plugin_that_normalises_all_scores_at_once_costs_other_pods_no_full_scan() -> None:
-    plugin = make_plugin(
+    plugin = make_asking(
         "Picky",
         concerns=is_special,
-        score_rows=lambda self, state, info, nodes, rows: np.arange(len(rows), dtype=np.int64),
+        scores=lambda self, rows: np.arange(len(rows), dtype=np.int64),
         normalize_score=lambda self, state, info, nodes, scores: scores * 50,
     )
     house = House([a_node("a"), a_node("b")], plugins=(*SIGNING, plugin))

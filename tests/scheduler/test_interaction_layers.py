@@ -25,6 +25,7 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.interface import NOT_SCORED, Plugin
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_scan import Rotation
@@ -36,6 +37,7 @@ from kubesched.simulate.conformance.world import World
 
 JSON = dict[str, Any]
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+REGION = "topology.kubernetes.io/region"
 
 
 def spread(key: str, app: str, *, hard: bool = False, skew: int = 1, **more: Any) -> JSON:
@@ -103,6 +105,11 @@ KINDS: dict[str, tuple[str, JSON]] = {
         },
     ),
     "likes-host": ("pack", {"affinity": {"podAffinity": preferred((3, near(HOST, "pack")))}}),
+    "likes-region": (
+        "pack",
+        {"affinity": {"podAffinity": preferred((3, near(REGION, "pack")), (1, near(ZONE, "pack")))}},
+    ),
+    "near-region": ("pack", {"affinity": {"podAffinity": required(near(REGION, "pack"))}}),
     "avoids-rack": ("scatter", {"affinity": {"podAntiAffinity": preferred((1, near("rack", "scatter")))}}),
     "likes-ssd": (
         "db",
@@ -131,12 +138,12 @@ def a_pod(kind: str, name: str, node: str = "", *, namespace: str = "default") -
 
 
 def a_node(name: str, labels: JSON, cpu: str = "2", taints: tuple[JSON, ...] = ()) -> Node:
-    """A node with its hostname and these labels; "-" leaves a label out."""
+    """A node with its hostname, the region "here" and these labels; "-" leaves a label out."""
     room = {"cpu": cpu, "memory": "8Gi", "pods": "20"}
     obj = {
         "metadata": {
             "name": name,
-            "labels": {key: value for key, value in {HOST: name, **labels}.items() if value != "-"},
+            "labels": {key: value for key, value in {HOST: name, REGION: "here", **labels}.items() if value != "-"},
         },
         "spec": {"taints": list(taints)},
         "status": {"capacity": room, "allocatable": room},
@@ -200,6 +207,7 @@ _labels = st.fixed_dictionaries(
         "rack": st.sampled_from(["r1", "r2", "", "r3"]),
         "disk": st.just("ssd"),
         HOST: st.just("-"),
+        REGION: st.sampled_from(["here", "here", "there", "-"]),
     },
 )
 _taints = st.sampled_from([(), (), (), ({"key": "k", "value": "v", "effect": "NoSchedule"},)])
@@ -487,6 +495,33 @@ def test_preferences_about_domains_of_few_nodes_are_followed(kind: str) -> None:
     assert layer_of(world, a_pod(kind, "looker")) is not None
 
 
+def test_while_all_nodes_are_in_one_region_none_is_scored_again_but_where_a_pod_came() -> None:
+    world = world_of_zones(3, 40)
+    *_, last = place(world, "near-region", 4)
+    for number in range(4, 10):
+        with evaluated_rows(world) as rows:
+            (now,) = place(world, "near-region", 1, start=number)
+        assert set(rows) <= {world.cache.table.row_of(last)}
+        last = now
+
+
+@pytest.mark.parametrize("late", [1, 12])
+def test_nodes_of_the_only_region_that_become_feasible_later_have_the_scores_of_the_others(late: int) -> None:
+    world = world_of_zones(1, 100)
+    for number in range(late):
+        world.cache.set_node(a_node(f"late{number}", {ZONE: "z0", "rack": "late"}, "100m"))
+    place(world, "likes-region", 6)
+    layer = layer_of(world, a_pod("likes-region", "looker"))
+    for number in range(late):
+        world.cache.set_node(a_node(f"late{number}", {ZONE: "z0", "rack": "late"}, "64"))
+    for number in range(6, 9):
+        assert look(world, a_pod("likes-region", f"likes-region-{number}")) is not None
+        place(world, "likes-region", 1, start=number)
+    assert layer is not None
+    assert layer is layer_of(world, a_pod("likes-region", "looker"))
+    assert layer.feasible == 100 + late
+
+
 def test_for_a_topology_of_zones_only_the_zone_that_took_a_pod_is_evaluated() -> None:
     world = world_of_zones(12, 10)
     *_, last = place(world, "soft-both", 6)
@@ -647,40 +682,51 @@ def test_the_number_of_layers_is_bounded() -> None:
 # -- plugins of one's own ----------------------------------------------------------------------------------
 
 
-class Crowding(Plugin):
-    """Prefers the zone with the fewest pods; knows nothing of the term index."""
+class Crowds(Question):
+    """How many pods each zone has; knows nothing of the term index."""
 
-    name = "Crowding"
-    broken = False
+    key = "all pods are alike"
+    is_local = False
 
-    def _counts(self, nodes: Any) -> dict[str, int]:
+    def __init__(self, plugin: Crowding, nodes: Any) -> None:
+        self.plugin, self.nodes = plugin, nodes
+        self.counts: dict[str, int] = {}
+
+    def count(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for info in nodes.all_infos():
+        for info in self.nodes.all_infos():
             zone = info.labels.get(ZONE, "")
             found[zone] = found.get(zone, 0) + len(info.pods)
         return found
 
-    def interaction_key(self, pod: PodInfo) -> str:
-        return ""
+    def pre_score(self, nodes: Any) -> None:
+        self.counts = self.count()
 
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Any) -> None:
-        state.write("crowding", self._counts(self.handle.snapshot.table))
-
-    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: Any, same: bool) -> Any:
-        if self.broken:
+    def rescored(self, *, same: bool) -> Any:
+        if self.plugin.broken:
             raise RuntimeError("lost count")
-        before, now = state.read("crowding"), self._counts(nodes)
-        state.write("crowding", now)
-        zones = {zone for zone in now if now[zone] != before.get(zone)}
-        return np.array([info.row for info in nodes.all_infos() if info.labels.get(ZONE, "") in zones], np.intp)
+        before, self.counts = self.counts, self.count()
+        zones = {zone for zone, count in self.counts.items() if count != before.get(zone)}
+        return np.array([info.row for info in self.nodes.all_infos() if info.labels.get(ZONE, "") in zones], np.intp)
 
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: Any, rows: Any) -> Any:
-        counts = state.read("crowding")
-        zones = [nodes.info(row).labels.get(ZONE) for row in rows.tolist()]
-        return np.array([NOT_SCORED if zone is None else counts[zone] for zone in zones], np.int64)
+    def scores(self, rows: Any) -> Any:
+        zones = [self.nodes.info(row).labels.get(ZONE) for row in rows.tolist()]
+        return np.array([NOT_SCORED if zone is None else self.counts[zone] for zone in zones], np.int64)
 
-    def normalize_within(self, scores: Any, low: int, high: int) -> Any:
+    @staticmethod
+    def normalized(scores: Any, low: int, high: int) -> Any:
         return np.full(len(scores), 50) if low == high else (high - scores) * 100 // (high - low)
+
+
+class Crowding(Plugin):
+    """Prefers the zone with the fewest pods."""
+
+    name = "Crowding"
+    asks = Crowds
+    broken = False
+
+    def ask(self, pod: PodInfo, nodes: Any) -> Question:
+        return Crowds(self, nodes)
 
 
 def crowding_world() -> World:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-from search_kit import House, make_plugin
+from search_kit import House, make_asking, make_plugin, rows_like
 
 from builders import a_node, a_pod, info
 from kubesched.framework.cycle_state import CycleState
@@ -44,32 +43,32 @@ def test_filter_and_score_count_the_nodes_and_later_filters_only_those_left() ->
         filter=lambda self, state, pod, node: None if node.name != "n3" else Status.unschedulable("not this one"),
         score=lambda self, state, pod, node: 1,
     )
-    columns = make_plugin(
-        "Columns",
-        filter_rows=lambda self, state, pod, table, rows: np.zeros(len(rows), np.uint64),
-        verdict_status=lambda self, state, pod, verdict: Status.unschedulable("no"),
-        score_rows=lambda self, state, pod, table, rows: np.ones(len(rows), np.int64),
+    asking = make_asking(
+        "Asking",
+        verdicts=rows_like(0),
+        why=lambda self, verdict: Status.unschedulable("no"),
+        scores=rows_like(1),
     )
-    house = House(nodes(), plugins=[plain, columns])
+    house = House(nodes(), plugins=[plain, asking])
     house.evaluate(a_pod())
     assert evaluations(house) == {
         ("Plain", "Filter"): NODES,
-        ("Columns", "Filter"): NODES - 1,
+        ("Asking", "Filter"): NODES - 1,
         ("Plain", "Score"): NODES - 1,
-        ("Columns", "Score"): NODES - 1,
+        ("Asking", "Score"): NODES - 1,
     }
 
 
 @pytest.mark.parametrize("by_row", [True, False])
 def test_what_a_layer_remembers_is_no_evaluation(by_row: bool) -> None:
     members: dict[str, Any] = {
-        "sign": lambda self, pod: 0,
-        "filter_rows": lambda self, state, pod, table, rows: np.zeros(len(rows), np.uint64),
-        "verdict_status": lambda self, state, pod, verdict: Status.unschedulable("no"),
+        "key": 0,
+        "verdicts": rows_like(0),
+        "why": lambda self, verdict: Status.unschedulable("no"),
     }
     if by_row:
-        members["filter_row"] = lambda self, state, pod, table, node: 0
-    house = House(nodes(), plugins=[make_plugin("Signing", **members)])
+        members["verdict"] = lambda self, node: 0
+    house = House(nodes(), plugins=[make_asking("Signing", **members)])
     house.find(a_pod("first"))
     assert evaluations(house) == {("Signing", "Filter"): NODES}
     house.find(a_pod("second"))

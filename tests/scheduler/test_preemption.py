@@ -281,21 +281,23 @@ def test_a_refused_eviction_is_tried_again(gates: FeatureGates, verb: Any) -> No
 def test_preemptions_that_begin_together_fail_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three begin in one turn: one is refused at once, one has to wait for the server, one needs nothing of that."""
     refused = ApiError(403, "Forbidden", "not this one")
-    delete_pod_now, calls = ApiPort.delete_pod_now, Counter[str]()
+    delete_pod, calls = ApiPort.delete_pod, Counter[str]()
 
-    def delete(port: ApiPort, pod: Pod) -> bool | None:
+    async def delete(port: ApiPort, pod: Pod) -> bool:
         node = pod.spec.node_name
         calls[node] += 1
         if node == "n1" and calls[node] == 1:
             raise refused
-        return None if node == "n2" else delete_pod_now(port, pod)
+        if node == "n2":
+            await asyncio.sleep(0.1)
+        return await delete_pod(port, pod)
 
     async def scenario(there: World) -> None:
         names = ["n1", "n2", "n3"]
         there.create(*(a_node(name, labels={"name": name}) for name in names))
         there.create(*(low(f"low{number}", nodeSelector={"name": name}) for number, name in enumerate(2 * names)))
         await there.settle()
-        monkeypatch.setattr(ApiPort, "delete_pod_now", delete)
+        monkeypatch.setattr(ApiPort, "delete_pod", delete)
         there.create(*(high(name, nodeSelector={"name": name}) for name in names))
         await there.settle()
         assert [there.node_of(name) for name in names] == names

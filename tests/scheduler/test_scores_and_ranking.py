@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -11,37 +10,37 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from search_kit import SIGNING, House, best_names, make_plugin
+from search_kit import SIGNING, House, best_names, make_asking
 
 from builders import a_node, a_pod, info
+from kubesched.framework.asking import answering
 from kubesched.framework.entries import PluginFailedError, ScoreEntry
 from kubesched.framework.interface import NOT_SCORED, Normalize
 from kubesched.scheduler.ranking import INFEASIBLE, Ranking, pick_uniformly
 from kubesched.scheduler.score_column import ScoreColumn
 
 
-class Scale:
+def scale(scores: Any, low: int, high: int) -> Any:
     """Normalises to 0…100; all the same: 7 or 93, by what they are."""
+    if low == high:
+        return np.full(len(scores), 7 if low < 10 else 93)
+    return np.array([(score - low) * 100 // (high - low) for score in scores.tolist()])
 
-    name = "Scale"
 
-    def score_rows(self, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
-        raise AssertionError("not called here")
-
-    def normalize_within(self, scores: Any, low: int, high: int) -> Any:
-        if low == high:
-            return np.full(len(scores), 7 if low < 10 else 93)
-        return np.array([(score - low) * 100 // (high - low) for score in scores.tolist()])
+def asked(name: str, **members: Any) -> Any:
+    """What the decision core calls of a plugin whose questions normalise scores like this, and are not called here."""
+    handle: Any = None
+    return answering(make_asking(name, scores=None, **members)(None, handle), handle)
 
 
 def ready_made(how: Normalize | None) -> Any:
-    return SimpleNamespace(name="Ready", score_rows=None, normalize=how)
+    return asked("Ready", normalize=how)
 
 
 _raw = st.one_of(st.integers(-3, 12), st.just(NOT_SCORED), st.sampled_from([5000, -5000, 10**17, 3 * 10**17, 1 << 62]))
 #: How a score is normalised, and what raw scores are allowed for it.
 _KINDS: list[tuple[Any, Any]] = [
-    (Scale(), _raw),
+    (asked("Scale", normalized=scale), _raw),
     (ready_made(Normalize.FORWARD), st.one_of(st.integers(0, 12), st.sampled_from([2000, 10**17, (1 << 63) - 1]))),
     (ready_made(Normalize.REVERSE), st.one_of(st.integers(0, 12), st.sampled_from([2000, 10**17, (1 << 63) - 1]))),
     (ready_made(None), st.integers(0, 100)),
@@ -51,12 +50,9 @@ _KINDS: list[tuple[Any, Any]] = [
 def expected(plugin: Any, raw: list[int], weight: int) -> list[int]:
     """Final scores in plain integers, of all feasible rows at a time."""
     known = [score for score in raw if score != NOT_SCORED]
-    if isinstance(plugin, Scale):
+    if plugin.name == "Scale":
         low, high = min(known, default=0), max(known, default=-1)
-        return [
-            0 if score == NOT_SCORED else int(plugin.normalize_within(np.array([score]), low, high)[0]) * weight
-            for score in raw
-        ]
+        return [0 if score == NOT_SCORED else int(scale(np.array([score]), low, high)[0]) * weight for score in raw]
     greatest = max(known, default=0)
     if plugin.normalize is None:
         return [score * weight for score in raw]
@@ -106,14 +102,13 @@ def test_final_scores_are_those_of_normalising_again_however_many_rows_change(
     [
         (lambda raw, low, high: raw * 0 + 101, 'plugin "Wild" returns an invalid score 101'),
         (lambda raw, low, high: raw * 0 - 1, 'plugin "Wild" returns an invalid score -1'),
-        (lambda raw, low, high: raw[:-1], r"normalize_within returned int64\[\d+\]; expected int64\[\d+\]"),
-        (lambda raw, low, high: raw / 2, r"normalize_within returned float64\[\d+\]; expected int64\[\d+\]"),
-        (lambda raw, low, high: 3, r"normalize_within returned 3; expected int64\[\d+\]"),
+        (lambda raw, low, high: raw[:-1], r"normalized returned int64\[\d+\]; expected int64\[\d+\]"),
+        (lambda raw, low, high: raw / 2, r"normalized returned float64\[\d+\]; expected int64\[\d+\]"),
+        (lambda raw, low, high: 3, r"normalized returned 3; expected int64\[\d+\]"),
     ],
 )
-def test_normalize_within_is_checked_for_one_row_and_for_many(spread: int, answer: Any, text: str) -> None:
-    plugin = SimpleNamespace(name="Wild", score_rows=None, normalize_within=answer)
-    column = ScoreColumn(ScoreEntry(plugin, 1), 3)
+def test_normalised_scores_are_checked_for_one_row_and_for_many(spread: int, answer: Any, text: str) -> None:
+    column = ScoreColumn(ScoreEntry(asked("Wild", normalized=answer), 1), 3)
     column.replace(np.arange(2), np.array([0, spread]))
     column.settle(2)
     with pytest.raises(PluginFailedError, match=text):
@@ -123,26 +118,26 @@ def test_normalize_within_is_checked_for_one_row_and_for_many(spread: int, answe
 
 
 def _vast(how: dict[str, Any]) -> type:
-    """A plugin that signs, whose raw scores are 10¹⁷ times what the node's pods request in CPUs."""
+    """A plugin whose questions are all alike, and whose raw scores are 10¹⁷ times what the node's pods request in CPUs."""
 
-    def score_row(self: Any, state: Any, pod: Any, nodes: Any, node: Any) -> int:
+    def score(self: Any, node: Any) -> int:
         vast: int = 10**17 * node.requested.milli_cpu // 1000 + node.row
         return vast
 
-    def score_rows(self: Any, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
-        return np.array([score_row(self, state, pod, nodes, nodes.info(row)) for row in rows.tolist()], np.int64)
+    def scores(self: Any, rows: Any) -> Any:
+        return np.array([score(self, self.nodes.info(row)) for row in rows.tolist()], np.int64)
 
-    return make_plugin("Vast", sign=lambda self, pod: (), score_row=score_row, score_rows=score_rows, **how)
+    return make_asking("Vast", key=(), score=score, scores=scores, **how)
 
 
-def _exactly(self: Any, scores: Any, low: int, high: int) -> Any:
+def _exactly(scores: Any, low: int, high: int) -> Any:
     return np.array([100 * (score - low) // max(1, high - low) for score in scores.tolist()], np.int64)
 
 
 @pytest.mark.parametrize("changes", [1, 5, 30, 60])
 @pytest.mark.parametrize(
     "how",
-    [{"normalize": Normalize.FORWARD}, {"normalize": Normalize.REVERSE}, {"normalize_within": _exactly}],
+    [{"normalize": Normalize.FORWARD}, {"normalize": Normalize.REVERSE}, {"normalized": _exactly}],
     ids=["forward", "reverse", "within"],
 )
 def test_scores_near_10_to_the_17_are_the_same_after_few_changes_many_and_in_a_fresh_scan(

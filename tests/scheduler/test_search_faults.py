@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from search_kit import SIGNING, House, make_plugin, rows_like
+from search_kit import SIGNING, House, make_asking, make_plugin, rows_like
 
 from builders import a_node, a_pod
 from kubesched.cache.check import check_cache
@@ -25,25 +25,25 @@ def raising_without_message(*args: Any) -> Any:
     raise ValueError
 
 
-def leaving(*args: Any) -> Any:
+def leaving(*args: Any, **more: Any) -> Any:
     raise SystemExit(3)
 
 
-def writing(self: Any, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
+def writing(self: Any, rows: Any) -> Any:
     rows[:] = 0
     return np.zeros(len(rows), np.int64)
 
 
-def halving(self: Any, scores: Any, low: int, high: int) -> Any:
+def halving(scores: Any, low: int, high: int) -> Any:
     scores //= 2
     return scores
 
 
 def answer(value: Any) -> Callable[..., Any]:
-    return lambda *args: value
+    return lambda *args, **more: value
 
 
-def verdict_status(self: Any, state: Any, pod: Any, verdict: int) -> Status:
+def why(self: Any, verdict: int) -> Status:
     return Status.unschedulable(f"verdict {verdict}")
 
 
@@ -64,23 +64,23 @@ FAULTS: list[Row] = [
     ("filter answers Error", {"filter": answer(Status.from_error("broken"))}, f"{FILTER}broken"),
     ("filter answers Skip", {"filter": answer(Status.skip())}, f"{FILTER}unexpected status Skip"),
     ("filter answers Wait", {"filter": answer(Status.wait())}, f"{FILTER}unexpected status Wait"),
-    # filter_rows
-    ("filter_rows raises", {"filter_rows": raising, "verdict_status": verdict_status}, f"{FILTER}boom"),
-    ("filter_rows answers None", {"filter_rows": answer(None), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned None; expected uint64[3]"),
-    ("filter_rows answers a list", {"filter_rows": answer([0, 0, 0]), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned [0, 0, 0]; expected uint64[3]"),
-    ("filter_rows answers too few", {"filter_rows": answer(np.zeros(2, np.uint64)), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned uint64[2]; expected uint64[3]"),
-    ("filter_rows answers a table", {"filter_rows": answer(np.zeros((3, 1), np.uint64)), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned uint64[3, 1]; expected uint64[3]"),
-    ("filter_rows answers floats", {"filter_rows": rows_like(0, np.float64), "verdict_status": verdict_status}, f"{FILTER}filter_rows returned float64[3]; expected uint64[3]"),
-    # verdict_status
-    ("verdict_status raises", {"filter_rows": rows_like(1), "verdict_status": raising}, f"{FILTER}boom"),
-    ("verdict_status leaves", {"filter_rows": rows_like(1), "verdict_status": leaving}, f"{FILTER}3"),
-    ("verdict_status answers None", {"filter_rows": rows_like(1), "verdict_status": answer(None)}, f"{FILTER}verdict_status returned None; expected a Status"),
-    ("verdict_status answers Error", {"filter_rows": rows_like(1), "verdict_status": answer(Status.from_error("broken"))}, f"{FILTER}broken"),
-    ("verdict_status answers Skip", {"filter_rows": rows_like(1), "verdict_status": answer(Status.skip())}, f"{FILTER}unexpected status Skip"),
+    # verdicts
+    ("verdicts raises", {"verdicts": raising, "why": why}, f"{FILTER}boom"),
+    ("verdicts answers None", {"verdicts": answer(None), "why": why}, f"{FILTER}verdicts returned None; expected uint64[3]"),
+    ("verdicts answers a list", {"verdicts": answer([0, 0, 0]), "why": why}, f"{FILTER}verdicts returned [0, 0, 0]; expected uint64[3]"),
+    ("verdicts answers too few", {"verdicts": answer(np.zeros(2, np.uint64)), "why": why}, f"{FILTER}verdicts returned uint64[2]; expected uint64[3]"),
+    ("verdicts answers a table", {"verdicts": answer(np.zeros((3, 1), np.uint64)), "why": why}, f"{FILTER}verdicts returned uint64[3, 1]; expected uint64[3]"),
+    ("verdicts answers floats", {"verdicts": rows_like(0, np.float64), "why": why}, f"{FILTER}verdicts returned float64[3]; expected uint64[3]"),
+    # why
+    ("why raises", {"verdicts": rows_like(1), "why": raising}, f"{FILTER}boom"),
+    ("why leaves", {"verdicts": rows_like(1), "why": leaving}, f"{FILTER}3"),
+    ("why answers None", {"verdicts": rows_like(1), "why": answer(None)}, f"{FILTER}why returned None; expected a Status"),
+    ("why answers Error", {"verdicts": rows_like(1), "why": answer(Status.from_error("broken"))}, f"{FILTER}broken"),
+    ("why answers Skip", {"verdicts": rows_like(1), "why": answer(Status.skip())}, f"{FILTER}unexpected status Skip"),
     # arguments are not for writing
-    ("filter_rows writes to the rows", {"filter_rows": writing, "verdict_status": verdict_status}, f"{FILTER}assignment destination is read-only"),
-    ("score_rows writes to the rows", {"score_rows": writing}, f"{SCORE}assignment destination is read-only"),
-    ("normalize_within writes to the scores", {"score_rows": fine, "normalize_within": halving}, f"{NORMALIZE}output array is read-only"),
+    ("verdicts writes to the rows", {"verdicts": writing, "why": why}, f"{FILTER}assignment destination is read-only"),
+    ("scores writes to the rows", {"scores": writing}, f"{SCORE}assignment destination is read-only"),
+    ("normalized writes to the scores", {"scores": fine, "normalized": halving}, f"{NORMALIZE}output array is read-only"),
     # score
     ("score raises", {"score": raising}, f"{SCORE}boom"),
     ("score answers None", {"score": answer(None)}, f"{SCORE}score returned None; expected an int"),
@@ -90,25 +90,25 @@ FAULTS: list[Row] = [
     ("score is beyond int64", {"score": answer(1 << 63)}, f"{SCORE}score returned 9223372036854775808, which is beyond 64 bits"),
     ("score is above 100", {"score": answer(101)}, f"{RANGE}101, it should in the range of [0, 100] after normalizing"),
     ("score is negative", {"score": answer(-1)}, f"{RANGE}-1, it should in the range of [0, 100] after normalizing"),
-    # score_rows
-    ("score_rows raises", {"score_rows": raising}, f"{SCORE}boom"),
-    ("score_rows answers None", {"score_rows": answer(None)}, f"{SCORE}score_rows returned None; expected int64[3]"),
-    ("score_rows answers too many", {"score_rows": answer(np.zeros(4, np.int64))}, f"{SCORE}score_rows returned int64[4]; expected int64[3]"),
-    ("score_rows answers floats", {"score_rows": rows_like(1, np.float32)}, f"{SCORE}score_rows returned float32[3]; expected int64[3]"),
-    ("score_rows is above 100", {"score_rows": rows_like(400)}, f"{RANGE}400, it should in the range of [0, 100] after normalizing"),
-    ("score_rows is negative, though scaled", {"score_rows": rows_like(-5), "normalize": Normalize.FORWARD}, RANGE),
+    # scores
+    ("scores raises", {"scores": raising}, f"{SCORE}boom"),
+    ("scores answers None", {"scores": answer(None)}, f"{SCORE}scores returned None; expected int64[3]"),
+    ("scores answers too many", {"scores": answer(np.zeros(4, np.int64))}, f"{SCORE}scores returned int64[4]; expected int64[3]"),
+    ("scores answers floats", {"scores": rows_like(1, np.float32)}, f"{SCORE}scores returned float32[3]; expected int64[3]"),
+    ("scores is above 100", {"scores": rows_like(400)}, f"{RANGE}400, it should in the range of [0, 100] after normalizing"),
+    ("scores is negative, though scaled", {"scores": rows_like(-5), "normalize": Normalize.FORWARD}, RANGE),
     # normalize_score
-    ("normalize_score raises", {"score_rows": fine, "normalize_score": raising}, f"{NORMALIZE}boom"),
-    ("normalize_score answers None", {"score_rows": fine, "normalize_score": answer(None)}, f"{NORMALIZE}normalize_score returned None; expected int64[3]"),
-    ("normalize_score answers too few", {"score_rows": fine, "normalize_score": answer(np.zeros(1, np.int64))}, f"{NORMALIZE}normalize_score returned int64[1]; expected int64[3]"),
-    ("normalize_score answers floats", {"score_rows": fine, "normalize_score": answer(np.zeros(3))}, f"{NORMALIZE}normalize_score returned float64[3]; expected int64[3]"),
-    ("normalize_score answers a rejection", {"score_rows": fine, "normalize_score": answer(Status.unschedulable("no"))}, f"{NORMALIZE}no"),
-    ("normalize_score leaves the range", {"score_rows": fine, "normalize_score": answer(np.array([0, 100, 101]))}, f"{RANGE}101, "),
-    # normalize_within
-    ("normalize_within raises", {"score_rows": fine, "normalize_within": raising}, f"{NORMALIZE}boom"),
-    ("normalize_within answers None", {"score_rows": fine, "normalize_within": answer(None)}, f"{NORMALIZE}normalize_within returned None; expected int64["),
-    ("normalize_within answers floats", {"score_rows": fine, "normalize_within": lambda self, raw, low, high: raw / 2}, f"{NORMALIZE}normalize_within returned float64["),
-    ("normalize_within leaves the range", {"score_rows": fine, "normalize_within": lambda self, raw, low, high: raw + 101}, f"{RANGE}101, it should in the range of [0, 100] after normalizing"),
+    ("normalize_score raises", {"scores": fine, "normalize_score": raising}, f"{NORMALIZE}boom"),
+    ("normalize_score answers None", {"scores": fine, "normalize_score": answer(None)}, f"{NORMALIZE}normalize_score returned None; expected int64[3]"),
+    ("normalize_score answers too few", {"scores": fine, "normalize_score": answer(np.zeros(1, np.int64))}, f"{NORMALIZE}normalize_score returned int64[1]; expected int64[3]"),
+    ("normalize_score answers floats", {"scores": fine, "normalize_score": answer(np.zeros(3))}, f"{NORMALIZE}normalize_score returned float64[3]; expected int64[3]"),
+    ("normalize_score answers a rejection", {"scores": fine, "normalize_score": answer(Status.unschedulable("no"))}, f"{NORMALIZE}no"),
+    ("normalize_score leaves the range", {"scores": fine, "normalize_score": answer(np.array([0, 100, 101]))}, f"{RANGE}101, "),
+    # normalized
+    ("normalized raises", {"scores": fine, "normalized": raising}, f"{NORMALIZE}boom"),
+    ("normalized answers None", {"scores": fine, "normalized": answer(None)}, f"{NORMALIZE}normalized returned None; expected int64["),
+    ("normalized answers floats", {"scores": fine, "normalized": lambda raw, low, high: raw / 2}, f"{NORMALIZE}normalized returned float64["),
+    ("normalized leaves the range", {"scores": fine, "normalized": lambda raw, low, high: raw + 101}, f"{RANGE}101, it should in the range of [0, 100] after normalizing"),
     # pre_filter
     ("pre_filter raises", {"pre_filter": raising}, f"{PRE_FILTER}boom"),
     ("pre_filter answers True", {"pre_filter": answer(True)}, f"{PRE_FILTER}returned True from pre_filter; expected None, a Status or a frozenset of node names"),
@@ -124,17 +124,22 @@ FAULTS: list[Row] = [
 ]  # fmt: skip
 
 
-def house(members: dict[str, Any]) -> House:
-    return House([a_node(f"n{index}") for index in range(3)], plugins=[*SIGNING, make_plugin("Bad", **members)])
+def house(members: dict[str, Any], *, signed: bool = False) -> House:
+    return House([a_node(f"n{index}") for index in range(3)], plugins=[*SIGNING, bad_plugin(members, signed=signed)])
+
+
+def bad_plugin(members: dict[str, Any], *, signed: bool) -> type:
+    """A plugin that asks questions if they answer for rows, else a plain one."""
+    if members.keys() & {"verdicts", "scores"}:
+        return make_asking("Bad", **({"key": ()} if signed else {}), **members)
+    return make_plugin("Bad", **({"sign": answer(())} if signed else {}) | members)
 
 
 @pytest.mark.parametrize("signed", [False, True], ids=["unsigned", "signed"])
 @pytest.mark.parametrize("row", FAULTS, ids=lambda row: row[0])
 def test_fault(row: Row, signed: bool) -> None:
     _, members, text = row
-    if signed:
-        members = {"sign": lambda self, pod: (), **members}
-    there = house(members)
+    there = house(members, signed=signed)
     for _ in range(2):
         with pytest.raises(PluginFailedError) as caught:
             there.find(a_pod(cpu="1"))
@@ -150,12 +155,12 @@ class Moody:
     def __init__(self) -> None:
         self.mood: Any = None
 
-    def filter_row(self, *args: Any) -> int:
+    def verdict(self, *args: Any) -> int:
         if isinstance(self.mood, Exception):
             raise self.mood
         return 0
 
-    def score_row(self, *args: Any) -> int:
+    def score(self, *args: Any) -> int:
         if isinstance(self.mood, Exception):
             raise self.mood
         return 1 if self.mood is None else int(self.mood)
@@ -165,10 +170,10 @@ class Moody:
 @pytest.mark.parametrize(
     ("method", "mood", "text"),
     [
-        ("filter_row", ValueError("boom"), f"{FILTER}boom"),
-        ("score_row", ValueError("boom"), f"{SCORE}boom"),
-        ("score_row", 101, f"{RANGE}101, it should in the range of [0, 100] after normalizing"),
-        ("score_row", -1, f"{RANGE}-1, it should in the range of [0, 100] after normalizing"),
+        ("verdict", ValueError("boom"), f"{FILTER}boom"),
+        ("score", ValueError("boom"), f"{SCORE}boom"),
+        ("score", 101, f"{RANGE}101, it should in the range of [0, 100] after normalizing"),
+        ("score", -1, f"{RANGE}-1, it should in the range of [0, 100] after normalizing"),
     ],
 )
 def test_a_fault_while_a_layer_is_refreshed_spoils_only_that_layer(
@@ -176,18 +181,20 @@ def test_a_fault_while_a_layer_is_refreshed_spoils_only_that_layer(
 ) -> None:
     moody = Moody()
 
-    def filter_rows(self: Any, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
-        return np.array([moody.filter_row() for _ in rows], np.uint64)
-
-    def score_rows(self: Any, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
-        return np.array([moody.score_row() for _ in rows], np.int64)
-
-    members: dict[str, Any] = {"sign": lambda self, pod: ()}
-    if method == "filter_row":
-        members |= {"filter_rows": filter_rows, "filter_row": moody.filter_row, "verdict_status": verdict_status}
+    members: dict[str, Any]
+    if method == "verdict":
+        members = {
+            "verdicts": lambda self, rows: np.array([moody.verdict() for _ in rows], np.uint64),
+            "verdict": moody.verdict,
+            "why": why,
+        }
     else:
-        members |= {"score_rows": score_rows, "score_row": moody.score_row}
-    there = House([a_node(f"n{index}") for index in range(30)], plugins=[*SIGNING, make_plugin("Bad", **members)])
+        members = {
+            "scores": lambda self, rows: np.array([moody.score() for _ in rows], np.int64),
+            "score": moody.score,
+        }
+    bad = bad_plugin(members, signed=True)
+    there = House([a_node(f"n{index}") for index in range(30)], plugins=[*SIGNING, bad])
     pod = a_pod(cpu="1")
     assert there.find(pod).feasible == 30
     for index in range(changes):
@@ -206,24 +213,20 @@ def test_a_fault_while_a_layer_is_refreshed_spoils_only_that_layer(
 @pytest.mark.parametrize(
     ("method", "value", "text"),
     [
-        ("filter_row", "full", f"{FILTER}filter_row returned 'full'; expected an int"),
-        ("filter_row", 1.0, f"{FILTER}filter_row returned 1.0; expected an int"),
-        ("filter_row", None, f"{FILTER}filter_row returned None; expected an int"),
-        ("filter_row", -1, f"{FILTER}filter_row returned -1, which is beyond uint64"),
-        ("filter_row", 1 << 64, f"{FILTER}filter_row returned {1 << 64}, which is beyond uint64"),
-        ("score_row", "7", f"{SCORE}score_row returned '7'; expected an int"),
-        ("score_row", 0.5, f"{SCORE}score_row returned 0.5; expected an int"),
-        ("score_row", np.array([1, 2]), f"{SCORE}score_row returned array([1, 2]); expected an int"),
-        ("score_row", 1 << 63, f"{RANGE}{1 << 63}, it should in the range of [0, 100] after normalizing"),
+        ("verdict", "full", f"{FILTER}verdict returned 'full'; expected an int"),
+        ("verdict", 1.0, f"{FILTER}verdict returned 1.0; expected an int"),
+        ("verdict", None, f"{FILTER}verdict returned None; expected an int"),
+        ("verdict", -1, f"{FILTER}verdict returned -1, which is beyond uint64"),
+        ("verdict", 1 << 64, f"{FILTER}verdict returned {1 << 64}, which is beyond uint64"),
+        ("score", "7", f"{SCORE}score returned '7'; expected an int"),
+        ("score", 0.5, f"{SCORE}score returned 0.5; expected an int"),
+        ("score", np.array([1, 2]), f"{SCORE}score returned array([1, 2]); expected an int"),
+        ("score", 1 << 63, f"{RANGE}{1 << 63}, it should in the range of [0, 100] after normalizing"),
     ],
 )
 def test_an_answer_for_one_row_is_checked_as_one_for_many(method: str, value: Any, text: str) -> None:
-    members: dict[str, Any] = {"sign": lambda self, pod: (), method: answer(value)}
-    if method == "filter_row":
-        members |= {"filter_rows": fine, "verdict_status": verdict_status}
-    else:
-        members |= {"score_rows": fine}
-    there = house(members)
+    for_many = {"verdicts": fine, "why": why} if method == "verdict" else {"scores": fine}
+    there = house({method: answer(value), **for_many}, signed=True)
     there.find(a_pod())
     there.add(a_pod("x", on="n1"))
     with pytest.raises(PluginFailedError) as caught:
@@ -233,8 +236,7 @@ def test_an_answer_for_one_row_is_checked_as_one_for_many(method: str, value: An
 
 @pytest.mark.parametrize("value", [np.int64(3), np.uint8(3), True])
 def test_integers_of_numpy_and_truth_values_are_answers_for_one_row(value: Any) -> None:
-    members: dict[str, Any] = {"filter_rows": fine, "filter_row": answer(value), "verdict_status": verdict_status}
-    there = house({"sign": lambda self, pod: (), **members})
+    there = house({"verdicts": fine, "verdict": answer(value), "why": why}, signed=True)
     there.find(a_pod())
     there.add(a_pod("x", on="n1"))
     assert there.find(a_pod()).feasible == 2
@@ -242,8 +244,8 @@ def test_integers_of_numpy_and_truth_values_are_answers_for_one_row(value: Any) 
 
 @pytest.mark.parametrize("value", [np.full(3, -1), np.full(3, -1, np.int8)])
 def test_a_negative_verdict_is_refused(value: Any) -> None:
-    bad = house({"filter_rows": answer(value), "verdict_status": verdict_status})
-    with pytest.raises(PluginFailedError, match="filter_rows returned -1, which is beyond uint64"):
+    bad = house({"verdicts": answer(value), "why": why})
+    with pytest.raises(PluginFailedError, match="verdicts returned -1, which is beyond uint64"):
         bad.find(a_pod())
 
 
@@ -259,10 +261,7 @@ def test_a_failing_score_is_not_noticed_while_one_node_fits() -> None:
 def test_pre_score_runs_for_a_plugin_that_does_not_score() -> None:
     seen: list[list[str]] = []
     noting = make_plugin("Noting", pre_score=lambda self, state, pod, nodes: seen.append(nodes.names()))
-    for extra in (
-        [],
-        [make_plugin("Unsigned", filter=answer(None), filter_rows=rows_like(0), verdict_status=verdict_status)],
-    ):
+    for extra in ([], [make_asking("Unsigned", verdicts=rows_like(0), why=why)]):
         seen.clear()
         there = House([a_node(f"n{index}") for index in range(3)], plugins=[*SIGNING, noting, *extra])
         for name in "ab":
@@ -342,17 +341,12 @@ def test_a_failure_on_a_node_that_is_full_with_its_nominated_pods_does_not_count
         if node.name == "n1":
             raise ValueError("boom")
 
-    def failing_rows(self: Any, state: Any, pod: Any, nodes: Any, rows: Any) -> Any:
-        if any(nodes.info(row).name == "n1" for row in rows.tolist()):
+    def failing_rows(self: Any, rows: Any) -> Any:
+        if any(self.nodes.info(row).name == "n1" for row in rows.tolist()):
             raise ValueError("boom")
         return np.zeros(len(rows), np.uint64)
 
-    members: dict[str, Any] = (
-        {"filter_rows": failing_rows, "verdict_status": verdict_status} if rows else {"filter": failing}
-    )
-    if signed:
-        members["sign"] = answer(())
-    bad = make_plugin("Bad", **members)
+    bad = bad_plugin({"verdicts": failing_rows, "why": why} if rows else {"filter": failing}, signed=signed)
     there = House([a_node("n0"), a_node("n1", cpu="4")], plugins=[*SIGNING, bad], percentage=percentage)
     with pytest.raises(PluginFailedError, match='running "Bad" filter plugin: boom'):
         there.find(a_pod("p", cpu="1", priority=5))
@@ -382,12 +376,13 @@ def test_a_plugin_without_its_pre_filter_is_not_told_of_nominated_pods() -> None
 def remembering(**members: Any) -> House:
     """A profile whose plugin Bad takes part in interaction layers; the second attempt makes one, the third refreshes it."""
     fits: dict[str, Any] = {
-        "interaction_key": answer(()),
-        "filter_rows": fine,
-        "verdict_status": verdict_status,
-        "score_rows": fine,
-        "refresh_filter": answer(np.zeros(0, np.intp)),
-        "refresh_scores": answer(np.zeros(0, np.intp)),
+        "key": (),
+        "is_local": False,
+        "verdicts": fine,
+        "why": why,
+        "scores": fine,
+        "changed": answer(np.zeros(0, np.intp)),
+        "rescored": answer(np.zeros(0, np.intp)),
     }
     return house({**fits, **members})
 
@@ -404,7 +399,7 @@ NAMED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "point"), [("refresh_filter", "PreFilter"), ("refresh_scores", "PreScore")])
+@pytest.mark.parametrize(("method", "point"), [("changed", "PreFilter"), ("rescored", "PreScore")])
 @pytest.mark.parametrize(("value", "text"), NAMED, ids=[repr(value) for value, _ in NAMED])
 def test_rows_that_a_plugin_names_are_checked(method: str, point: str, value: Any, text: str) -> None:
     there = remembering(**{method: answer(value)})
@@ -417,10 +412,11 @@ def test_rows_that_a_plugin_names_are_checked(method: str, point: str, value: An
 
 
 @pytest.mark.parametrize(
-    ("method", "before"), [("skips", 0), ("interaction_key", 0), ("refresh_filter", 2), ("refresh_scores", 2)]
+    ("name", "member", "before"),
+    [("ask", leaving, 0), ("key", property(leaving), 0), ("changed", leaving, 2), ("rescored", leaving, 2)],
 )
-def test_a_plugin_that_wants_to_end_the_process_fails_only_the_attempt(method: str, before: int) -> None:
-    there = remembering(**{method: leaving})
+def test_a_plugin_that_wants_to_end_the_process_fails_only_the_attempt(name: str, member: Any, before: int) -> None:
+    there = remembering(**{name: member})
     for _ in range(before):
         there.find(a_pod())
     with pytest.raises(PluginFailedError, match='plugin "Bad": 3'):

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any
 
-from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import CLAIMS, CSI_DRIVERS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Kind
 from kubesched.api.storage import BIND_COMPLETED, PersistentVolume
 from kubesched.api.tasks import Supervisor
@@ -66,8 +65,8 @@ class Connection(InProcessClient):
         self.after_patch: Callable[[Kind, str], None] = lambda kind, name: None
 
     @property
-    def _is_faulty(self) -> bool:
-        return not self.alive or super()._is_faulty
+    def at_once(self) -> bool:
+        return self.alive and super().at_once
 
     async def _strike(self, when: Any, verb: Any, kind: Kind, name: str = "") -> None:
         if not self.alive and when == "before":
@@ -83,18 +82,6 @@ class Connection(InProcessClient):
             return call()
 
         return await super()._call(verb, kind, name, call_if_alive)
-
-    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
-        return self.alive and super().bind_now(namespace, name, uid, node_name)
-
-    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Any) -> bool:
-        return False  # so that the hooks are called
-
-    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Any) -> bool:
-        return self.alive and super().delete_now(kind, namespace, name, **options)
-
-    def record_now(self, event: EventRecord) -> bool:
-        return self.alive and super().record_now(event)
 
     async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Any) -> Item:
         if self.alive:

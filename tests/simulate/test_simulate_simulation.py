@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kubesched.api.kinds import REPLICA_SETS
@@ -16,6 +17,7 @@ from kubesched.framework.extenders import FilterAnswer, InProcessExtender
 from kubesched.framework.interface import Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question
 from kubesched.framework.status import Status
 from kubesched.plugins import in_tree_registry
 from kubesched.simulate import Result, run_simulation, simulate
@@ -409,7 +411,34 @@ def test_a_plugin_that_answers_what_it_must_not_is_in_the_result_with_its_place(
     def wrong(self: Plugin, *given: Any) -> Any:
         return answer
 
-    odd = type("Odd", (Plugin,), {"name": "Odd", method: wrong})
+    expect_wrong_answer(type("Odd", (Plugin,), {"name": "Odd", method: wrong}), wrong, said)
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "said"),
+    [
+        ("pre_filter", 7, "returned 7 from pre_filter; expected None, a Status or a frozenset of node names"),
+        ("verdicts", None, "verdicts returned None; expected uint64[2]"),
+        ("scores", np.full(2, 500), "returns an invalid score 500"),
+        ("normalized", 7, "normalized returned 7; expected int64[2]"),
+    ],
+)
+def test_a_question_that_answers_what_it_must_not_is_in_the_result_with_its_place(
+    method: str, answer: Any, said: str
+) -> None:
+    def wrong(*given: Any) -> Any:
+        return answer
+
+    def fine(self: Question, rows: Any) -> Any:
+        return np.zeros(len(rows), np.int64)
+
+    asks = type("Asked", (Question,), {"scores": fine, method: wrong})
+    odd = type("Odd", (Plugin,), {"name": "Odd", "asks": asks, "ask": lambda self, pod, nodes: asks()})
+    expect_wrong_answer(odd, wrong, said)
+
+
+def expect_wrong_answer(odd: type, wrong: Any, said: str) -> None:
+    """The plugin named Odd fails the pods of a run: ``wrong`` is the method to blame."""
     registry = in_tree_registry()
     registry.register(odd)
     enabled = {"plugins": {"multiPoint": {"enabled": [{"name": "Odd"}]}}}

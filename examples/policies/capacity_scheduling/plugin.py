@@ -5,22 +5,45 @@ Source: scheduler-plugins, KEP 9 "Capacity scheduling".
 
 import numpy as np
 
-from kubesched.framework import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, PodInfo, Status
+from kubesched.framework import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, PodInfo, Question, Status
 from kubesched.plugins.default_preemption import DefaultPreemption
 
 from .quotas import Quotas, minus, plus
 
-_STATE = "capacity-scheduling"
 
+class BeyondQuota(Question):
+    """Asked for a pod that its namespace may not have now: whom would preemption have to evict?"""
 
-class Removed:
-    """What pods that preemption would evict request, by namespace: part of the attempt's state."""
+    is_local = False  # what namespaces use decides whether it is asked, and the answer is the same on every node
+    stands_alone = frozenset({"filter"})
 
-    def __init__(self, amounts=None):
-        self.amounts = amounts or {}
+    def __init__(self, plugin, pod, removed):
+        """``removed``: what pods that preemption would evict request, by namespace."""
+        self.plugin = plugin
+        self.pod = pod
+        self.removed = removed
 
-    def clone(self):
-        return Removed(dict(self.amounts))
+    def rejection(self):
+        return self.plugin.rejection(self.pod, self.removed)
+
+    def pre_filter(self, nodes):
+        return Status.unschedulable(self.rejection())
+
+    def assuming(self, node, added, removed):
+        amounts = dict(self.removed)
+        for pods, operation in ((added, minus), (removed, plus)):
+            for pod in pods:
+                quota = self.plugin.quotas.of(pod)
+                if quota is not None and pod.uid in quota.pods:
+                    amounts[quota.namespace] = operation(amounts.get(quota.namespace, {}), quota.pods[pod.uid])
+        return BeyondQuota(self.plugin, self.pod, amounts)
+
+    def verdicts(self, rows):
+        """Only called by preemption: PreFilter rejects the pod."""
+        return np.full(len(rows), bool(self.rejection()), np.uint64)
+
+    def why(self, verdict):
+        return Status.unschedulable(self.rejection())
 
 
 class CapacityScheduling(DefaultPreemption):
@@ -34,6 +57,7 @@ class CapacityScheduling(DefaultPreemption):
     """
 
     name = "CapacityScheduling"
+    asks = BeyondQuota
 
     def __init__(self, args, handle):
         super().__init__(None, handle)
@@ -86,7 +110,7 @@ class CapacityScheduling(DefaultPreemption):
 
     # -- PreFilter, Filter ---------------------------------------------------------------------------------
 
-    def _rejection(self, pod, removed):
+    def rejection(self, pod, removed):
         """Why the pod's namespace may not have it, if pods with the amounts ``removed`` were gone; empty when it may."""
         quota = self.quotas.of(pod)
         if quota is None:
@@ -104,39 +128,8 @@ class CapacityScheduling(DefaultPreemption):
                 return f"all namespaces would have more {name} than the min of their quotas together"
         return ""
 
-    def skips(self, pod):
-        """Called instead of PreFilter: within quotas there is nothing to do, and what is remembered of nodes serves."""
-        return not self._rejection(pod, {})
-
-    def pre_filter(self, state, pod, nodes):
-        rejection = self._rejection(pod, {})
-        if not rejection:
-            return Status.skip()
-        state.write(_STATE, Removed())
-        return Status.unschedulable(rejection)
-
-    def remove_pod(self, state, pod, removed, node):
-        self._count(state, removed, plus)
-
-    def add_pod(self, state, pod, added, node):
-        self._count(state, added, minus)
-
-    def _count(self, state, pod, operation):
-        quota = self.quotas.of(pod)
-        if quota is not None and pod.uid in quota.pods:
-            amounts = self._removed(state)
-            amounts[quota.namespace] = operation(amounts.get(quota.namespace, {}), quota.pods[pod.uid])
-
-    def filter_rows(self, state, pod, nodes, rows):
-        """Only called by preemption, for a pod that PreFilter rejected: the quota is the same on every node."""
-        return np.full(len(rows), bool(self._rejection(pod, self._removed(state))), np.uint64)
-
-    def verdict_status(self, state, pod, verdict):
-        return Status.unschedulable(self._rejection(pod, self._removed(state)))
-
-    def _removed(self, state):
-        kept = state.get(_STATE)
-        return {} if kept is None else kept.amounts
+    def ask(self, pod, nodes):
+        return BeyondQuota(self, pod, {}) if self.rejection(pod, {}) else None
 
     def events_to_register(self):
         gone = ClusterEvent(EventResource.POD, ActionType.DELETE)

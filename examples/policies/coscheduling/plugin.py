@@ -9,11 +9,24 @@ from kubesched.framework import (
     ClusterEventWithHint,
     EventResource,
     Plugin,
+    Question,
     QueueingHint,
     Status,
 )
 
 from .groups import Groups, group_of, least_of
+
+
+class Denied(Question):
+    """Asked for a pod that is not tried now: the group has too few pods, or did not fit."""
+
+    is_local = False  # other pods, and time, decide whether it is asked
+
+    def __init__(self, rejection):
+        self.rejection = rejection
+
+    def pre_filter(self, nodes):
+        return Status.unresolvable(self.rejection)
 
 
 class Coscheduling(Plugin):
@@ -32,6 +45,7 @@ class Coscheduling(Plugin):
     """
 
     name = "Coscheduling"
+    asks = Denied
 
     def __init__(self, args, handle):
         super().__init__(args or {}, handle)
@@ -103,13 +117,9 @@ class Coscheduling(Plugin):
             return f"pod group {group_of(pod)[1]} did not fit, and nothing has changed since"
         return ""
 
-    def skips(self, pod):
-        """Called instead of PreFilter: usually there is nothing to do, and what is remembered of nodes serves."""
-        return not self._rejection(pod)
-
-    def pre_filter(self, state, pod, nodes):
+    def ask(self, pod, nodes):
         rejection = self._rejection(pod)
-        return Status.unresolvable(rejection) if rejection else Status.skip()
+        return Denied(rejection) if rejection else None
 
     def post_filter(self, state, pod, statuses):
         group = self.groups.of(pod)

@@ -13,17 +13,31 @@ import numpy as np
 
 from .best_fit import LARGEST
 from .fragmentation import FragmentationGradientDescent
-from .request import gpu_request
+from .sharing import FreeGpus
 
 #: Raw scores are whole numbers: this many to a thousandth of a GPU.
 _FINE = 1000
 _WORST = 1e12
 
 
+class LeastCost(FreeGpus):
+    def scores(self, rows):
+        cpu, free = self.left(rows)
+        growth = self.policy.growth(self.request, self.cpu, cpu, free).min(axis=1)
+        left = free.sum(axis=1) / LARGEST[1] + cpu / LARGEST[0]
+        return (-_FINE * (np.round(growth, 1).clip(max=_WORST) + left)).astype(np.int64)
+
+    @staticmethod
+    def normalized(scores, low, high):
+        # 100 is for the best alone: scaled to 0...100, many nodes would share it.
+        return np.where(scores == high, 100, (scores - low) * 99 // max(high - low, 1))
+
+
 class BalancedFragmentation(FragmentationGradientDescent):
     """Arguments: ``typicalPods`` as for FGD, and ``balance``, the weight of the cost of missing CPU (default 0.3)."""
 
     name = "BalancedFragmentation"
+    asks = LeastCost
 
     def __init__(self, args, handle):
         super().__init__(args, handle)
@@ -33,16 +47,6 @@ class BalancedFragmentation(FragmentationGradientDescent):
         """float64[...]: fragmentation, and what the lack of CPU costs, in thousandths of GPUs."""
         lack = np.maximum(0, free.sum(axis=-1) / 1000 - cpu / self.typical.cpu_per_gpu)
         return super().cost(cpu, free) + self.balance * 1000 * lack**2
-
-    def score_rows(self, state, pod, nodes, rows):
-        cpu, free = self.left(nodes, rows)
-        growth = self.growth(gpu_request(pod), pod.fit_requests.milli_cpu, cpu, free).min(axis=1)
-        left = free.sum(axis=1) / LARGEST[1] + cpu / LARGEST[0]
-        return (-_FINE * (np.round(growth, 1).clip(max=_WORST) + left)).astype(np.int64)
-
-    def normalize_within(self, scores, low, high):
-        # 100 is for the best alone: scaled to 0...100, many nodes would share it.
-        return np.where(scores == high, 100, (scores - low) * 99 // max(high - low, 1))
 
     def rank(self, growth):
         return -growth

@@ -2,22 +2,25 @@
 
 import numpy as np
 
-from .request import gpu_request
-from .sharing import GpuSharing
+from .sharing import FreeGpus, GpuSharing
 
 #: Milli-CPU and thousandths of GPUs of the largest node, as in the study.
 LARGEST = (128_000, 8_000)
 
 
-class GpuBestFit(GpuSharing):
-    name = "GpuBestFit"
-
-    def score_rows(self, state, pod, nodes, rows):
-        cpu, free = self.left(nodes, rows)
-        after_cpu = cpu - pod.fit_requests.milli_cpu
-        after_gpu = free.sum(axis=1) - gpu_request(pod).total
+class LeastLeft(FreeGpus):
+    def scores(self, rows):
+        cpu, free = self.left(rows)
+        after_cpu = cpu - self.cpu
+        after_gpu = free.sum(axis=1) - self.request.total
         left = 0.5 * after_cpu / LARGEST[0] + 0.5 * after_gpu / LARGEST[1]
         return (100 * (1 - left)).astype(np.int64)
 
-    def normalize_within(self, scores, low, high):
+    @staticmethod
+    def normalized(scores, low, high):
         return (scores - low) * 100 // (high - low) if high > low else np.zeros_like(scores)
+
+
+class GpuBestFit(GpuSharing):
+    name = "GpuBestFit"
+    asks = LeastLeft

@@ -3,17 +3,19 @@
 import numpy as np
 
 from .best_fit import LARGEST
-from .request import gpu_request
-from .sharing import GpuSharing
+from .sharing import FreeGpus, GpuSharing
+
+
+class LeastProduct(FreeGpus):
+    """The free resources and the request are vectors of CPU and GPU, as parts of the largest node."""
+
+    def scores(self, rows):
+        cpu, free = self.left(rows)
+        products = cpu / LARGEST[0] * (self.cpu / LARGEST[0])
+        products = products + free.sum(axis=1) / LARGEST[1] * (self.request.total / LARGEST[1])
+        return (100 * (1 - products / 2)).astype(np.int64)
 
 
 class GpuDotProduct(GpuSharing):
-    """The free resources and the request are vectors of CPU and GPU, as parts of the largest node."""
-
     name = "GpuDotProduct"
-
-    def score_rows(self, state, pod, nodes, rows):
-        cpu, free = self.left(nodes, rows)
-        products = cpu / LARGEST[0] * (pod.fit_requests.milli_cpu / LARGEST[0])
-        products = products + free.sum(axis=1) / LARGEST[1] * (gpu_request(pod).total / LARGEST[1])
-        return (100 * (1 - products / 2)).astype(np.int64)
+    asks = LeastProduct

@@ -6,17 +6,24 @@ USENIX ATC 2023.
 
 import numpy as np
 
-from .request import WHOLE, gpu_request
-from .sharing import GpuSharing
+from .request import WHOLE
+from .sharing import FreeGpus, GpuSharing
 from .typical import TypicalPods
 
 _NEVER = 1e18
+
+
+class LeastGrowth(FreeGpus):
+    def scores(self, rows):
+        cpu, free = self.left(rows)
+        return self.policy.rank(self.policy.growth(self.request, self.cpu, cpu, free).min(axis=1))
 
 
 class FragmentationGradientDescent(GpuSharing):
     """Takes the typical pods of the workload as argument ``typicalPods``; see :mod:`.typical`."""
 
     name = "FragmentationGradientDescent"
+    asks = LeastGrowth
 
     def __init__(self, args, handle):
         super().__init__(args, handle)
@@ -43,10 +50,6 @@ class FragmentationGradientDescent(GpuSharing):
     def rank(self, growth):
         """The score for a growth of the cost: 50 for none, as in the study, where scores are whole numbers of 0 to 100."""
         return (100 / (1 + np.exp(growth.clip(-1e5, 1e5) / WHOLE))).astype(np.int64)
-
-    def score_rows(self, state, pod, nodes, rows):
-        cpu, free = self.left(nodes, rows)
-        return self.rank(self.growth(gpu_request(pod), pod.fit_requests.milli_cpu, cpu, free).min(axis=1))
 
     def choose(self, free, request, cpu_left):
         if request.milli == WHOLE or request.count > 1:

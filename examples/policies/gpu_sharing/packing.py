@@ -2,21 +2,18 @@
 
 import numpy as np
 
-from .request import GPU_COUNT, WHOLE, gpu_request
-from .sharing import GpuSharing
+from .request import GPU_COUNT, WHOLE
+from .sharing import FreeGpus, GpuSharing
 
 
-class GpuPacking(GpuSharing):
+class UsedGpus(FreeGpus):
     """100 down to 50 for a GPU in use, the less is left the better; 50 to 33 for free ones; 33 and less for empty nodes."""
 
-    name = "GpuPacking"
-
-    def score_rows(self, state, pod, nodes, rows):
-        request = gpu_request(pod)
-        scores = np.zeros(len(rows), np.int64)
+    def scores(self, rows):
+        request, nodes = self.request, self.nodes
         if not request.count:
-            return scores
-        _, free = self.left(nodes, rows)
+            return np.zeros(len(rows), np.int64)
+        _, free = self.left(rows)
         exists = np.arange(free.shape[1]) < nodes.allocatable[nodes.column(GPU_COUNT), rows][:, None]
         whole = ((free == WHOLE) & exists).sum(axis=1)
         empty = whole == exists.sum(axis=1)
@@ -26,3 +23,8 @@ class GpuPacking(GpuSharing):
         left_over = (fitting * 100 // WHOLE).sum(axis=1)
         scores = np.where(newly_used > 0, np.maximum(50 - newly_used, 33), np.maximum(100 - left_over // 10, 50))
         return np.where(empty, np.maximum(33 - whole, whole), scores)
+
+
+class GpuPacking(GpuSharing):
+    name = "GpuPacking"
+    asks = UsedGpus

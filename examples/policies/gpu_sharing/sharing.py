@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kubesched.framework import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, Plugin, Reads, Status
+from kubesched.framework import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, Plugin, Question, Status
 
 from .ledger import Ledger
 from .request import WHOLE, gpu_indexes, gpu_request
@@ -10,31 +10,44 @@ from .request import WHOLE, gpu_indexes, gpu_request
 CPU = 0  # the column of milli-CPU in the node table
 
 
-class GpuSharing(Plugin):
-    """Base of all policies. A policy adds ``score_rows``, and ``choose`` if it does not want the fullest GPU that fits."""
+class FreeGpus(Question):
+    """Which nodes have enough of each GPU free. A policy that scores derives its question from this one, and adds ``scores``."""
 
-    reads = Reads.NODE | Reads.PODS
+    def __init__(self, policy, pod, nodes):
+        self.policy = policy
+        self.nodes = nodes
+        self.request = gpu_request(pod)
+        self.cpu = pod.fit_requests.milli_cpu
+        self.key = self.request, self.cpu
+
+    def verdicts(self, rows):
+        if not self.request.count:
+            return np.zeros(len(rows), np.uint64)
+        fitting = (self.policy.ledger.free(self.nodes, rows) >= self.request.milli).sum(axis=1)
+        return (fitting < self.request.count).astype(np.uint64)
+
+    def why(self, verdict):
+        milli, count = self.request
+        return Status.unschedulable(f"node(s) didn't have {count} GPU(s) with {milli}/1000 free")
+
+    def left(self, rows):
+        """(int64[len(rows)], int64[len(rows), GPUs]): free milli-CPU, and free thousandths of each GPU."""
+        nodes = self.nodes
+        return nodes.allocatable[CPU, rows] - nodes.requested[CPU, rows], self.policy.ledger.free(nodes, rows)
+
+
+class GpuSharing(Plugin):
+    """Base of all policies. A policy that scores has a question of its own; ``choose`` says which GPUs a pod uses."""
+
+    asks = FreeGpus
 
     def __init__(self, args, handle):
         super().__init__(args, handle)
         self.ledger = handle.shared("gpu-sharing", Ledger)
         handle.watch("pods", self)
 
-    def sign(self, pod):
-        return gpu_request(pod), pod.fit_requests.milli_cpu
-
-    # -- Filter ----------------------------------------------------------------------------------------
-
-    def filter_rows(self, state, pod, nodes, rows):
-        request = gpu_request(pod)
-        if not request.count:
-            return np.zeros(len(rows), np.uint64)
-        fitting = (self.ledger.free(nodes, rows) >= request.milli).sum(axis=1)
-        return (fitting < request.count).astype(np.uint64)
-
-    def verdict_status(self, state, pod, verdict):
-        request = gpu_request(pod)
-        return Status.unschedulable(f"node(s) didn't have {request.count} GPU(s) with {request.milli}/1000 free")
+    def ask(self, pod, nodes):
+        return self.asks(self, pod, nodes)
 
     def events_to_register(self):
         changes = (
@@ -92,9 +105,3 @@ class GpuSharing(Plugin):
         node_name = self.ledger.release(self.handle.snapshot.table, pod.metadata.uid) if pod is not None else None
         if node_name:
             self.handle.node_changed(node_name)
-
-    # -- for scores ------------------------------------------------------------------------------------
-
-    def left(self, nodes, rows):
-        """(int64[len(rows)], int64[len(rows), GPUs]): free milli-CPU, and free thousandths of each GPU."""
-        return nodes.allocatable[CPU, rows] - nodes.requested[CPU, rows], self.ledger.free(nodes, rows)

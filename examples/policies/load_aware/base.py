@@ -1,14 +1,24 @@
 """What the policies share: the provider, and which pods were placed since a node's load was reported."""
 
-from kubesched.framework import Plugin, Reads
+from kubesched.framework import Plugin, Question
 
 from .loads import LoadColumns, provider_class
 
 
-class LoadAware(Plugin):
-    """Base of the policies. A policy adds ``expected`` and ``score_rows``. Argument: ``provider``."""
+class LoadQuestion(Question):
+    """Where a pod would meet the least load. A policy's question adds ``scores``."""
 
-    reads = Reads.NODE | Reads.PODS
+    def __init__(self, policy, pod, nodes):
+        self.policy = policy
+        self.nodes = nodes
+        self.key = self.expected = policy.expected(pod)
+
+
+class LoadAware(Plugin):
+    """Base of the policies. A policy adds its question (``asks``), and ``expected`` if pods use other than their requests.
+
+    Argument: ``provider``.
+    """
 
     def __init__(self, args, handle):
         super().__init__(args or {}, handle)
@@ -34,8 +44,8 @@ class LoadAware(Plugin):
         """(milli-CPU, bytes of memory) that the pod is expected to use."""
         return pod.fit_requests.milli_cpu, pod.fit_requests.memory
 
-    def sign(self, pod):
-        return self.expected(pod)
+    def ask(self, pod, nodes):
+        return self.asks(self, pod, nodes)
 
     def report(self, node_name, load):
         self.loads.report(node_name, load)

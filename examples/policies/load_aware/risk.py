@@ -5,7 +5,7 @@ Source: scheduler-plugins, KEP 61 "Trimaran: Real Load Aware Scheduling", LoadVa
 
 import numpy as np
 
-from .base import LoadAware
+from .base import LoadAware, LoadQuestion
 
 CPU, MEMORY = 0, 1  # the columns of milli-CPU and of bytes in the node table
 
@@ -24,6 +24,20 @@ def risk(mean, deviation, requested, capacity, margin, sensitivity):
     return np.where(capacity > 0, (expected + np.clip(margin * rooted, 0, 1)) / 2, 1.0)
 
 
+class LeastRisk(LoadQuestion):
+    def scores(self, rows):
+        policy = self.policy
+        loads = policy.loads.of(self.nodes, rows)
+        risks = []
+        for resource in (CPU, MEMORY):
+            capacity = self.nodes.allocatable[resource, rows]
+            mean, deviation = (loads[2 * resource + figure] / 100 * capacity for figure in (0, 1))
+            requested = loads[4 + resource] + self.expected[resource]
+            risks.append(risk(mean, deviation, requested, capacity, policy.margin, policy.sensitivity))
+        scores = 100 * (1 - np.maximum(*risks))
+        return np.where(np.isnan(scores), 0, np.floor(scores + 0.5)).astype(np.int64)
+
+
 class LoadVariationRiskBalancing(LoadAware):
     """Arguments besides ``provider``, with upstream's names and defaults:
 
@@ -32,24 +46,9 @@ class LoadVariationRiskBalancing(LoadAware):
     """
 
     name = "LoadVariationRiskBalancing"
+    asks = LeastRisk
 
     def __init__(self, args, handle):
         super().__init__(args, handle)
         self.margin = self.number("safeVarianceMargin", 1, 0)
         self.sensitivity = self.number("safeVarianceSensitivity", 1, 0)
-
-    def score_rows(self, state, pod, nodes, rows):
-        loads = self.loads.of(nodes, rows)
-        risks = [
-            risk(
-                loads[2 * resource] / 100 * nodes.allocatable[resource, rows],
-                loads[2 * resource + 1] / 100 * nodes.allocatable[resource, rows],
-                loads[4 + resource] + self.expected(pod)[resource],
-                nodes.allocatable[resource, rows],
-                self.margin,
-                self.sensitivity,
-            )
-            for resource in (CPU, MEMORY)
-        ]
-        scores = 100 * (1 - np.maximum(*risks))
-        return np.where(np.isnan(scores), 0, np.floor(scores + 0.5)).astype(np.int64)

@@ -7,9 +7,21 @@ import numpy as np
 
 from kubesched.api.quantity import milli_value
 
-from .base import LoadAware
+from .base import LoadAware, LoadQuestion
 
 CPU = 0  # the column of milli-CPU in the node table
+
+
+class NearTarget(LoadQuestion):
+    def scores(self, rows):
+        loads = self.policy.loads.of(self.nodes, rows)
+        capacity = np.maximum(self.nodes.allocatable[CPU, rows], 1)
+        used = loads[0] + 100 * (loads[4] + self.expected[0]) / capacity  # percent; NaN where nothing is known
+        target = self.policy.target
+        packing = (100 - target) * used / target + target
+        spreading = target * (100 - used) / (100 - target)
+        scores = np.select([used <= target, used <= 100], [packing, spreading], 0.0)
+        return np.floor(scores + 0.5).astype(np.int64)
 
 
 class TargetLoadPacking(LoadAware):
@@ -21,6 +33,7 @@ class TargetLoadPacking(LoadAware):
     """
 
     name = "TargetLoadPacking"
+    asks = NearTarget
 
     def __init__(self, args, handle):
         super().__init__(args, handle)
@@ -40,17 +53,3 @@ class TargetLoadPacking(LoadAware):
         if "cpu" in resources.requests:
             return round(milli_value(resources.requests["cpu"]) * self.multiplier)
         return self.default
-
-    def score_rows(self, state, pod, nodes, rows):
-        loads = self.loads.of(nodes, rows)
-        capacity = np.maximum(nodes.allocatable[CPU, rows], 1)
-        used = loads[0] + 100 * (loads[4] + self.expected(pod)[0]) / capacity
-        return self.score_of(used)
-
-    def score_of(self, used):
-        """int64[...]: the score for an expected utilisation in percent, float64[...]; 0 where it is NaN."""
-        target = self.target
-        packing = (100 - target) * used / target + target
-        spreading = target * (100 - used) / (100 - target)
-        scores = np.select([used <= target, used <= 100], [packing, spreading], 0.0)
-        return np.floor(scores + 0.5).astype(np.int64)

@@ -5,13 +5,54 @@ Source: scheduler-plugins, KEP 260 "Network-Aware Scheduling", NodeNetworkCostFi
 
 import numpy as np
 
-from kubesched.framework import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, Plugin, Status
+from kubesched.framework import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, Plugin, Question, Status
 
 from .costs import UNKNOWN, NetworkCosts
 from .groups import AppGroups, of_pod
 from .where import Places
 
 REASON = "node(s) were too far from the workloads that the pod depends on"
+
+
+class Traffic(Question):
+    """What traffic between a node and the placed pods that this one depends on costs."""
+
+    is_local = False  # pods placed elsewhere decide
+    stands_alone = frozenset({"filter", "score"})
+
+    def __init__(self, costs, placed, nodes):
+        """``placed``: (node name, highest cost accepted) for every pod."""
+        placed = [(nodes.row_of(name), limit) for name, limit in placed]
+        self.costs = costs
+        self.placed = [(row, limit) for row, limit in placed if row is not None]
+        self.nodes = nodes
+
+    def pre_filter(self, nodes):
+        """There is nothing to prepare."""
+
+    pre_score = pre_filter
+
+    def _costs(self, rows):
+        """float64[placed, rows]. NaN: unknown."""
+        costs = [self.costs.to_row(self.nodes, rows, row) for row, _ in self.placed]
+        return np.array(costs).reshape(len(costs), len(rows))
+
+    def verdicts(self, rows):
+        costs, limits = self._costs(rows), np.array([limit for _, limit in self.placed], np.float64)[:, None]
+        kept = (costs <= limits).sum(axis=0)
+        broken = (costs > limits).sum(axis=0)
+        return (broken > kept).astype(np.uint64)
+
+    def why(self, verdict):
+        return Status.unschedulable(REASON)
+
+    def scores(self, rows):
+        costs = self._costs(rows)
+        return np.where(np.isnan(costs), UNKNOWN, costs).sum(axis=0).astype(np.int64)
+
+    @staticmethod
+    def normalized(scores, low, high):
+        return 100 - (scores - low) * 100 // max(high - low, 1)
 
 
 class NetworkOverhead(Plugin):
@@ -21,6 +62,7 @@ class NetworkOverhead(Plugin):
     """
 
     name = "NetworkOverhead"
+    asks = Traffic
 
     def __init__(self, args, handle):
         super().__init__(args or {}, handle)
@@ -41,38 +83,10 @@ class NetworkOverhead(Plugin):
             for node_name in self.places.nodes.get((namespace, group, dependency.workload), {}).values()
         ]
 
-    def skips(self, pod):
-        """Nothing to do for a pod that depends on nothing that is placed: what is remembered of nodes then serves."""
-        return not self.placed(pod)
-
-    def pre_filter(self, state, pod, nodes):
-        return Status.skip() if self.skips(pod) else None
-
-    def pre_score(self, state, pod, nodes):
-        return Status.skip() if self.skips(pod) else None
-
-    def _costs(self, pod, nodes, rows):
-        """(float64[placed, rows], the limits float64[placed]). NaN: unknown."""
-        placed = [(nodes.row_of(name), limit) for name, limit in self.placed(pod)]
-        placed = [(row, limit) for row, limit in placed if row is not None]
-        costs = [self.costs.to_row(nodes, rows, row) for row, _ in placed]
-        return np.array(costs).reshape(len(placed), len(rows)), np.array([limit for _, limit in placed], np.float64)
-
-    def filter_rows(self, state, pod, nodes, rows):
-        costs, limits = self._costs(pod, nodes, rows)
-        kept = (costs <= limits[:, None]).sum(axis=0)
-        broken = (costs > limits[:, None]).sum(axis=0)
-        return (broken > kept).astype(np.uint64)
-
-    def verdict_status(self, state, pod, verdict):
-        return Status.unschedulable(REASON)
-
-    def score_rows(self, state, pod, nodes, rows):
-        costs, _ = self._costs(pod, nodes, rows)
-        return np.where(np.isnan(costs), UNKNOWN, costs).sum(axis=0).astype(np.int64)
-
-    def normalize_within(self, scores, low, high):
-        return 100 - (scores - low) * 100 // max(high - low, 1)
+    def ask(self, pod, nodes):
+        """None for a pod that depends on nothing that is placed."""
+        placed = self.placed(pod)
+        return Traffic(self.costs, placed, nodes) if placed else None
 
     def events_to_register(self):
         changes = (

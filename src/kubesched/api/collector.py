@@ -6,7 +6,7 @@ survives is left out of later passes. Python's own passes over what survived hol
 for 0.3 s and more.
 
 Objects in cycles that were in use at such a pass are never found by another one. They wait for a full pass, which is made rarely:
-when much CPU time has been used since the last one, and then when there is little to do.
+when much CPU time has been used since the last one, and then when there is little to do; or when so many connections have ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-__all__ = ["PASS_SECONDS", "CollectorTimer", "all_objects", "collector_off", "collector_paused", "settle_collector"]
+__all__ = [
+    "PASS_SECONDS",
+    "CollectorTimer",
+    "all_objects",
+    "collector_off",
+    "collector_paused",
+    "full_pass",
+    "settle_collector",
+]
 
 #: New objects are traversed this often in an event loop: with 8,000 pods/s that is 3 ms each time.
 PASS_SECONDS: Final = 0.1
@@ -82,6 +90,12 @@ def all_objects() -> list[Any]:
         return gc.get_objects()
     finally:
         gc.freeze()
+
+
+def full_pass() -> None:
+    """Traverse every object now. For who has left many in cycles."""
+    gc.unfreeze()
+    gc.collect()
 
 
 class _Settled:
@@ -147,8 +161,7 @@ class CollectorTimer:
         """One pass."""
         gc.collect(0)
         if self._full_is_due():
-            gc.unfreeze()
-            gc.collect()
+            full_pass()
             self._full_cpu = self._cpu_clock()
 
     def _full_is_due(self) -> bool:

@@ -5,8 +5,10 @@
       └─ as many as allowed: the one that has waited the longest is closed; if none waits, the new one is
 
 A TLS connection takes 256 KiB from its first byte on, so clients that connect and send nothing must not be many; and new
-clients must get in while they are. Each server adds what it answers to requests that cannot be read. Callers: the HTTPS server
-of ``kubesched run`` and the API server of the embedded cluster. Needs aiohttp.
+clients must get in while they are. A connection that has ended may be in a cycle, for example by an error that keeps the frames
+it came through, and cycles are looked for rarely (see :mod:`.collector`): common errors keep none, and a full pass is made when
+there are many others. Each server adds what it answers to requests that cannot be
+read. Callers: the HTTPS server of ``kubesched run`` and the API server of the embedded cluster. Needs aiohttp.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ import errno
 import logging
 import socket
 import ssl
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
+from weakref import WeakSet
 
+from .collector import full_pass
 from .extras import needing
 from .tasks import Supervisor
 
@@ -43,6 +48,12 @@ _SEND_BUFFER: Final = 256 * 1024
 _ACCEPTED_AT_ONCE: Final = 64
 #: Seconds until the next try when there is no descriptor or memory for a connection.
 _PAUSE: Final = 1.0
+#: A full pass of the collector is made for so many connections that have ended and are in memory all the same,
+_MOST_LEFT: Final = 256
+#: when they are so many seconds later, too;
+_LEFT_SECONDS: Final = 2.0
+#: and for so many that have ended at all: asyncio leaves 1 KiB of each in a cycle.
+_MOST_ENDED: Final = 100_000
 #: Seconds between two log lines about connections that had to be closed.
 _LOG_SECONDS: Final = 10.0
 _NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -81,6 +92,9 @@ class Connections(web.Server):
         self._waiting: dict[asyncio.Task[None] | Connection, socket.socket | None] = {}
         self._busy: dict[Connection, None] = {}
         self._log = _RareLog(log)
+        self._ended = 0
+        self._left: WeakSet[Connection] = WeakSet()
+        self._pass: asyncio.TimerHandle | None = None
 
     def __call__(self) -> Connection:
         return self._kind(self, **self._options)
@@ -118,6 +132,8 @@ class Connections(web.Server):
         await self._tasks.stop()
         await super().shutdown(timeout)
         self._log.close()
+        if self._pass is not None:
+            self._pass.cancel()
 
     # -- accepting -----------------------------------------------------------------------------------------
 
@@ -150,23 +166,30 @@ class Connections(web.Server):
 
     async def _begin(self, accepted: socket.socket) -> None:
         """Shake hands; from then on the connection exists by itself."""
-        task: Any = asyncio.current_task()
+        connection = self()
+        connection.begun_by = task = asyncio.current_task()
+        assert task is not None
         self._waiting[task] = None
-        seconds = None if self._context is None else HAND_SHAKE_SECONDS
-
-        def make() -> RequestHandler:
-            connection = self()
-            connection.begun_by = task
-            return connection
-
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                make, accepted, ssl=self._context, ssl_handshake_timeout=seconds
-            )
-        except OSError as error:  # what a client sends, or does not, is no defect of ours; ssl.SSLError is an OSError
+            await self._shake_hands(connection, accepted)
+        except (OSError, asyncio.CancelledError) as error:
+            traceback.clear_frames(error.__traceback__)
+            connection.connection_lost(error)
+            if not isinstance(error, OSError):
+                raise
+            # What a client sends, or does not, is no defect of ours; ssl.SSLError is an OSError.
             self._options["logger"].debug("a connection ended before its first request: %s", error)
         finally:
             self._waiting.pop(task, None)
+            del connection, task
+
+    async def _shake_hands(self, connection: Connection, accepted: socket.socket) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: connection,
+            accepted,
+            ssl=self._context,
+            ssl_handshake_timeout=None if self._context is None else HAND_SHAKE_SECONDS,
+        )
 
     def _close_longest_waiting(self) -> bool:
         """Whether there is one: those that still send an answer do not count."""
@@ -199,6 +222,20 @@ class Connections(web.Server):
         assert isinstance(handler, Connection)
         self._waiting.pop(handler, None)
         self._busy.pop(handler, None)
+        self._ended += 1
+        self._left.add(handler)
+        if self._pass is None and self._leaves_much():
+            self._pass = asyncio.get_running_loop().call_later(_LEFT_SECONDS, self._collect)
+
+    def _leaves_much(self) -> bool:
+        return self._ended >= _MOST_ENDED or len(self._left) >= _MOST_LEFT
+
+    def _collect(self) -> None:
+        self._pass = None
+        if self._leaves_much():
+            full_pass()
+            self._ended = 0
+            self._left.clear()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
@@ -242,16 +279,24 @@ class Connection(RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Bytes came in. When they do not complete the head of a request, the rest must come within the limit."""
         super().data_received(data)
+        self._forget_frames()
         waiter = self._waiter
         if self._request_count and (waiter is None or waiter.done()):
             self._stop_head_timer()
         elif self._head_timer is None:
             self._start_head_timer()
 
+    def _forget_frames(self) -> None:
+        """Have the error about bytes that are no request keep no frames, in whose variables it is."""
+        error = getattr(self._messages[-1][0], "exc", None) if self._messages else None
+        if error is not None:
+            traceback.clear_frames(error.__traceback__)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_head_timer()
         self._stop_stall_timer()
         super().connection_lost(exc)
+        self._messages.clear()
 
     def _start_head_timer(self) -> None:
         self._head_timer = self._loop.call_later(self._head_seconds, self.force_close)
@@ -260,6 +305,27 @@ class Connection(RequestHandler):
         timer, self._head_timer = self._head_timer, None
         if timer is not None:
             timer.cancel()
+
+    # -- requests that cannot be read ----------------------------------------------------------------------
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to a request that did not reach the handler, or that the handler gave up."""
+        self.log_exception("a request could not be answered", exc_info=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has been begun; there is no place for another")
+        response = self.explained(status, exc)
+        response.force_close()
+        return response
+
+    def explained(self, status: int, error: BaseException | None) -> web.StreamResponse:
+        """What such a client is answered."""
+        raise NotImplementedError
 
     # -- clients that do not read --------------------------------------------------------------------------
 

@@ -258,6 +258,11 @@ class Transport(Protocol):
     Objects go out as plain data (dicts) in wire names. This is the only place that describes the calls.
     """
 
+    @property
+    def at_once(self) -> bool:
+        """Whether a write that is made now need not be waited for; see :func:`kubesched.api.at_once.begin`."""
+        ...
+
     async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
         """One page of objects; an empty namespace means all."""
         ...
@@ -293,24 +298,12 @@ class Transport(Protocol):
         """Delete an object, or begin to."""
         ...
 
-    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
-        """The same as :meth:`patch` where nothing has to be waited for; False, and nothing is done, where it has."""
-        ...
-
-    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
-        """The same as :meth:`delete` where nothing has to be waited for; False, and nothing is done, where it has."""
-        ...
-
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         """POST the pod's binding subresource; 409 when the pod is bound already or is another one by UID."""
         ...
 
-    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
-        """The same where nothing has to be waited for; False, and nothing is done, where it has."""
-        ...
-
-    def record_now(self, event: EventRecord) -> bool:
-        """Create an event where nothing has to be waited for; False, and nothing is done, where it has."""
+    async def record(self, event: EventRecord) -> None:
+        """Create an event; 409 when its name is taken."""
         ...
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:

@@ -6,17 +6,21 @@ Caller: :mod:`.execute`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from kubesched.api.types import Pod
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import Plugin, Reads
+import numpy as np
+
+from kubesched.framework.interface import Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question, Reads, RowArray, VerdictArray
 from kubesched.framework.registry import Registry
 from kubesched.framework.status import Status
 from kubesched.plugins import names
+
+if TYPE_CHECKING:
+    from kubesched.cache import NodeTable
 
 __all__ = ["with_features"]
 
@@ -27,24 +31,34 @@ def with_features(registry: Registry, features: Sequence[str]) -> Registry:
         return registry
     needed = frozenset(features)
 
-    def needs(pod: Pod) -> bool:
-        return pod.spec.resources is not None
+    class Features(Question):
+        """The features of a node that the pod needs."""
+
+        by_spec = True
+        reads = Reads.NODE
+
+        def __init__(self, nodes: NodeTable) -> None:
+            self.key = True
+            self._nodes = nodes
+
+        def verdicts(self, rows: RowArray) -> VerdictArray:
+            return np.array([self.verdict(self._nodes.info(row)) for row in rows.tolist()], np.uint64)
+
+        def verdict(self, node: NodeInfo) -> int:
+            declared = node.node.status.declared_features if node.node is not None else ()
+            return int(not needed.issubset(declared))
+
+        def why(self, verdict: int) -> Status:
+            return Status.unresolvable("node(s) didn't match Pod's required features")
 
     class FakeFeatures(Plugin):
         """The nodes that declare every feature."""
 
         name = names.NODE_DECLARED_FEATURES
-        reads: ClassVar[Reads] = Reads.NODE
-        signs_spec = True
+        asks = Features
 
-        def sign(self, pod: PodInfo) -> Hashable | None:
-            return needs(pod.pod)
-
-        def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-            declared = node.node.status.declared_features if node.node is not None else ()
-            if needs(pod.pod) and not needed.issubset(declared):
-                return Status.unresolvable("node(s) didn't match Pod's required features")
-            return None
+        def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+            return Features(nodes) if pod.spec.resources is not None else None
 
     changed = registry.copy()
     changed.unregister(FakeFeatures.name)

@@ -6,8 +6,8 @@ preemption, so that neither has to go through all nominations for every pod.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterable
+from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -35,7 +35,6 @@ class NominatedPods:
         pods: row to the pods nominated there that count, oldest nomination first; no empty lists.
         row_of: UID to row, of those pods.
         log: the rows whose nominations changed.
-        kinds: one of the pods of each kind that rules between pods distinguish, by namespace, labels and affinity.
     """
 
     def __init__(self, table: NodeTable, nominations: Nominations, priority: int) -> None:
@@ -47,8 +46,6 @@ class NominatedPods:
         self.pods: dict[int, list[PodInfo]] = {}
         self.row_of: dict[str, int] = {}
         self.log: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
-        self.kinds: dict[Hashable, PodInfo] = {}
-        self._of_kind: Counter[Hashable] = Counter()
         self._amounts = np.zeros((0, 0), np.int64)
         self._unsummed = Follower(self.log)
 
@@ -58,8 +55,6 @@ class NominatedPods:
         if names is None or self._membership != self._table.membership_version:
             self.pods.clear()
             self.row_of.clear()
-            self.kinds.clear()
-            self._of_kind.clear()
             self.log.forget()
             self._membership = self._table.membership_version
             names = list(self._nominations.nominated_nodes())
@@ -77,21 +72,11 @@ class NominatedPods:
             for pod in self.pods.pop(row, ()):
                 if self.row_of.get(pod.uid) == row:
                     del self.row_of[pod.uid]
-                self._count(pod, -1)
             if counting:
                 self.pods[row] = counting
                 for pod in counting:
                     self.row_of[pod.uid] = row
-                    self._count(pod, 1)
             self.log.append(row)
-
-    def _count(self, pod: PodInfo, by: int) -> None:
-        kind = (pod.namespace, frozenset(pod.labels.items()), pod.affinity_terms)
-        self._of_kind[kind] += by
-        if self._of_kind[kind]:
-            self.kinds[kind] = pod
-        else:
-            del self._of_kind[kind], self.kinds[kind]
 
     def amounts(self) -> IntArray:
         """int64[R, capacity]: what the counting pods of each row request, indexed as the node table's ``requested``."""

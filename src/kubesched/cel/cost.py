@@ -113,6 +113,9 @@ def call_cost(function: str) -> Callable[[Sequence[Any], Meter], int] | None:
 
 #: Looking for the file of a time zone.
 _ZONE_STEPS: Final = 1_000
+#: Reading a text as a time, an address or a version; getting a pattern to the library. The cost of a short one says little.
+_READING_STEPS: Final = 5 * ELEMENT
+_PATTERN_STEPS: Final = 20 * ELEMENT
 
 
 def _sizes(args: Sequence[Any]) -> int:
@@ -149,13 +152,26 @@ def _searched_backwards(args: Sequence[Any]) -> int:
     return size_of(args[0]) * size_of(args[1]) // 16 if type(args[0]) is str else 0
 
 
+#: A character of a text may lead to every state of an automaton; so many of these are evaluated in a step.
+_STATES_A_STEP: Final = 16
+
+
 def _regex_steps(args: Sequence[Any]) -> int:
-    """The pattern is made into an automaton each time, at a few steps a state."""
-    return 4 * states(args[1]) if type(args[1]) is str else 0
+    """The pattern is made into an automaton each time, at a few steps a state, and the text is read with it."""
+    return _automaton_steps(args[1], size_of(args[0]))
 
 
 def _found_all(args: Sequence[Any]) -> int:
-    return _regex_steps(args) + ELEMENT * (1 + size_of(args[0]))
+    """What is found last may be looked for to the end of the text from everywhere."""
+    size = size_of(args[0])
+    return _automaton_steps(args[1], size * (size + 1) // 2) + ELEMENT * (1 + size)
+
+
+def _automaton_steps(pattern: Any, read: int) -> int:
+    if type(pattern) is not str:
+        return 0
+    found = states(pattern)
+    return _PATTERN_STEPS + 4 * found + read * found // _STATES_A_STEP
 
 
 def _versions(args: Sequence[Any]) -> int:
@@ -167,7 +183,19 @@ def _url_parts(args: Sequence[Any]) -> int:
 
 
 def _time_part(args: Sequence[Any]) -> int:
-    return _ZONE_STEPS + size_of(args[1]) if len(args) > 1 else 0
+    return _ZONE_STEPS + size_of(args[1]) if len(args) > 1 else _READING_STEPS
+
+
+def _read(args: Sequence[Any]) -> int:
+    return _READING_STEPS + _sizes(args)
+
+
+def _network(args: Sequence[Any]) -> int:
+    return 2 * _READING_STEPS + _sizes(args)
+
+
+def _text_of(args: Sequence[Any]) -> int:
+    return _sizes(args) if type(args[0]) in (str, bytes, int) else _read(args)
 
 
 _STEPS: Final[dict[str, Cost]] = {
@@ -182,8 +210,11 @@ _STEPS: Final[dict[str, Cost]] = {
     **dict.fromkeys(("getScheme", "getHost", "getHostname", "getPort", "getEscapedPath", "getQuery"), _url_parts),
     **dict.fromkeys(("getFullYear", "getMonth", "getDayOfYear", "getDayOfMonth", "getDate"), _time_part),
     **dict.fromkeys(("getDayOfWeek", "getHours", "getMinutes", "getSeconds", "getMilliseconds"), _time_part),
-    **dict.fromkeys(("string", "bytes", "double", "timestamp", "duration", "format.named"), _sizes),
-    **dict.fromkeys(("containsIP", "containsCIDR", "@sortByAssociatedKeys", "reverse", "cel.@mapInsert"), _sizes),
+    **dict.fromkeys(("timestamp", "duration", "ip", "isIP", "ip.isCanonical", "semver", "isSemver"), _read),
+    **dict.fromkeys(("cidr", "isCIDR", "containsIP", "containsCIDR", "masked"), _network),
+    "string": _text_of,
+    **dict.fromkeys(("bytes", "double", "format.named"), _sizes),
+    **dict.fromkeys(("@sortByAssociatedKeys", "reverse", "cel.@mapInsert"), _sizes),
     **dict.fromkeys(("optional.unwrap", "unwrapOpt"), _sizes),
 }
 

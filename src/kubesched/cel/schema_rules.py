@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from kubesched.api.equality import json_key
+
 from .engine import MissingLibraryError
 from .environment import CompilationError, Environment
 from .functions import call_free
-from .meter import COST_LIMIT, EvaluationCancelledError
+from .meter import COST_LIMIT, ELEMENT, STEPS_PER_COST, EvaluationCancelledError, Meter
 from .program import Program
 from .syntax import Expr, Ident, children
 from .values import NO_VALUE, EvaluationError, Optional
@@ -29,8 +31,14 @@ Schema = Mapping[str, Any]
 Children = Callable[[Schema, Any], Iterator[tuple[str | int, Schema, Any]]]
 
 _RULES: Final = "x-kubernetes-validations"
-#: What all rules together may cost for one object.
-_BUDGET: Final = 10_000_000
+#: What one check of one object may take, everything together: about a second, in which the process does nothing else.
+_BUDGET: Final = COST_LIMIT
+#: Steps of work around the evaluations: a member that is visited or converted, a text that is read as a time or bytes, a rule
+#: that is begun, a rule that is broken.
+_VISIT: Final = 2 * ELEMENT
+_READING: Final = 6 * ELEMENT
+_EVALUATION: Final = 2 * ELEMENT
+_FAILURE: Final = 10 * ELEMENT
 _BUDGET_TEXT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 #: What ``messageExpression`` may make; longer texts are not shown.
 _LONGEST_MESSAGE: Final = 5 * 1024
@@ -141,10 +149,10 @@ class Rules:
 
     def __init__(self, schema: Schema, members: Children) -> None:
         self._schema, self._members = schema, members
-        self._rules: dict[int, list[_Rule]] = {}
+        self.by_schema: dict[int, list[_Rule]] = {}
         self._paths: dict[int, str] = {}
         #: The schemas that have rules, or hold such.
-        self._ruled: set[int] = set()
+        self.ruled: set[int] = set()
         self._collect(schema, "")
 
     def _collect(self, schema: Schema, path: str) -> bool:
@@ -158,81 +166,116 @@ class Rules:
         ]
         held = [self._collect(part, path + where) for where, part in parts]
         if rules:
-            self._rules[id(schema)], self._paths[id(schema)] = rules, path
+            self.by_schema[id(schema)], self._paths[id(schema)] = rules, path
         if rules or any(held):
-            self._ruled.add(id(schema))
-        return id(schema) in self._ruled
+            self.ruled.add(id(schema))
+        return id(schema) in self.ruled
 
     def malformed(self) -> Iterator[tuple[str, str, str]]:
         """The rules that cannot be compiled: their path in the schema, the expression, and why."""
-        for identity, rules in self._rules.items():
+        for identity, rules in self.by_schema.items():
             for index, rule in enumerate(rules):
                 if rule.problem:
                     yield f"{self._paths[identity]}.{_RULES}[{index}].rule", rule.data.get("rule") or "", rule.problem
 
-    def failures(self, data: Any, old: Any) -> list[Failure]:
+    def failures(self, data: Any, old: Any) -> Iterator[Failure]:
         """The rules that an object breaks; ``old`` is its last state, None for a new one."""
-        if id(self._schema) not in self._ruled:
-            return []
-        budget = [_BUDGET]
+        admission = _Admission(self.by_schema, self.ruled, self._members)
         try:
-            return list(self._walk(self._schema, data, _ABSENT if old is None else old, [], budget))
+            yield from admission.walk(self._schema, data, _ABSENT if old is None else old, [])
         except EvaluationCancelledError:
-            return [Failure([], "", "", "object", _BUDGET_TEXT, is_transition=True)]
+            place, kind = admission.reached
+            yield Failure(place, "", "", kind, _BUDGET_TEXT, is_transition=True)
 
-    def _walk(
-        self, schema: Schema, data: Any, old: Any, place: list[str | int], budget: list[int]
-    ) -> Iterator[Failure]:
+
+class _Admission:
+    """One check of one object by its rules, with one budget for all of it: conversions and last states are work, too."""
+
+    def __init__(self, rules: Mapping[int, list[_Rule]], ruled: Set[int], members: Children) -> None:
+        self._rules, self._ruled, self._members = rules, ruled, members
+        self._meter = Meter(_BUDGET)
+        #: What containers are for CEL, by schema and container: rules at several levels share it.
+        self._converted: dict[tuple[int, int], Any] = {}
+        #: The value whose rules are evaluated: its place and type.
+        self.reached: tuple[list[str | int], str] = [], "object"
+
+    def walk(self, schema: Schema, data: Any, old: Any, place: list[str | int]) -> Iterator[Failure]:
         if id(schema) not in self._ruled or data is None:
             return
         if id(schema) in self._rules:
+            self.reached = place, schema.get("type", "")
             now = self._value(schema, data, root=not place)
             before = _ABSENT if old is _ABSENT else self._value(schema, old, root=not place)
             for rule in self._rules[id(schema)]:
-                text = _evaluate(rule, now, before, budget)
+                text = _evaluate(rule, now, before, self._meter)
                 if text:
+                    self._meter.step(_FAILURE + len(text))
                     path, reason = rule.data.get("fieldPath") or "", rule.data.get("reason") or ""
-                    yield Failure(place, path, reason, schema.get("type", ""), text, rule.is_transition)
-        for key, child, value in self._members(schema, data):
-            yield from self._walk(child, value, self._before(schema, old, key, value), [*place, key], budget)
+                    yield Failure(place, path, reason, self.reached[1], text, rule.is_transition)
+        if isinstance(data, dict | list):
+            self._meter.step(_VISIT * len(data))
+            last = self._last_states(schema, old, len(data))
+            for key, child, value in self._members(schema, data):
+                known = (
+                    last.get(key if isinstance(key, str) else _item_key(schema, value), _ABSENT) if last else _ABSENT
+                )
+                yield from self.walk(child, value, known, [*place, key])
 
-    def _before(self, schema: Schema, old: Any, key: str | int, value: Any) -> Any:
-        """The last state of a member; of an item only where its list is a map."""
-        if isinstance(old, dict) and isinstance(key, str):
-            return old.get(key, _ABSENT)
+    def _last_states(self, schema: Schema, old: Any, count: int) -> Mapping[Hashable, Any]:
+        """The last states of ``count`` members by their names; of items by their keys, where their list is a map."""
+        if isinstance(old, dict):
+            return old
         keys = schema.get("x-kubernetes-list-map-keys")
-        if isinstance(old, list) and keys and isinstance(value, dict):
-            for item in old:
-                if isinstance(item, dict) and all(item.get(name) == value.get(name) for name in keys):
-                    return item
-        return _ABSENT
+        if not keys or not isinstance(old, list):
+            return {}
+        self._meter.step(ELEMENT * len(keys) * (len(old) + count))
+        return {key: item for item in old if (key := _item_key(schema, item)) is not None}
 
     def _value(self, schema: Schema, data: Any, *, root: bool = False) -> Any:
         """A value as CEL has it."""
-        if isinstance(data, dict):
-            kept = {key: self._value(child, value) for key, child, value in self._members(schema, data)}
-            if schema.get("x-kubernetes-preserve-unknown-fields"):
-                kept = {**data, **kept}
-            if root:
-                metadata = data.get("metadata") or {}
-                kept |= {name: data[name] for name in ("apiVersion", "kind") if name in data}
-                kept["metadata"] = {name: metadata[name] for name in ("name", "generateName") if name in metadata}
-            return {_escaped(str(key)): value for key, value in kept.items()} if schema.get("properties") else kept
-        if isinstance(data, list):
-            return [self._value(child, value) for _, child, value in self._members(schema, data)] or data
+        if isinstance(data, dict | list):
+            known = id(schema), id(data)
+            if known not in self._converted:
+                self._meter.step(_VISIT * len(data))
+                self._converted[known] = (
+                    self._map(schema, data, root) if isinstance(data, dict) else self._list(schema, data)
+                )
+            return self._converted[known]
         if schema.get("type") == "number" and isinstance(data, int) and not isinstance(data, bool):
             return float(data)
         reader = _READERS.get(schema.get("format", ""))
         if reader is not None and isinstance(data, str):
+            self._meter.step(_READING + len(data))
             try:
                 return reader(data)
             except EvaluationError:
                 return data
         return data
 
+    def _map(self, schema: Schema, data: dict[Any, Any], root: bool) -> dict[Any, Any]:
+        kept = {key: self._value(child, value) for key, child, value in self._members(schema, data)}
+        if schema.get("x-kubernetes-preserve-unknown-fields"):
+            kept = {**data, **kept}
+        if root:
+            metadata = data.get("metadata") or {}
+            kept |= {name: data[name] for name in ("apiVersion", "kind") if name in data}
+            kept["metadata"] = {name: metadata[name] for name in ("name", "generateName") if name in metadata}
+        return {_escaped(str(key)): value for key, value in kept.items()} if schema.get("properties") else kept
 
-def _evaluate(rule: _Rule, now: Any, before: Any, budget: list[int]) -> str:
-    """What a rule says against a value; nothing when it holds, or does not apply. Its cost is taken off ``budget``."""
+    def _list(self, schema: Schema, data: list[Any]) -> list[Any]:
+        return [self._value(child, value) for _, child, value in self._members(schema, data)] or data
+
+
+def _item_key(schema: Schema, item: Any) -> Hashable:
+    """What an item of a list that is a map is known by; None for items of other lists, and for what cannot be a key."""
+    keys = schema.get("x-kubernetes-list-map-keys")
+    found = [item.get(name) for name in keys] if keys and isinstance(item, dict) else []
+    return tuple(map(json_key, found)) if found and not any(isinstance(one, dict | list) for one in found) else None
+
+
+def _evaluate(rule: _Rule, now: Any, before: Any, meter: Meter) -> str:
+    """What a rule says against a value; nothing when it holds, or does not apply."""
+    meter.step(_EVALUATION)
     if rule.program is None or rule.problem:
         return ""
     variables = {"self": now, "oldSelf": before}
@@ -241,9 +284,9 @@ def _evaluate(rule: _Rule, now: Any, before: Any, budget: list[int]) -> str:
     elif rule.is_transition and before is _ABSENT:
         return ""
     try:
-        if _spend(rule.program, variables, budget) is True:
+        if _spend(rule.program, variables, meter) is True:
             return ""
-        text = _message(rule, variables, budget)
+        text = _message(rule, variables, meter)
     except EvaluationCancelledError:
         raise
     except EvaluationError as error:
@@ -251,13 +294,13 @@ def _evaluate(rule: _Rule, now: Any, before: Any, budget: list[int]) -> str:
     return text.strip() or f"failed rule: {rule.data['rule']}"
 
 
-def _message(rule: _Rule, variables: Mapping[str, Any], budget: list[int]) -> str:
+def _message(rule: _Rule, variables: Mapping[str, Any], meter: Meter) -> str:
     """What a rule says when it does not hold. Its expression for that counts when it makes a text that can be shown."""
     text: str = rule.data.get("message") or ""
     if rule.message is None:
         return text
     try:
-        made = _spend(rule.message, variables, budget)
+        made = _spend(rule.message, variables, meter)
     except EvaluationCancelledError:
         raise
     except EvaluationError:
@@ -266,10 +309,10 @@ def _message(rule: _Rule, variables: Mapping[str, Any], budget: list[int]) -> st
     return str(made) if is_shown else text
 
 
-def _spend(program: Program, variables: Mapping[str, Any], budget: list[int]) -> Any:
-    """The value of a program, whose evaluation is taken off ``budget``."""
-    evaluation = program.begin(variables, cost_limit=min(COST_LIMIT, budget[0]))
+def _spend(program: Program, variables: Mapping[str, Any], meter: Meter) -> Any:
+    """The value of a program, whose evaluation may take what ``meter`` has left, and is charged to it."""
+    evaluation = program.begin(variables, cost_limit=meter.limit - meter.total)
     try:
         return evaluation.result()
     finally:
-        budget[0] -= evaluation.total
+        meter.step(STEPS_PER_COST * evaluation.total)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kubesched.api.wire import ApiError
 
@@ -169,13 +169,13 @@ async def retry(
     return await call()
 
 
-async def retry_write(call: Callable[[], Awaitable[T]], rng: Random) -> T:
+def retry_write(call: Callable[[], Awaitable[T]], rng: Random) -> Coroutine[Any, Any, T]:
     """Do ``call``, four tries in all, 10 ms x 5 between them with 10 % jitter (spec "Scheduling cycle" section 10.3).
 
     Raises:
         Exception: what the last try raised, or the first error that is not worth another.
     """
-    return await retry(
+    return retry(
         call,
         rng,
         attempts=WRITE_ATTEMPTS,

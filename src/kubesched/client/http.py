@@ -29,7 +29,7 @@ import msgspec
 from kubesched.api.event_record import EventRecord
 from kubesched.api.extras import needing
 from kubesched.api.followed_files import FollowedContext
-from kubesched.api.kinds import PODS, Kind
+from kubesched.api.kinds import EVENTS, PODS, Kind
 from kubesched.api.turns import in_turns
 from kubesched.api.wire import (
     STRATEGIC_PATCH,
@@ -123,6 +123,8 @@ class HttpTransport:
     request did, retries included. ``may_write`` may be set at any time; see :class:`FencedConnector`, which the
     connector of a given session has to be.
     """
+
+    at_once: Final = False
 
     def __init__(
         self,
@@ -413,17 +415,8 @@ class HttpTransport:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         await self._request("POST", _path(PODS, namespace, name, "binding"), body=body)
 
-    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
-        return False
-
-    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
-        return False
-
-    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
-        return False
-
-    def record_now(self, event: EventRecord) -> bool:
-        return False
+    async def record(self, event: EventRecord) -> None:
+        await self.create(EVENTS, event.namespace, event.make())
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
         """See :meth:`kubesched.api.wire.Transport.evict`; a budget's 429 is handed on, not waited out."""

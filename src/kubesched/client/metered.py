@@ -70,6 +70,10 @@ class MeteredTransport:
         self.on_wait = on_wait
         self.may_write = may_write
 
+    @property
+    def at_once(self) -> bool:
+        return self._inner.at_once and self.limiter is None
+
     async def _request(self, method: str, success: str, call: Coroutine[Any, Any, T]) -> T:
         if self.limiter is not None:
             try:
@@ -128,54 +132,35 @@ class MeteredTransport:
             if aclose is not None:
                 await aclose()
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Item:
-        return await self._request("GET", "200", self._inner.get(kind, namespace, name))
+    def get(self, kind: Kind, namespace: str, name: str) -> Coroutine[Any, Any, Item]:
+        return self._request("GET", "200", self._inner.get(kind, namespace, name))
 
-    async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
-        return await self._request("POST", "201", self._inner.create(kind, namespace, obj, dry_run=dry_run))
+    def create(
+        self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Coroutine[Any, Any, Item]:
+        return self._request("POST", "201", self._inner.create(kind, namespace, obj, dry_run=dry_run))
 
-    async def update(
+    def update(
         self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
-    ) -> Item:
-        call = self._inner.update(kind, namespace, name, obj, subresource=subresource)
-        return await self._request("PUT", "200", call)
+    ) -> Coroutine[Any, Any, Item]:
+        return self._request("PUT", "200", self._inner.update(kind, namespace, name, obj, subresource=subresource))
 
-    async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
-        call = self._inner.patch(kind, namespace, name, patch, **options)
-        return await self._request("PATCH", "200", call)
+    def patch(
+        self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]
+    ) -> Coroutine[Any, Any, Item]:
+        return self._request("PATCH", "200", self._inner.patch(kind, namespace, name, patch, **options))
 
-    async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
-        call = self._inner.delete(kind, namespace, name, **options)
-        await self._request("DELETE", "200", call)
+    def delete(
+        self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]
+    ) -> Coroutine[Any, Any, None]:
+        return self._request("DELETE", "200", self._inner.delete(kind, namespace, name, **options))
 
-    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
-        await self._request("POST", "201", self._inner.bind(namespace, name, uid, node_name))
+    def bind(self, namespace: str, name: str, uid: str, node_name: str) -> Coroutine[Any, Any, None]:
+        return self._request("POST", "201", self._inner.bind(namespace, name, uid, node_name))
 
-    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
-        return self._write_now("POST", "201", self._inner.bind_now, namespace, name, uid, node_name)
+    def record(self, event: EventRecord) -> Coroutine[Any, Any, None]:
+        return self._request("POST", "201", self._inner.record(event))
 
-    def record_now(self, event: EventRecord) -> bool:
-        return self._write_now("POST", "201", self._inner.record_now, event)
-
-    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
-        return self._write_now("PATCH", "200", self._inner.patch_now, kind, namespace, name, patch, **options)
-
-    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
-        return self._write_now("DELETE", "200", self._inner.delete_now, kind, namespace, name, **options)
-
-    def _write_now(self, method: str, success: str, call: Callable[..., bool], *args: Any, **options: Any) -> bool:
-        """A write that need not be waited for; False where it has to be."""
-        if self.limiter is not None or (self.may_write is not None and not self.may_write()):
-            return False
-        try:
-            done = call(*args, **options)
-        except ApiError as error:
-            self._answered(method, str(error.code), 0.0)
-            raise
-        if done:
-            self._answered(method, success, 0.0)
-        return done
-
-    async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
+    def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> Coroutine[Any, Any, None]:
         call = self._inner.evict(namespace, name, grace_period_seconds=grace_period_seconds)
-        await self._request("POST", "201", call)
+        return self._request("POST", "201", call)

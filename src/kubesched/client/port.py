@@ -6,7 +6,7 @@ shape. Informers and the event broadcaster are given tasks by the same assembly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from kubesched.api.types import Pod, PodCondition
 from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, PatchOptions, Transport
 
 from ..api.times import Clock
-from .backoff import TokenBucket, is_other_uid, is_write_retriable, retry_write
+from .backoff import TokenBucket, is_other_uid, retry_write
 from .connection_log import ConnectionLog
 from .event_writer import CACHE_SIZE
 from .events import QUEUE_SIZE, REFRESH_SECONDS, EventBroadcaster, EventRecorder
@@ -86,6 +86,10 @@ class ApiPort:
         self._recorders: dict[str, EventRecorder] = {}
         self._patches = StatusPatches()
 
+    @property
+    def at_once(self) -> bool:
+        return self.transport.at_once
+
     def informer(
         self,
         kind: Kind,
@@ -125,7 +129,7 @@ class ApiPort:
             recorder = self._recorders[scheduler_name] = EventRecorder(self.events, scheduler_name, instance)
         return recorder
 
-    async def bind(self, pod: Pod, node_name: str) -> None:
+    def bind(self, pod: Pod, node_name: str) -> Coroutine[Any, Any, None]:
         """Bind exactly this pod, by UID. Not retried.
 
         Raises:
@@ -133,16 +137,7 @@ class ApiPort:
             OSError: when the server cannot be reached; the pod may or may not be bound.
         """
         meta = pod.metadata
-        await self.transport.bind(meta.namespace, meta.name, meta.uid, node_name)
-
-    def bind_now(self, pod: Pod, node_name: str) -> bool:
-        """The same where nothing has to be waited for; False, and nothing is done, where it has.
-
-        Raises:
-            ApiError: as above.
-        """
-        meta = pod.metadata
-        return self.transport.bind_now(meta.namespace, meta.name, meta.uid, node_name)
+        return self.transport.bind(meta.namespace, meta.name, meta.uid, node_name)
 
     def is_written(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
@@ -166,7 +161,7 @@ class ApiPort:
             ApiError: when the server refuses; 404 when the pod was deleted, also when another one has its name now.
             OSError: when the server cannot be reached.
         """
-        meta, patch = pod.metadata, self._status_patch(pod, condition, nominated_node_name)
+        meta, patch = pod.metadata, self._patches.patch(pod, condition, nominated_node_name, self._clock.now())
         if patch is None:
             return None
         try:
@@ -177,31 +172,6 @@ class ApiPort:
             if is_other_uid(error):
                 raise ApiError.not_found(PODS, meta.name) from error
             raise
-
-    def patch_pod_status_now(
-        self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
-    ) -> bool:
-        """The same where nothing has to be waited for; False, and nothing is done, where it has.
-
-        Raises:
-            ApiError: as above, for what would not be tried again.
-        """
-        meta, patch = pod.metadata, self._status_patch(pod, condition, nominated_node_name)
-        try:
-            return patch is None or self.transport.patch_now(
-                PODS, meta.namespace, meta.name, patch, subresource="status"
-            )
-        except ApiError as error:
-            if is_other_uid(error):
-                raise ApiError.not_found(PODS, meta.name) from error
-            if is_write_retriable(error):
-                return False
-            raise
-
-    def _status_patch(
-        self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None
-    ) -> dict[str, Any] | None:
-        return self._patches.patch(pod, condition, nominated_node_name, self._clock.now())
 
     async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
         """Write a volume's claimRef, and the mark of an automatic binding; the volume as written. Not retried.
@@ -242,21 +212,6 @@ class ApiPort:
                 raise
             return False
         return True
-
-    def delete_pod_now(self, pod: Pod) -> bool | None:
-        """The same where nothing has to be waited for; None, and nothing is done, where it has.
-
-        Raises:
-            ApiError: when the server refuses.
-        """
-        meta = pod.metadata
-        try:
-            done = self.transport.delete_now(PODS, meta.namespace, meta.name, uid=meta.uid)
-        except ApiError as error:
-            if error.code not in _GONE:
-                raise
-            return False
-        return True if done else None
 
     # -- objects that plugins write ------------------------------------------------------------------------
     #

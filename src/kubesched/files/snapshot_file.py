@@ -32,7 +32,9 @@ __all__ = ["Snapshot", "SnapshotError", "is_saved_cluster", "newest_moment", "re
 
 FORMAT: Final = "kubesched.io/cluster"
 VERSION: Final = 1
-_LINES_PER_STEP: Final = 512
+#: A step writes so many bytes, which takes a tenth of a second: the cluster that is saved goes on meanwhile, and has no say
+#: in how long it takes.
+_BYTES_PER_STEP: Final = 8 << 20
 #: Later than this (the year 9000) a cluster's clock must not start: timestamps have four digits for the year.
 _LAST_START: Final = 221_845_392_000.0
 
@@ -134,10 +136,13 @@ def _write(path: Path, lines: Iterable[bytes]) -> Steps[None]:
             # No name and no time inside: the same cluster, the same bytes.
             packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
             file = stack.enter_context(packed)
-        for number, line in enumerate(lines, 1):
+        written = 0
+        for line in lines:
             file.write(line)
             file.write(b"\n")
-            if number % _LINES_PER_STEP == 0:
+            written += len(line)
+            if written >= _BYTES_PER_STEP:
+                written = 0
                 yield
 
 

@@ -6,15 +6,17 @@ The names below are the public interface for plugins; :class:`Contract` document
 from ..api.times import Clock
 from .cycle_state import CycleState
 from .events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from .interface import Contract, Handle, Normalize, Plugin, PostFilterResult, PreBindPreFlight, Reads
+from .interface import Contract, Handle, Plugin, PostFilterResult, PreBindPreFlight
 from .nodeinfo import NodeInfo
 from .nominating import NominatingInfo, NominatingMode
 from .podinfo import PodInfo
+from .question import NOT_SCORED, Normalize, Question, Reads
 from .queued import QueuedPodInfo
 from .registry import PluginError, Registry
 from .status import Code, Status
 
 __all__ = [
+    "NOT_SCORED",
     "ActionType",
     "Clock",
     "ClusterEvent",
@@ -33,6 +35,7 @@ __all__ = [
     "PodInfo",
     "PostFilterResult",
     "PreBindPreFlight",
+    "Question",
     "QueuedPodInfo",
     "QueueingHint",
     "Reads",

@@ -40,7 +40,7 @@ def post_filter_result(method: str, answer: Any) -> Answer:
     """PostFilter: the value is a PostFilterResult or None."""
     if isinstance(answer, tuple) and len(answer) == 2:
         result, status = answer
-        if isinstance(result, PostFilterResult | None) and isinstance(status, Status | None):
+        if (result is None or isinstance(result, PostFilterResult)) and (status is None or isinstance(status, Status)):
             return result, status
     raise _unexpected(method, answer, "a pair of result and status")
 

@@ -84,7 +84,7 @@ class Asking:
         self._key = question_key(self.name)
         self.reads, self.normalize = asks.reads, asks.normalize
         self.signs_spec, self.may_fail = asks.by_spec, asks.may_fail
-        #: The pod that was asked about last, and its question.
+        #: The pod of the last question, and the question.
         self._last: tuple[PodInfo | None, Question | None] = (None, None)
         self._missing = {"filter": defines(asks, "pre_filter"), "score": defines(asks, "pre_score")}
         for point in asks.stands_alone:
@@ -94,11 +94,14 @@ class Asking:
                 setattr(self, method, getattr(self, f"_{method}"))
         if not asks.is_local or defines(asks, "changed") or defines(asks, "rescored"):
             self.skips = self._skips
+        if asks.is_local:
+            # A signature is kept with the pod; whether pods elsewhere make it concern the plugin is asked at every attempt.
+            self.sign = self._sign
         if hasattr(plugin, "concerns"):
             self.concerns = plugin.concerns
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._plugin, name)  # a plugin may ask about scores, and filter node by node
+        return getattr(self._plugin, name)  # a plugin may ask for scores, and filter node by node
 
     # -- before an attempt -------------------------------------------------------------------------------
 
@@ -110,11 +113,13 @@ class Asking:
         return question
 
     def _take(self, pod: PodInfo) -> Question | None:
-        """The question asked for the pod just now, else a new one."""
-        last, self._last = self._last, (None, None)
-        return last[1] if last[0] is pod else self._ask(pod)
+        """The question asked for the pod just now, else a new one. It is taken once: the next attempt asks again."""
+        if self._last[0] is not pod:
+            self._ask(pod)
+        (_, question), self._last = self._last, (None, None)
+        return question
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
+    def _sign(self, pod: PodInfo) -> Hashable | None:
         question = self._ask(pod)
         if question is None:
             return _NOTHING_ASKED

@@ -1,6 +1,6 @@
-"""The rows that plugins name because of changes elsewhere: how they are asked for, and how their answers are checked.
+"""The rows that questions name because of changes elsewhere: how they are asked for, and how their answers are checked.
 
-See ``refresh_filter`` and ``refresh_scores`` in :class:`.interface.Contract`.
+See ``changed`` and ``rescored`` in :class:`.question.Question`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ __all__ = ["ChangedRows"]
 _FEW: Final = 8
 #: The shape of an array that names no rows.
 _NONE: Final = (0,)
-#: The method to the extension point whose results it keeps up.
-_POINTS: Final = {"refresh_filter": "PreFilter", "refresh_scores": "PreScore"}
+#: The method to that of the question, and to the extension point whose results it keeps up.
+_POINTS: Final = {"refresh_filter": ("changed", "PreFilter"), "refresh_scores": ("rescored", "PreScore")}
 
 
 class ChangedRows:
     """One plugin's ``refresh_…`` method."""
 
-    __slots__ = ("_call", "_checked", "_method", "_size", "name")
+    __slots__ = ("_call", "_checked", "_method", "_point", "_size", "name")
 
     def __init__(self, plugin: Any, method: str) -> None:
         self.name: str = plugin.name
-        self._method = method
+        self._method, self._point = _POINTS[method]
         self._call = getattr(plugin, method)
         #: The rows checked last, and the size of the table then: many domains are named again and again.
         self._checked: RowArray | None = None
@@ -50,7 +50,7 @@ class ChangedRows:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            prefix = f"running {_POINTS[self._method]} plugin"
+            prefix = f"running {self._point} plugin"
             raise PluginFailedError(self.name, failed(prefix, self.name, error)) from error
         return rows
 

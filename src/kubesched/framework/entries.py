@@ -6,7 +6,7 @@ is settled here, once, when the profile is built. Every answer is checked, that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
@@ -100,6 +100,9 @@ class _Entry:
     _row_method: ClassVar[str]
     _rows_method: ClassVar[str]
     _dtype: ClassVar[str]
+    #: The methods of the plugin's question that these call, which messages name.
+    _one: ClassVar[str]
+    _many: ClassVar[str]
     #: What an answer may be.
     _least: int
     _most: int
@@ -156,7 +159,7 @@ class _Entry:
                 raise self._failed(error) from error
             if type(answer) is not int:
                 if not isinstance(answer, bool | np.bool_ | np.integer):
-                    raise self._wrong(self._row_method, f"{self._row_method} returned {answer!r}; expected an int")
+                    raise self._wrong(self._one, f"{self._one} returned {answer!r}; expected an int")
                 answer = int(answer)
         elif self.is_plain:
             self.evaluations.value += 1
@@ -164,7 +167,7 @@ class _Entry:
         else:
             return int(self.many(state, pod, nodes, np.array([node.row], np.int32))[0])
         if not self._least <= answer <= self._most:
-            self._refuse(answer, self._row_method)
+            self._refuse(answer, self._one)
         return answer
 
     def many(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Any:
@@ -183,8 +186,8 @@ class _Entry:
         rows.flags.writeable = False  # the caller uses them afterwards
         answer = called(self._prefix, self.name, getattr(self.plugin, self._rows_method), state, pod, nodes, rows)
         if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
-            problem = f"{self._rows_method} returned {shape_of(answer)}; expected {self._dtype}[{len(rows)}]"
-            raise self._wrong(self._rows_method, problem)
+            problem = f"{self._many} returned {shape_of(answer)}; expected {self._dtype}[{len(rows)}]"
+            raise self._wrong(self._many, problem)
         if len(rows):
             self._check(answer)
         return answer.astype(self._dtype, copy=False)
@@ -193,9 +196,9 @@ class _Entry:
         """Fail when an answer of a method for many rows is out of range. Looks only where the type allows that."""
         limits = _LIMITS[answer.dtype.kind, answer.dtype.itemsize]
         if limits[0] < self._least and (least := int(answer.min())) < self._least:
-            self._refuse(least, self._rows_method)
+            self._refuse(least, self._many)
         if limits[1] > self._most and (most := int(answer.max())) > self._most:
-            self._refuse(most, self._rows_method)
+            self._refuse(most, self._many)
 
     def _refuse(self, answer: int, method: str) -> NoReturn:
         raise self._wrong(method, f"{method} returned {answer}, which is beyond {self._dtype}")
@@ -238,29 +241,10 @@ class FilterEntry(_Entry):
     _row_method = "filter_row"
     _rows_method = "filter_rows"
     _dtype = "uint64"
+    _one = "verdict"
+    _many = "verdicts"
     _least = 0
     _most = (1 << 64) - 1
-
-    def one_with(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo, others: Sequence[PodInfo]
-    ) -> int | None:
-        """The verdict on one node as if ``others`` ran there, too; None when it takes a what-if to know.
-
-        Raises:
-            PluginFailedError: when the plugin fails.
-        """
-        method = getattr(self.plugin, "filter_row_with", None)
-        if method is None:
-            return None
-        self.evaluations.value += 1
-        answer = called(_FILTER, self.name, method, state, pod, nodes, node, others)
-        if answer is None:
-            return None
-        if type(answer) is not int:
-            raise self._wrong("filter_row_with", f"filter_row_with returned {answer!r}; expected an int or None")
-        if not self._least <= answer <= self._most:
-            self._refuse(answer, "filter_row_with")
-        return answer
 
     def status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
         """What a non-zero verdict means.
@@ -273,7 +257,7 @@ class FilterEntry(_Entry):
             return numbered.statuses[verdict - 1]
         status = called(_FILTER, self.name, self.plugin.verdict_status, state, pod, verdict)
         if not isinstance(status, Status):
-            raise self._wrong("verdict_status", f"verdict_status returned {status!r}; expected a Status")
+            raise self._wrong("why", f"why returned {status!r}; expected a Status")
         if not status.is_rejected:
             raise self._failed(_as_error(status))
         return status.with_plugin(self.name)
@@ -319,6 +303,8 @@ class ScoreEntry(_Entry):
     _row_method = "score_row"
     _rows_method = "score_rows"
     _dtype = "int64"
+    _one = "score"
+    _many = "scores"
 
     def __init__(self, plugin: Any, weight: int, index: int = 0, evaluations: CounterValue | None = None) -> None:
         super().__init__(plugin, index, evaluations)
@@ -351,7 +337,7 @@ class ScoreEntry(_Entry):
         raw = raw.view()
         raw.flags.writeable = False  # they may be the remembered ones
         scores = called(_NORMALIZE, self.name, self.plugin.normalize_within, raw, low, high)
-        return self._weighted(self._checked("normalize_within", scores, len(raw)))
+        return self._weighted(self._checked("normalized", scores, len(raw)))
 
     def final_or_zero(self, raw: IntArray, low: int, high: int) -> IntArray:
         """The same, and 0 for NOT_SCORED."""
@@ -402,8 +388,9 @@ class ScoreEntry(_Entry):
             "it should in the range of [0, 100] after normalizing"
         )
         error = RuntimeError(text)
-        methods = ("normalize_within", "normalize_score", self._rows_method, "score")
-        method = next(name for name in methods if hasattr(self.plugin, name))
+        method = self._one if self.is_plain else self._many
+        if self.has_within or self.needs_all:
+            method = "normalized" if self.has_within else "normalize_score"
         error.__cause__ = WrongAnswerError(self.plugin, method, text)
         return PluginFailedError(self.name, error)
 

@@ -4,8 +4,8 @@ A plugin is a class with a ``name`` that defines the methods of the points it ex
 needed. There are two styles, and a plugin may mix them:
 
 * **plain**: ``filter`` and ``score`` see one node at a time. Readable, right for most plugins.
-* **columns**: ``filter_rows`` and ``score_rows`` answer for many rows at once from the node table's columns.
-  With ``sign`` their results are cached for identical pods, and only changed rows are evaluated again.
+* **fast**: ``ask`` gives a :class:`~kubesched.framework.question.Question`, which answers for many rows of the node table at
+  once. Its answers are kept for pods that are alike, and only changed rows are evaluated again.
 
 :class:`Contract` is the reference: each method says when it is called, what it may change, and what each
 answer leads to. Its signatures are what plugins are checked against at registration.
@@ -253,20 +253,11 @@ class Contract:
     with code Error naming the plugin; nothing else is disturbed. ``state`` belongs to one attempt.
     """
 
-    #: Column plugins: which changes make cached answers stale.
-    reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
     #: The class of its questions, for a plugin with ``ask``.
     asks: ClassVar[type[Question]]
     #: Kinds (plural, as in ``api.kinds``) that the plugin looks up through its handle and wants watched.
     informs: ClassVar[tuple[str, ...]] = ()
-    #: Whether ``sign`` reads nothing of a pod but its spec (and of objects, only those it refers to): pods of one template
-    #: are then signed once. Only of use when all plugins of a profile that sign say so.
-    signs_spec: ClassVar[bool] = False
-    #: Column plugins with Filter: whether it may fail for a node because of objects that users wrote. It is then called in the
-    #: profile's order, also for nodes that a later filter rejects.
-    may_fail: ClassVar[bool] = False
-    #: Score plugins: ready-made normalisation; None means scores are final, or one of ``normalize_within`` and
-    #: ``normalize_score`` is defined.
+    #: Ready-made normalisation for ``score``; None means scores are final, or ``normalize_score`` is defined.
     normalize: ClassVar[Normalize | None] = None
 
     # -- queue -----------------------------------------------------------------------------------------
@@ -306,7 +297,7 @@ class Contract:
         raise AssertionError("documentation only")
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        """A value such that pods with equal values get equal answers from this plugin on equal nodes.
+        """Plain style: a value such that pods with equal values get equal answers from this plugin on equal nodes.
 
         ``()`` when the plugin reads nothing of the pod; None when it has no signature (results are then never reused).
 
@@ -314,54 +305,6 @@ class Contract:
         those objects say now may be part of the value, and a change of theirs leads to other results. A pod that does
         not is signed once, and again when an image comes to the first node that has it, or leaves the last one: which of
         a pod's images some node has may be part of the value.
-        """
-        raise AssertionError("documentation only")
-
-    def signs_until(self) -> Hashable | None:
-        """Optional: pods that ask for extended resources, without claims and volumes, keep their signature until this changes.
-
-        None: they are signed at every attempt.
-        """
-        raise AssertionError("documentation only")
-
-    def skips(self, pod: PodInfo) -> bool:
-        """Optional, for plugins that cannot sign: whether PreFilter and PreScore would both answer Skip for the pod now.
-
-        Called instead of them at the start of an attempt, so it must be cheap: True leaves the plugin out of it.
-        """
-        raise AssertionError("documentation only")
-
-    # -- answers that depend on other nodes, cached (optional, column plugins) ----------------------
-    #
-    # A plugin that cannot sign because its answer about a node changes with pods elsewhere may define these. Its
-    # answers are then kept by row for pods that are alike, together with the ``state`` it wrote at PreFilter
-    # and PreScore, and only the rows it names are evaluated again (``docs/decision-core.md``).
-
-    def interaction_key(self, pod: PodInfo) -> Hashable | None:
-        """A value such that pods with equal values get equal results in equal clusters; None when there is none.
-
-        To be defined together with ``refresh_filter`` if it has ``filter_rows``, and with ``refresh_scores`` if it
-        has ``score_rows``, whose scores must not need ``normalize_score``.
-        """
-        raise AssertionError("documentation only")
-
-    def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
-        """Bring what ``pre_filter`` kept in ``state`` up to date and name the rows whose verdict may be another now.
-
-        Also called after Skip. None when it cannot compute this: ``pre_filter`` is called again and every row evaluated.
-        Rows whose own node or pods changed are evaluated in any case.
-        """
-        raise AssertionError("documentation only")
-
-    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
-        """The same for what ``pre_score`` kept; ``same`` when the feasible nodes are those of the last time."""
-        raise AssertionError("documentation only")
-
-    def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
-        """Turn raw scores into 0…100, int64[len(scores)], given the least and greatest raw score of all feasible rows.
-
-        Each score's answer depends on nothing else: it is called for one score, for many, and for scores that no row has.
-        NOT_SCORED is never among them. Used instead of ``normalize_score``.
         """
         raise AssertionError("documentation only")
 
@@ -387,36 +330,6 @@ class Contract:
         """Plain style: may the pod run on this node? Unschedulable: removing other pods may help."""
         raise AssertionError("documentation only")
 
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        """Column style of Filter: uint64[len(rows)], 0 where the pod may run."""
-        raise AssertionError("documentation only")
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        """Optional in addition to ``filter_rows``: the verdict for one node in plain Python, for a handful of changed rows."""
-        raise AssertionError("documentation only")
-
-    def filter_row_with(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo, others: Sequence[PodInfo]
-    ) -> int | None:
-        """Optional in addition to ``filter_row``: the verdict as if ``others`` ran on the node, too. None: add them and see."""
-        raise AssertionError("documentation only")
-
-    def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
-        """Optional in addition to ``filter_rows``: that nothing but these amounts decides, as (resource index, amount).
-
-        The pod may run where ``requested + amount <= allocatable`` for each of them, by the table's columns. None when
-        there is more to it. Preemption is then computed for all nodes at once.
-        """
-        raise AssertionError("documentation only")
-
-    def unaffected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
-        """Optional for filters with AddPod: that ``other``, on whatever node, changes no answer about ``pod``; after PreFilter."""
-        raise AssertionError("documentation only")
-
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        """Column style: what a non-zero verdict means. Called only when it is read."""
-        raise AssertionError("documentation only")
-
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> tuple[PostFilterResult | None, Status | None] | Awaitable[tuple[PostFilterResult | None, Status | None]]:
@@ -438,18 +351,10 @@ class Contract:
         """Plain style: how good is this node? An int, 0…100 unless it is normalised afterwards."""
         raise AssertionError("documentation only")
 
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        """Column style of Score: int64[len(rows)]."""
-        raise AssertionError("documentation only")
-
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        """Optional in addition to ``score_rows``: the score of one node in plain Python."""
-        raise AssertionError("documentation only")
-
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray | Status:
         """Turn the raw scores of all feasible nodes (int64[len(nodes)], same order) into 0…100.
 
-        ``normalize_within`` does the same for scores that can be cached.
+        ``Question.normalized`` does the same for scores that can be kept.
         """
         raise AssertionError("documentation only")
 

@@ -63,11 +63,11 @@ POST_BIND: Final = Point("postBind", "PostBind", ("post_bind",))
 #: All points, in the order in which configuration errors are looked for.
 POINTS: Final[tuple[Point, ...]] = (
     PRE_FILTER,
-    Point("filter", "Filter", ("filter", "filter_rows"), "running {} filter plugin", may_reject=True),
+    Point("filter", "Filter", ("filter",), "running {} filter plugin", may_reject=True),
     POST_FILTER,
     RESERVE,
     PRE_SCORE,
-    Point("score", "Score", ("score", "score_rows"), "running Score plugins: plugin"),
+    Point("score", "Score", ("score",), "running Score plugins: plugin"),
     PRE_BIND,
     BIND,
     POST_BIND,

@@ -110,8 +110,8 @@ class Question:
     def changed(self) -> RowArray | None:
         """Catch up with the cluster, and name the rows whose verdict may be another by something elsewhere.
 
-        None when that is not known: ``pre_filter`` is called again and every row is asked about. Rows whose own node or
-        pods changed are asked about in any case. Also called after Skip.
+        None when that is not known: ``pre_filter`` is called again and every row is evaluated. Rows whose own node or
+        pods changed are evaluated in any case. Also called after Skip.
         """
         return NO_ROWS
 

@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, distributions, entry_points
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from typing import Any, Final
 from .interface import Contract, Handle, Plugin
 from .near_misses import near_miss
 from .points import POINTS, capabilities
+from .question import Question, defines
 
 __all__ = ["ENTRY_POINT_GROUP", "PluginError", "PluginFactory", "Registry", "check_plugin", "load_module"]
 
@@ -34,7 +35,23 @@ _METHODS: Final = {
 #: Methods whose answer may be awaited.
 _MAY_BE_ASYNC: Final = ("post_filter", "pre_bind", "bind")
 #: Class attributes that are read of a plugin.
-_ATTRIBUTES: Final = ("asks", "informs", "normalize", "reads", "signs_spec")
+_ATTRIBUTES: Final = ("asks", "informs", "normalize")
+#: Public names of a question: methods, and attributes with their defaults.
+_QUESTION: Final = {name: getattr(Question, name) for name in vars(Question) if not name.startswith("_")}
+#: Names of questions that mean nothing in a plugin class, and are no names of helpers either.
+_ASKED_NAMES: Final = frozenset({"by_spec", "is_local", "may_fail", "normalized", "reads", "stands_alone", "verdicts"})
+#: Methods that are nothing without another: method to the other one.
+_NEEDED: Final = {"add_pod": "remove_pod", "remove_pod": "add_pod", "sort_key": "less"}
+_NEEDED_OF_QUESTIONS: Final = {
+    "verdicts": "why",
+    "why": "verdicts",
+    "verdict": "verdicts",
+    "amounts": "verdicts",
+    "changed": "verdicts",
+    "score": "scores",
+    "normalized": "scores",
+    "rescored": "scores",
+}
 
 
 class PluginError(Exception):
@@ -64,53 +81,97 @@ def check_plugin(plugin: type) -> None:
     where = f"{plugin.__module__}.{plugin.__qualname__}"
     if not isinstance(name, str) or not name:
         raise PluginError(f"plugin class {where} has no name: set the class attribute name = '…'")
-    slip = near_miss(plugin, (*_METHODS, *_ATTRIBUTES), (Plugin,))
-    if slip is not None:
-        raise PluginError(
-            f'plugin "{name}" ({where}) defines {slip[0]}, which is not part of the interface; did you mean {slip[1]}? '
-            f"A helper of its own needs another name, such as _{slip[0]}"
-        )
+    who = f'plugin "{name}" ({where})'
+    for asked in sorted(_ASKED_NAMES):
+        if hasattr(plugin, asked):
+            raise PluginError(
+                f"{who} defines {asked}, which belongs to its questions: derive a class from kubesched.framework.Question, "
+                f"name it in asks, and return one from ask{_signature(_METHODS['ask'])}"
+            )
+    _refuse_near_miss(who, plugin, (*_METHODS, *_ATTRIBUTES), Plugin)
     if not capabilities(plugin):
         methods = ", ".join(method for point in POINTS for method in point.methods)
-        raise PluginError(f'plugin "{name}" ({where}) extends no extension point: define at least one of {methods}')
-    for method_name, contract in _METHODS.items():
+        raise PluginError(f"{who} extends no extension point: define at least one of {methods}, or ask")
+    _check_methods(who, plugin, _METHODS)
+    if not _takes_two(plugin):
+        raise PluginError(
+            f"{who} does not fit the interface:\n"
+            f"  it has    __init__{_signature(inspect.getattr_static(plugin, '__init__'))}\n"
+            f"  expected  __init__{_signature(Plugin.__init__)}"
+        )
+    _refuse_partial(who, {method for method in _METHODS if hasattr(plugin, method)}, _NEEDED, _METHODS)
+    asks: Any = getattr(plugin, "asks", None)
+    if hasattr(plugin, "ask") != (asks is not None):
+        given, lacking = ("ask", "asks") if asks is None else ("asks", "ask")
+        raise PluginError(f"{who} defines {given} but not {lacking}: asks names the class of what ask returns")
+    if asks is not None:
+        check_question(asks, who)
+
+
+def check_question(asks: Any, who: str) -> None:
+    """Refuse a class of questions that does not fit :class:`~kubesched.framework.question.Question`.
+
+    Raises:
+        PluginError: names the plugin as ``who``.
+    """
+    if not (inspect.isclass(asks) and issubclass(asks, Question) and asks is not Question):
+        raise PluginError(f"{who}: asks is {asks!r}; expected a class derived from kubesched.framework.Question")
+    who = f"{who}: its question {asks.__qualname__}"
+    _refuse_near_miss(who, asks, _QUESTION, Question)
+    _check_methods(who, asks, {name: each for name, each in _QUESTION.items() if inspect.isfunction(each)})
+    own = {name for name in _QUESTION if inspect.isfunction(_QUESTION[name]) and defines(asks, name)}
+    if not own & {"verdicts", "scores"}:
+        raise PluginError(f"{who} answers nothing: define verdicts and why to filter, scores to score")
+    _refuse_partial(who, own, _NEEDED_OF_QUESTIONS, _QUESTION)
+    if not asks.is_local and not own & {"changed", "rescored"}:
+        raise PluginError(f"{who} sets is_local = False, but defines neither changed nor rescored to name rows")
+
+
+def _refuse_near_miss(who: str, plugin: type, known: Iterable[str], base: type) -> None:
+    slip = near_miss(plugin, known, (base,))
+    if slip is not None:
+        raise PluginError(
+            f"{who} defines {slip[0]}, which is not part of the interface; did you mean {slip[1]}? "
+            f"A helper of its own needs another name, such as _{slip[0]}"
+        )
+
+
+def _refuse_partial(who: str, defined: Container[str], needed: Mapping[str, str], known: Mapping[str, Any]) -> None:
+    for method, other in needed.items():
+        if method in defined and other not in defined:
+            raise PluginError(f"{who} defines {method} but not {other}{_signature(known[other])}")
+
+
+def _check_methods(who: str, plugin: type, known: Mapping[str, Callable[..., Any]]) -> None:
+    """Compare the methods of a class with those known, by name."""
+    for method_name, contract in known.items():
         method = inspect.getattr_static(plugin, method_name, None)
         if method is None:
             continue
         method = getattr(plugin, method_name)
         if not callable(method):
-            raise PluginError(f'plugin "{name}" ({where}): {method_name} is not a method')
+            raise PluginError(f"{who}: {method_name} is not a method")
         is_static = isinstance(inspect.getattr_static(plugin, method_name), staticmethod | classmethod)
-        if not _accepts(method, contract, bound=is_static):
+        if not _accepts(method, contract, bound=is_static and "self" in inspect.signature(contract).parameters):
             raise PluginError(
-                f'plugin "{name}" ({where}) does not fit the interface:\n'
+                f"{who} does not fit the interface:\n"
                 f"  it has    {method_name}{_signature(method)}\n"
                 f"  expected  {method_name}{_signature(contract)}"
             )
         synchronous = method_name not in _MAY_BE_ASYNC
         if synchronous and (inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)):
             raise PluginError(
-                f'plugin "{name}" ({where}): {method_name} is async, but the scheduling cycle does not wait; '
+                f"{who}: {method_name} is async, but the scheduling cycle does not wait; "
                 f"only {', '.join(_MAY_BE_ASYNC)} may be async"
-            )
-    if not _takes_two(plugin):
-        raise PluginError(
-            f'plugin "{name}" ({where}) does not fit the interface:\n'
-            f"  it has    __init__{_signature(inspect.getattr_static(plugin, '__init__'))}\n"
-            f"  expected  __init__{_signature(Plugin.__init__)}"
-        )
-    for columns, needed in (("filter_rows", "verdict_status"),):
-        if hasattr(plugin, columns) and not hasattr(plugin, needed):
-            raise PluginError(
-                f'plugin "{name}" ({where}) defines {columns} but not {needed}{_signature(_METHODS[needed])}'
             )
 
 
 def _accepts(method: Callable[..., Any], contract: Callable[..., Any], *, bound: bool) -> bool:
-    """Whether a method can be called with the contract's positional arguments."""
-    wanted = len(inspect.signature(contract).parameters) - (1 if bound else 0)
+    """Whether a method can be called with the contract's arguments; ``bound``: without the first."""
+    listed = list(inspect.signature(contract).parameters.values())[1 if bound else 0 :]
+    named = {each.name: None for each in listed if each.kind is each.KEYWORD_ONLY}
     try:
-        inspect.signature(method).bind(*range(wanted))
+        inspect.signature(method).bind(*range(len(listed) - len(named)), **named)
     except (TypeError, ValueError):
         return False
     return True

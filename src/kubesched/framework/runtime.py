@@ -220,7 +220,7 @@ class Framework:
     def event_plugins(self) -> list[Any]:
         """The plugins whose rejections can be lifted by cluster events, in order of first use."""
         keys = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
-        return list(dict.fromkeys(plugin for key in keys for plugin in self._points[key]))
+        return [self.plugins[name] for name in dict.fromkeys(name for key in keys for name, _ in self.points[key])]
 
     # -- scheduling cycle ------------------------------------------------------------------------------
 

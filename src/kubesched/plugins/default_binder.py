@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from kubesched.api.at_once import begin
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interface import Plugin
 from kubesched.framework.podinfo import PodInfo
@@ -20,11 +21,7 @@ class DefaultBinder(Plugin):
     name = names.DEFAULT_BINDER
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[Status | None] | Status | None:
-        try:
-            done = self.handle.client.bind_now(pod.pod, node_name)
-        except Exception as error:  # the status carries the error of the API
-            return Status.from_error(error)
-        return None if done else self._bind(pod, node_name)
+        return begin(self._bind(pod, node_name), self.handle.client.at_once)
 
     async def _bind(self, pod: PodInfo, node_name: str) -> Status | None:
         try:

@@ -2,14 +2,14 @@
 
 PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (spec "Topology plugins" part A).
 Everything that is counted over pods is read from the term index (``cache.term_index``), summed per domain of a
-topology (:mod:`.affinity_rules`). The plugin does not sign: its answers about a node depend on other nodes. For
-identical pods they are cached all the same, and computed again in the domains that changed
-(``refresh_…``). For a pod that no rule concerns a few lookups suffice (Skip).
+topology (:mod:`.affinity_rules`). Answers about a node depend on other nodes; for pods that are alike they are kept, and
+computed again in the domains that changed. For a pod that no rule concerns a few lookups suffice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,15 +18,15 @@ from kubesched.api.types import Labels
 from kubesched.cache.columns import ABSENT, NO_ROWS, IntpArray, LabelColumn, joined
 from kubesched.cache.term_index import CarriedTerm, Role, TermIndex
 from kubesched.config.args import InterPodAffinityArgs
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
-from kubesched.framework.interface import Handle, IntArray, Plugin, RowArray, VerdictArray
+from kubesched.framework.interface import Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import AffinityTerms, PodInfo
+from kubesched.framework.question import IntArray, Question, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from . import inter_pod_affinity_hints, names
-from .affinity_rules import DomainSums, Moved, Rules
+from .affinity_rules import DomainSums, Rules
 
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
@@ -36,229 +36,142 @@ __all__ = ["InterPodAffinity"]
 _AFFINITY: Final = 1
 _ANTI_AFFINITY: Final = 2
 _EXISTING: Final = 3
-_SCORE_KEY: Final = f"PreScore{names.INTER_POD_AFFINITY}"
 #: How many pods' compiled rules are kept.
 _MOST_RULES: Final = 4096
 
 
-class _FilterState:
-    """What Filter needs; the arrays are shared with the index and never changed, AddPod and RemovePod go to ``added``."""
+class _Neighbours(Question):
+    """Rules between the pod and pods on nodes, of either side.
 
-    __slots__ = ("added", "affinity", "affinity_total", "anti", "carried", "existing", "meets_itself", "rules", "versions")  # fmt: skip
+    Arrays are shared with the index and never changed; pods that are assumed to come or leave go to ``added``.
+    """
 
-    def __init__(self, rules: Rules | None, versions: tuple[int, int]) -> None:
-        self.rules = rules
-        self.versions = versions
+    is_local = False
+
+    def __init__(self, plugin: InterPodAffinity, pod: PodInfo, nodes: NodeTable) -> None:
+        self._plugin = plugin
+        self._pod = pod
+        self._nodes = nodes
+        self._index = index = nodes.terms
+        terms = pod.affinity_terms
+        self.key = None if terms.errors else (pod.namespace, frozenset(pod.labels.items()), terms)
+        #: The versions of the index that the terms of pods on nodes were looked up in, for Filter and for Score.
+        self._filter_versions = self._score_versions = _versions(index)
+        self._rules: Rules | None = None
         #: The anti-affinity terms of pods on nodes that match the pod.
-        self.carried: list[CarriedTerm] = []
-        self.affinity = DomainSums()
-        self.anti = DomainSums()
-        self.existing = DomainSums()
+        self._anti_terms: list[CarriedTerm] = []
+        self._affinity, self._anti, self._existing = DomainSums(), DomainSums(), DomainSums()
         #: Pods on a node with at least one of the affinity keys that meet all required affinity terms.
-        self.affinity_total = 0
-        self.meets_itself = False
+        self._affinity_total = 0
+        self._meets_itself = False
         #: (what is counted, topology key, value) to change.
-        self.added: dict[tuple[int, str, str], int] = {}
+        self._added: dict[tuple[int, str, str], int] = {}
+        #: The terms of pods on nodes that match the pod and count for scores, and all sums; whether any pod is counted.
+        self._scoring_terms: list[CarriedTerm] = []
+        self._sums = DomainSums()
+        self._counts_any = False
+        #: The growth of every node's sum alike. Scores leave it out: normalised, they are the same.
+        self._shared = 0
 
-    def clone(self) -> _FilterState:
-        twin = _FilterState(self.rules, self.versions)
-        twin.affinity, twin.anti, twin.existing, twin.carried = self.affinity, self.anti, self.existing, self.carried
-        twin.affinity_total, twin.meets_itself = self.affinity_total, self.meets_itself
-        twin.added = dict(self.added)
-        return twin
+    # -- filter ----------------------------------------------------------------------------------------
 
-    def shift(self, what: int, key: str, value: str, delta: int) -> None:
-        place = (what, key, value)
-        self.added[place] = self.added.get(place, 0) + delta
-        if what == _AFFINITY:
-            self.affinity_total += delta
+    def pre_filter(self, nodes: NodeList) -> Status | None:
+        pod, index, terms = self._pod, self._index, self._pod.affinity_terms
+        if terms.errors:
+            text = terms.errors[0] if len(terms.errors) == 1 else f"[{', '.join(terms.errors)}]"
+            return Status.unresolvable(f"parsing pod: {text}")
+        rules = self._plugin.rules_of(terms, index) if terms.required or terms.required_anti else None
+        self._rules, self._filter_versions = rules, _versions(index)
+        self._affinity, self._anti, self._existing = DomainSums(), DomainSums(), DomainSums()
+        self._anti_terms = _anti_terms(pod, index)
+        for carried in self._anti_terms:
+            self._existing.add(index, carried, carried.term.topology_key)
+        if rules is None:
+            return None if self._existing.total else Status.skip()
+        for rule in rules.affinity:
+            self._affinity.add(index, rule.counter(index), rule.key)
+        self._affinity_total = self._affinity.total
+        if rules.affinity_set is not None and self._affinity_total == 0:
+            self._meets_itself = rules.affinity_set.matches(pod.namespace, pod.labels, False)
+        for rule in rules.anti:
+            self._anti.add(index, rule.counter(index), rule.key)
+        return None
 
-    def first_of_its_kind(self) -> bool:
-        """No pod anywhere meets the required affinity, and the pod itself does: it may go anywhere with the keys."""
-        return self.affinity_total == 0 and self.meets_itself
-
-    def catch_up(self, index: TermIndex) -> RowArray | None:
-        """Read the current counts; the rows whose verdict changed by it, None when they cannot be known."""
-        if not (self.affinity.by_key or self.anti.by_key or self.existing.by_key):
+    def changed(self) -> RowArray | None:
+        index, versions = self._index, _versions(self._index)
+        if self._filter_versions != versions:
+            if self._filter_versions[1] != versions[1] or _anti_terms(self._pod, index) != self._anti_terms:
+                return None
+            self._filter_versions = versions
+        if not (self._affinity.by_key or self._anti.by_key or self._existing.by_key):
             return NO_ROWS
-        unmatched, unopposed = self.affinity_total == 0, self.existing.total == 0
+        unmatched, unopposed = self._affinity_total == 0, self._existing.total == 0
         touched: list[IntpArray] = []
-        for sums in (self.affinity, self.anti, self.existing):
+        for sums in (self._affinity, self._anti, self._existing):
             moved = sums.catch_up(index)
             if moved is None:
                 return None
             for topology in moved:
                 flipped = [code for code, before, now in topology.domains if (before > 0) != (now > 0)]
                 touched += [topology.column.rows_of(code) for code in flipped]
-        self.affinity_total = self.affinity.total
-        if (self.affinity_total == 0) != unmatched or (self.existing.total == 0) != unopposed:
+        self._affinity_total = self._affinity.total
+        if (self._affinity_total == 0) != unmatched or (self._existing.total == 0) != unopposed:
             return None  # the first pod of a series, or from Skip to Filter and back
         return joined(touched)
 
+    def assuming(self, node: NodeInfo, added: Sequence[PodInfo], removed: Sequence[PodInfo]) -> Question:
+        twin = copy(self)
+        twin._added = dict(self._added)
+        for pods, delta in ((added, 1), (removed, -1)):
+            for pod in pods:
+                twin._shift(pod, node.labels, delta)
+        return twin
 
-class _ScoreState:
-    """What Score needs."""
-
-    __slots__ = ("carried", "counts_any", "sums", "versions")
-
-    def __init__(self, index: TermIndex) -> None:
-        self.versions = _versions(index)
-        #: The terms of pods on nodes that match the pod and count.
-        self.carried: list[CarriedTerm] = []
-        self.sums = DomainSums()
-        #: Whether any pod is counted.
-        self.counts_any = False
-
-
-def _versions(index: TermIndex) -> tuple[int, int]:
-    """Grow when other terms of pods on nodes may match a pod."""
-    return index.carried_version, index.namespace_version
-
-
-def _rows_of(moved: list[Moved]) -> RowArray:
-    return joined([sums.column.rows_of(code) for sums in moved for code, _, _ in sums.domains]) if moved else NO_ROWS
-
-
-class InterPodAffinity(Plugin):
-    """Pod affinity and anti-affinity over the term index."""
-
-    name = names.INTER_POD_AFFINITY
-    REASON_AFFINITY: Final = "node(s) didn't match pod affinity rules"
-    REASON_ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
-    REASON_EXISTING: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
-
-    def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
-        super().__init__(args, handle)
-        args = args if args is not None else InterPodAffinityArgs()
-        self._hard_weight = args.hard_pod_affinity_weight
-        self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
-        self._rules: dict[AffinityTerms, Rules] = {}
-        self._terms: TermIndex | None = None
-
-    def _index(self) -> TermIndex:
-        index = self._terms
-        if index is None:
-            index = self._terms = self.handle.snapshot.table.terms
-        return index
-
-    def _rules_of(self, terms: AffinityTerms, index: TermIndex) -> Rules:
-        rules = self._rules.get(terms)
-        if rules is None or rules.namespace_version != index.namespace_version:
-            if len(self._rules) >= _MOST_RULES:
-                self._rules.clear()
-            rules = self._rules[terms] = Rules(terms, index)
-        return rules
-
-    def skips(self, pod: PodInfo) -> bool:
-        if pod.has_affinity:
-            return False
-        index = self._index()
-        if index.has_anti and index.anti_terms(pod.namespace, pod.labels):
-            return False
-        if self._ignore_existing or not index.has_scoring:
-            return True
-        return not index.scoring_terms(pod.namespace, pod.labels)
-
-    # -- filter ----------------------------------------------------------------------------------------
-
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
-        terms, index = pod.affinity_terms, self._index()
-        if terms.errors:
-            text = terms.errors[0] if len(terms.errors) == 1 else f"[{', '.join(terms.errors)}]"
-            return Status.unresolvable(f"parsing pod: {text}")
-        rules = self._rules_of(terms, index) if terms.required or terms.required_anti else None
-        kept = _FilterState(rules, _versions(index))
-        state.write(self.name, kept)
-        kept.carried = self._anti_terms(pod, index)
-        for carried in kept.carried:
-            kept.existing.add(index, carried, carried.term.topology_key)
-        if rules is None:
-            return None if kept.existing.total else Status.skip()
-        for rule in rules.affinity:
-            kept.affinity.add(index, rule.counter(index), rule.key)
-        kept.affinity_total = kept.affinity.total
-        if rules.affinity_set is not None and kept.affinity_total == 0:
-            kept.meets_itself = rules.affinity_set.matches(pod.namespace, pod.labels, False)
-        for rule in rules.anti:
-            kept.anti.add(index, rule.counter(index), rule.key)
-        return None
-
-    @staticmethod
-    def _anti_terms(pod: PodInfo, index: TermIndex) -> list[CarriedTerm]:
-        return index.anti_terms(pod.namespace, pod.labels) if index.has_anti else []
-
-    def interaction_key(self, pod: PodInfo) -> Hashable | None:
-        terms = pod.affinity_terms
-        return None if terms.errors else (pod.namespace, frozenset(pod.labels.items()), terms)
-
-    def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
-        kept: _FilterState = state.read(self.name)
-        index = self._index()
-        versions = _versions(index)
-        if kept.versions != versions:
-            if kept.versions[1] != versions[1] or self._anti_terms(pod, index) != kept.carried:
-                return None
-            kept.versions = versions
-        return kept.catch_up(index)
-
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
-        self._shift(state.read(self.name), pod, added, node.labels, 1)
-        return None
-
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
-        self._shift(state.read(self.name), pod, removed, node.labels, -1)
-        return None
-
-    def unaffected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
-        terms = other.affinity_terms.required_anti
-        if terms:
-            of_namespace = self._index().namespaces.get(pod.namespace, {})
-            if any(term.matches(pod.pod, of_namespace) for term in terms):
-                return False
-        kept: _FilterState = state.read(self.name)
-        rules = kept.rules
-        if rules is None:
-            return True
-        sets = [rule.pod_set for rule in rules.anti]
-        if rules.affinity_set is not None:
-            sets.append(rules.affinity_set)
-        return not any(each.matches(other.namespace, other.labels, False) for each in sets)
-
-    def _shift(self, kept: _FilterState, pod: PodInfo, other: PodInfo, labels: Labels, delta: int) -> None:
+    def _shift(self, other: PodInfo, labels: Labels, delta: int) -> None:
         """What if ``other`` came to (1) or left (-1) a node with these labels?"""
+        pod = self._pod
         if other.affinity_terms.required_anti:
-            of_namespace = self._index().namespaces.get(pod.namespace, {})
+            of_namespace = self._index.namespaces.get(pod.namespace, {})
             for term in other.affinity_terms.required_anti:
                 value = labels.get(term.topology_key)
                 if value is not None and term.matches(pod.pod, of_namespace):
-                    kept.shift(_EXISTING, term.topology_key, value, delta)
-        rules = kept.rules
+                    self._add(_EXISTING, term.topology_key, value, delta)
+        rules = self._rules
         if rules is None:
             return
         if rules.affinity_set is not None and rules.affinity_set.matches(other.namespace, other.labels, False):
-            if not kept.meets_itself:
-                kept.meets_itself = rules.affinity_set.matches(pod.namespace, pod.labels, False)
+            if not self._meets_itself:
+                self._meets_itself = rules.affinity_set.matches(pod.namespace, pod.labels, False)
             for rule in rules.affinity:
                 value = labels.get(rule.key)
                 if value is not None:
-                    kept.shift(_AFFINITY, rule.key, value, delta)
+                    self._add(_AFFINITY, rule.key, value, delta)
+                    self._affinity_total += delta
         for rule in rules.anti:
             value = labels.get(rule.key)
             if value is not None and rule.pod_set.matches(other.namespace, other.labels, False):
-                kept.shift(_ANTI_AFFINITY, rule.key, value, delta)
+                self._add(_ANTI_AFFINITY, rule.key, value, delta)
 
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        kept: _FilterState = state.read(self.name)
-        if kept.added:
-            return np.array([self._verdict(kept, nodes.info(row)) for row in rows.tolist()], np.uint64)
+    def _add(self, what: int, key: str, value: str, delta: int) -> None:
+        place = (what, key, value)
+        self._added[place] = self._added.get(place, 0) + delta
+
+    def _is_first_of_its_kind(self) -> bool:
+        """No pod anywhere meets the required affinity, and the pod itself does: it may go anywhere with the keys."""
+        return self._affinity_total == 0 and self._meets_itself
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        if self._added:
+            info = self._nodes.info
+            return np.array([self.verdict(info(row)) for row in rows.tolist()], np.uint64)
         verdicts = np.zeros(len(rows), np.uint8)
-        for column, counts in kept.existing.by_key.values():
+        for column, counts in self._existing.by_key.values():
             verdicts[(counts > 0)[column.at(rows)]] = _EXISTING
-        for column, counts in kept.anti.by_key.values():
+        for column, counts in self._anti.by_key.values():
             verdicts[(counts > 0)[column.at(rows)]] = _ANTI_AFFINITY
-        if kept.affinity.by_key:
-            first = kept.first_of_its_kind()
-            for column, counts in kept.affinity.by_key.values():
+        if self._affinity.by_key:
+            first = self._is_first_of_its_kind()
+            for column, counts in self._affinity.by_key.values():
                 lacking = counts <= 0
                 if first:
                     lacking[:] = False
@@ -266,14 +179,10 @@ class InterPodAffinity(Plugin):
                 verdicts[lacking[column.at(rows)]] = _AFFINITY
         return verdicts.astype(np.uint64)
 
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return self._verdict(state.read(self.name), node)
-
-    @staticmethod
-    def _verdict(kept: _FilterState, node: NodeInfo) -> int:
+    def verdict(self, node: NodeInfo) -> int:
         """One node, in plain Python, with what was added and removed."""
-        row, labels, added = node.row, node.labels, kept.added
-        affinity, existing = kept.affinity.by_key, kept.existing.by_key
+        row, labels, added = node.row, node.labels, self._added
+        affinity, existing = self._affinity.by_key, self._existing.by_key
 
         def count(what: int, key: str, column: LabelColumn, counts: IntArray) -> int:
             return int(counts[column.codes[row]]) + added.get((what, key, labels[key]), 0)
@@ -282,9 +191,9 @@ class InterPodAffinity(Plugin):
             if any(key not in labels for key in affinity):
                 return _AFFINITY
             lacking = any(count(_AFFINITY, key, *known) <= 0 for key, known in affinity.items())
-            if lacking and not kept.first_of_its_kind():
+            if lacking and not self._is_first_of_its_kind():
                 return _AFFINITY
-        for key, known in kept.anti.by_key.items():
+        for key, known in self._anti.by_key.items():
             if key in labels and count(_ANTI_AFFINITY, key, *known) > 0:
                 return _ANTI_AFFINITY
         for key, (column, counts) in existing.items():
@@ -295,76 +204,83 @@ class InterPodAffinity(Plugin):
                 return _EXISTING
         return 0
 
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
+    def why(self, verdict: int) -> Status:
         if verdict == _AFFINITY:
-            return Status.unresolvable(self.REASON_AFFINITY)
-        return Status.unschedulable(self.REASON_ANTI_AFFINITY if verdict == _ANTI_AFFINITY else self.REASON_EXISTING)
+            return Status.unresolvable(InterPodAffinity.REASON_AFFINITY)
+        is_anti = verdict == _ANTI_AFFINITY
+        return Status.unschedulable(
+            InterPodAffinity.REASON_ANTI_AFFINITY if is_anti else InterPodAffinity.REASON_EXISTING
+        )
 
     # -- score -----------------------------------------------------------------------------------------
 
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        terms, index = pod.affinity_terms, self._index()
+    def pre_score(self, nodes: NodeList) -> Status | None:
+        pod, index, plugin = self._pod, self._index, self._plugin
+        terms, self._score_versions = pod.affinity_terms, _versions(index)
         own = bool(terms.preferred or terms.preferred_anti)
-        kept = _ScoreState(index)
-        state.write(_SCORE_KEY, kept)
-        if not own and (self._ignore_existing or not index.has_scoring):
+        self._sums, self._scoring_terms, self._counts_any, self._shared = DomainSums(), [], False, 0
+        if not own and (plugin.ignores_existing or not index.has_scoring):
             return Status.skip()
         if terms.errors:
             return Status.from_error(f"parsing pod: {terms.errors[0]}")
-        kept.carried = self._scoring_terms(pod, index, own)
-        for carried in kept.carried:
-            weight = self._hard_weight if carried.role is Role.HARD else carried.weight
-            kept.sums.add(index, carried, carried.term.topology_key, weight)
+        self._scoring_terms = self._carried(own)
+        for carried in self._scoring_terms:
+            weight = plugin.hard_weight if carried.role is Role.HARD else carried.weight
+            self._sums.add(index, carried, carried.term.topology_key, weight)
         if own:
-            for rule in self._rules_of(terms, index).preferred:
-                kept.sums.add(index, rule.counter(index), rule.key, rule.weight)
-        kept.counts_any = kept.sums.total > 0
-        return None if kept.counts_any else Status.skip()
+            for rule in plugin.rules_of(terms, index).preferred:
+                self._sums.add(index, rule.counter(index), rule.key, rule.weight)
+        self._counts_any = self._sums.total > 0
+        return None if self._counts_any else Status.skip()
 
-    def _scoring_terms(self, pod: PodInfo, index: TermIndex, own: bool) -> list[CarriedTerm]:
+    def _carried(self, own: bool) -> list[CarriedTerm]:
         """The terms of pods on nodes that match the pod and count; ``own``: it has preferences itself."""
-        if not index.has_scoring or (self._ignore_existing and not own):
+        pod, index, plugin = self._pod, self._index, self._plugin
+        if not index.has_scoring or (plugin.ignores_existing and not own):
             return []
         found = index.scoring_terms(pod.namespace, pod.labels)
-        return found if self._hard_weight > 0 else [carried for carried in found if carried.role is not Role.HARD]
+        return found if plugin.hard_weight > 0 else [carried for carried in found if carried.role is not Role.HARD]
 
-    def _moved(self, state: CycleState, pod: PodInfo) -> list[Moved] | None:
-        """Bring what PreScore kept up to date; the sums that changed, None when it has to be called again."""
-        kept: _ScoreState = state.read(_SCORE_KEY)
-        index, terms = self._index(), pod.affinity_terms
-        versions = _versions(index)
-        if kept.versions != versions:
+    def rescored(self, *, same: bool) -> RowArray | None:
+        terms, versions = self._pod.affinity_terms, _versions(self._index)
+        if self._score_versions != versions:
             own = bool(terms.preferred or terms.preferred_anti)
-            if kept.versions[1] != versions[1] or self._scoring_terms(pod, index, own) != kept.carried:
+            if self._score_versions[1] != versions[1] or self._carried(own) != self._scoring_terms:
                 return None
-            kept.versions = versions
-        if not kept.sums.by_key:
-            return []
-        moved = kept.sums.catch_up(index)
-        return moved if (kept.sums.total > 0) == kept.counts_any else None
+            self._score_versions = versions
+        if not self._sums.by_key:
+            return NO_ROWS
+        moved = self._sums.catch_up(self._index)
+        if moved is None or (self._sums.total > 0) != self._counts_any:
+            return None
+        touched: list[IntpArray] = []
+        nodes = len(self._nodes)
+        for column, domains in moved:
+            for code, before, now in domains:
+                rows = column.rows_of(code)
+                if len(rows) == nodes:  # such as the only region
+                    self._shared += now - before
+                else:
+                    touched.append(rows)
+        return joined(touched)
 
-    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
-        moved = self._moved(state, pod)
-        return _rows_of(moved) if moved is not None else None
-
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        kept: _ScoreState = state.read(_SCORE_KEY)
+    def scores(self, rows: RowArray) -> IntArray:
         scores: IntArray | None = None
-        for column, counts in kept.sums.by_key.values():
-            part: IntArray = counts[column.at(rows)]
+        for column, counts in self._sums.by_key.values():
+            part: IntArray = counts.take(column.at(rows), mode="wrap")  # the code -1 reads the end
             scores = part if scores is None else scores + part
-        return scores if scores is not None else np.zeros(len(rows), np.int64)
+        return scores - self._shared if scores is not None else np.zeros(len(rows), np.int64)
 
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        kept: _ScoreState = state.read(_SCORE_KEY)
-        total = 0
-        for column, counts in kept.sums.by_key.values():
+    def score(self, node: NodeInfo) -> int:
+        total = -self._shared
+        for column, counts in self._sums.by_key.values():
             code = column.codes[node.row]
             if code != ABSENT:
                 total += int(counts[code])
         return total
 
-    def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
+    @staticmethod
+    def normalized(scores: IntArray, low: int, high: int) -> IntArray:
         if low == high:
             return np.zeros(len(scores), np.int64)
         # Divide first, multiply second, cut off last: with integers some results would differ by one.
@@ -372,6 +288,53 @@ class InterPodAffinity(Plugin):
         scaled /= float(high - low)
         scaled *= 100.0
         return scaled.astype(np.int64)
+
+
+def _versions(index: TermIndex) -> tuple[int, int]:
+    """Grow when other terms of pods on nodes may match a pod."""
+    return index.carried_version, index.namespace_version
+
+
+def _anti_terms(pod: PodInfo, index: TermIndex) -> list[CarriedTerm]:
+    return index.anti_terms(pod.namespace, pod.labels) if index.has_anti else []
+
+
+class InterPodAffinity(Plugin):
+    """Pod affinity and anti-affinity over the term index; the question is :class:`_Neighbours`."""
+
+    name = names.INTER_POD_AFFINITY
+    asks = _Neighbours
+    REASON_AFFINITY: Final = "node(s) didn't match pod affinity rules"
+    REASON_ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
+    REASON_EXISTING: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+    def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        args = args if args is not None else InterPodAffinityArgs()
+        self.hard_weight = args.hard_pod_affinity_weight
+        self.ignores_existing = args.ignore_preferred_terms_of_existing_pods
+        self._rules: dict[AffinityTerms, Rules] = {}
+
+    def _index(self) -> TermIndex:
+        return self.handle.snapshot.table.terms
+
+    def rules_of(self, terms: AffinityTerms, index: TermIndex) -> Rules:
+        """The compiled rules of a pod with these terms."""
+        rules = self._rules.get(terms)
+        if rules is None or rules.namespace_version != index.namespace_version:
+            if len(self._rules) >= _MOST_RULES:
+                self._rules.clear()
+            rules = self._rules[terms] = Rules(terms, index)
+        return rules
+
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        index = nodes.terms
+        if not (pod.has_affinity or (index.has_anti and index.anti_terms(pod.namespace, pod.labels))):
+            if self.ignores_existing or not index.has_scoring:
+                return None
+            if not index.scoring_terms(pod.namespace, pod.labels):
+                return None
+        return _Neighbours(self, pod, nodes)
 
     # -- queue -----------------------------------------------------------------------------------------
 

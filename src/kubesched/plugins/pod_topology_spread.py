@@ -9,9 +9,10 @@ identical they are cached all the same, and computed again in the domains that c
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from copy import copy
 from math import log
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +20,11 @@ import numpy.typing as npt
 from kubesched.api.selectors import SelectorError
 from kubesched.cache.columns import NO_ROWS, BoolArray, IntArray, IntpArray, LabelColumn, joined
 from kubesched.config.args import PodTopologySpreadArgs
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
-from kubesched.framework.interface import NOT_SCORED, Handle, Plugin, RowArray, VerdictArray
+from kubesched.framework.interface import Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import NOT_SCORED, Question, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from . import names, pod_topology_spread_hints
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
 
 __all__ = ["PodTopologySpread"]
-
-_SCORE_KEY: Final = f"PreScore{names.POD_TOPOLOGY_SPREAD}"
 
 
 class _Part:
@@ -85,7 +84,7 @@ class _Part:
             return part
         table = self.counts * self.weight + self.constant
         table[-1] = 0.0  # no such label: neither count nor constant
-        gathered: FloatArray = table[codes]
+        gathered: FloatArray = table.take(codes, mode="wrap")  # the code -1 reads the end
         return gathered
 
     def of(self, row: int) -> float:
@@ -108,15 +107,23 @@ class _ScoreState:
         scored = rows if ignored is None else rows[~ignored]
         self.parts = [_Part(compiled, place, scored) for place in range(len(compiled.constraints))]
 
-    def ignored(self, rows: RowArray) -> BoolArray | None:
-        """bool[len(rows)]: feasible nodes that are not scored; None when all are."""
-        return None if self._everywhere else _lacking(self._keys, rows)
-
-    def ignores(self, row: int) -> bool:
-        return any(column.codes[row] < 0 for column in self._keys)
+    def of_rows(self, rows: RowArray) -> IntArray:
+        """int64[len(rows)]: raw scores; NOT_SCORED where a node lacks a label that it must have."""
+        total: FloatArray = sum([part.gather(rows) for part in self.parts[1:]], self.parts[0].gather(rows))
+        if any(part.constant < 0 for part in self.parts):
+            scores = np.copysign(np.floor(np.abs(total) + 0.5), total).astype(np.int64)
+        else:
+            total += 0.5
+            scores = total.astype(np.int64)  # cuts off, so halves are rounded up
+        ignored = None if self._everywhere else _lacking(self._keys, rows)
+        if ignored is not None:
+            scores[ignored] = NOT_SCORED
+        return scores
 
     def of_row(self, row: int) -> int:
         """The raw score of a row."""
+        if any(column.codes[row] < 0 for column in self._keys):
+            return NOT_SCORED
         total = 0.0
         for part in self.parts:
             total += part.of(row)
@@ -160,11 +167,116 @@ def _rounded(total: float) -> int:
     return int(total + 0.5) if total >= 0 else -int(0.5 - total)
 
 
+class _Spread(Question):
+    """The constraints of a pod. Its key says what the compiled constraints depend on."""
+
+    is_local = False
+
+    def __init__(self, pod: PodInfo, constraints: ConstraintCache) -> None:
+        self._pod = pod
+        self._constraints = constraints
+        self.key = constraints.interaction_key(pod)
+        self._filtered: FilterState | None = None
+        self._scored: _ScoreState | None = None
+
+    def follow(self, kept: Self) -> Question:
+        # The objects that select for an earlier pod may be gone.
+        self._filtered, self._scored = kept._filtered, kept._scored
+        return self
+
+    # -- filter ----------------------------------------------------------------------------------------
+
+    def pre_filter(self, nodes: NodeList) -> Status | None:
+        try:
+            compiled = self._constraints.of(self._pod, HARD)
+        except SelectorError as error:
+            return Status.from_error(f"get constraints from pod: {error}")
+        self._filtered = FilterState(compiled) if compiled is not None else None
+        return Status.skip() if compiled is None else None
+
+    def _counted(self) -> FilterState:
+        kept = self._filtered
+        if kept is None:
+            raise KeyError("not found")
+        return kept
+
+    def changed(self) -> RowArray | None:
+        return NO_ROWS if self._filtered is None else self._filtered.catch_up()
+
+    def assuming(self, node: NodeInfo, added: Sequence[PodInfo], removed: Sequence[PodInfo]) -> Question:
+        changes = [(pod, 1) for pod in added] + [(pod, -1) for pod in removed]
+        counted = [(pod, delta) for pod, delta in changes if pod.namespace == self._pod.namespace]
+        if not counted:
+            return self
+        twin = copy(self)
+        twin._filtered = kept = self._counted().clone()
+        for pod, delta in counted:
+            kept.shift(pod, node.row, delta)
+        return twin
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        kept = self._counted()
+        if kept.added:
+            return np.array([kept.verdict(row) for row in rows.tolist()], np.uint64)
+        verdicts: VerdictArray | None = None
+        for column, counts, allowed in zip(kept.columns, kept.counts, kept.allowed, strict=True):
+            table = np.where(counts > allowed, SKEWED, 0).astype(np.uint64)
+            table[-1] = MISSING
+            mine = table[column.at(rows)]
+            verdicts = mine if verdicts is None else np.where(verdicts, verdicts, mine)
+        assert verdicts is not None
+        return verdicts
+
+    def verdict(self, node: NodeInfo) -> int:
+        return self._counted().verdict(node.row)
+
+    def why(self, verdict: int) -> Status:
+        if verdict == MISSING:
+            return Status.unresolvable(PodTopologySpread.REASON_MISSING)
+        return Status.unschedulable(PodTopologySpread.REASON)
+
+    # -- score -----------------------------------------------------------------------------------------
+
+    def pre_score(self, nodes: NodeList) -> Status | None:
+        try:
+            compiled = self._constraints.of(self._pod, SOFT)
+        except SelectorError as error:
+            return Status.from_error(f"calculating preScoreState: {error}")
+        self._scored = _ScoreState(compiled, nodes.rows) if compiled is not None else None
+        return Status.skip() if compiled is None else None
+
+    def rescored(self, *, same: bool) -> RowArray | None:
+        if self._scored is None:
+            return NO_ROWS
+        # With other nodes feasible, topologies have other sizes, hence other weights.
+        changed = self._scored.catch_up() if same else None
+        return joined([rows for one in changed for rows in _rows_of(*one)]) if changed is not None else None
+
+    def scores(self, rows: RowArray) -> IntArray:
+        assert self._scored is not None
+        return self._scored.of_rows(rows)
+
+    def score(self, node: NodeInfo) -> int:
+        assert self._scored is not None
+        return self._scored.of_row(node.row)
+
+    @staticmethod
+    def normalized(scores: IntArray, low: int, high: int) -> IntArray:
+        """Fewest pods best: 100 * (greatest + least - score) / greatest, cut off."""
+        greatest = max(0, high)
+        if greatest == 0:
+            return np.full(len(scores), 100, np.int64)
+        scaled: IntArray = 100 * (greatest + low - scores)
+        if low >= 0:
+            return scaled // greatest
+        return np.where(scaled >= 0, scaled // greatest, -(-scaled // greatest))
+
+
 class PodTopologySpread(Plugin):
-    """Topology spread constraints over the term index."""
+    """Topology spread constraints over the term index; the question is :class:`_Spread`."""
 
     name = names.POD_TOPOLOGY_SPREAD
-    signs_spec = True
+    asks = _Spread
     #: Kinds whose objects the default selector is made of.
     informs: ClassVar[tuple[str, ...]] = ("services", "replicationcontrollers", "replicasets", "statefulsets")
     REASON: Final = "node(s) didn't match pod topology spread constraints"
@@ -177,115 +289,10 @@ class PodTopologySpread(Plugin):
         self._defaults = SYSTEM_DEFAULTS if system else args.default_constraints
         self._constraints = ConstraintCache(handle, self._defaults, system=system)
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        return None if pod.spec.topology_spread_constraints or self._defaults else ()
-
-    def skips(self, pod: PodInfo) -> bool:
-        return not pod.spec.topology_spread_constraints and self._constraints.has_no_default(pod)
-
-    # -- filter ----------------------------------------------------------------------------------------
-
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
-        try:
-            compiled = self._constraints.of(pod, HARD)
-        except SelectorError as error:
-            return Status.from_error(f"get constraints from pod: {error}")
-        if compiled is None:
-            return Status.skip()
-        state.write(self.name, FilterState(compiled))
-        return None
-
-    def interaction_key(self, pod: PodInfo) -> Hashable | None:
-        return self._constraints.interaction_key(pod)
-
-    def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
-        kept: FilterState | None = state.get(self.name)
-        return NO_ROWS if kept is None else kept.catch_up()
-
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
-        if added.namespace == pod.namespace:
-            state.read(self.name).shift(added, node.row, 1)
-        return None
-
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
-        if removed.namespace == pod.namespace:
-            state.read(self.name).shift(removed, node.row, -1)
-        return None
-
-    def unaffected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
-        return other.namespace != pod.namespace or not state.read(self.name).counts_pod(other)
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        kept: FilterState = state.read(self.name)
-        if kept.added:
-            return np.array([kept.verdict(row) for row in rows.tolist()], np.uint64)
-        verdicts: VerdictArray | None = None
-        for column, counts, allowed in zip(kept.columns, kept.counts, kept.allowed, strict=True):
-            table = np.where(counts > allowed, SKEWED, 0).astype(np.uint64)
-            table[-1] = MISSING
-            mine = table[column.at(rows)]
-            verdicts = mine if verdicts is None else np.where(verdicts, verdicts, mine)
-        assert verdicts is not None
-        return verdicts
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        kept: FilterState = state.read(self.name)
-        return kept.verdict(node.row)
-
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        if verdict == MISSING:
-            return Status.unresolvable(self.REASON_MISSING)
-        return Status.unschedulable(self.REASON)
-
-    # -- score -----------------------------------------------------------------------------------------
-
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        try:
-            compiled = self._constraints.of(pod, SOFT)
-        except SelectorError as error:
-            return Status.from_error(f"calculating preScoreState: {error}")
-        if compiled is None:
-            return Status.skip()
-        state.write(_SCORE_KEY, _ScoreState(compiled, nodes.rows))
-        return None
-
-    def refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
-        kept: _ScoreState | None = state.get(_SCORE_KEY)
-        if kept is None:
-            return NO_ROWS
-        # With other nodes feasible, topologies have other sizes, hence other weights.
-        changed = kept.catch_up() if same else None
-        return joined([rows for one in changed for rows in _rows_of(*one)]) if changed is not None else None
-
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        kept: _ScoreState = state.read(_SCORE_KEY)
-        total: FloatArray | None = None
-        for part in kept.parts:
-            total = part.gather(rows) if total is None else total + part.gather(rows)
-        assert total is not None
-        if any(part.constant < 0 for part in kept.parts):
-            scores = np.copysign(np.floor(np.abs(total) + 0.5), total).astype(np.int64)
-        else:
-            total += 0.5
-            scores = total.astype(np.int64)  # cuts off, so halves are rounded up
-        ignored = kept.ignored(rows)
-        if ignored is not None:
-            scores[ignored] = NOT_SCORED
-        return scores
-
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        kept: _ScoreState = state.read(_SCORE_KEY)
-        return NOT_SCORED if kept.ignores(node.row) else kept.of_row(node.row)
-
-    def normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
-        """Fewest pods best: 100 * (greatest + least - score) / greatest, cut off."""
-        greatest = max(0, high)
-        if greatest == 0:
-            return np.full(len(scores), 100, np.int64)
-        scaled: IntArray = 100 * (greatest + low - scores)
-        if low >= 0:
-            return scaled // greatest
-        return np.where(scaled >= 0, scaled // greatest, -(-scaled // greatest))
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        if not pod.spec.topology_spread_constraints and self._constraints.has_no_default(pod):
+            return None
+        return _Spread(pod, self._constraints)
 
     # -- queue -----------------------------------------------------------------------------------------
 

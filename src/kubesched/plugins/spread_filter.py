@@ -73,10 +73,6 @@ class FilterState:
         twin.allowed, twin.added = list(self.allowed), dict(self.added)
         return twin
 
-    def counts_pod(self, pod: PodInfo) -> bool:
-        """Whether some constraint would count a pod of the same namespace."""
-        return any(constraint.selector.matches(pod.labels) for constraint in self._compiled.constraints)
-
     def shift(self, pod: PodInfo, row: int, delta: int) -> None:
         """One pod more or less on a node. Upstream quirk B-Q3, kept: pods being deleted count here."""
         compiled = self._compiled

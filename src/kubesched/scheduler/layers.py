@@ -389,9 +389,11 @@ class Layer:
                 ranking.put(row, total)
             return
         at = rows.rows if rows is not None else slice(None)
-        passes = self.owner[at] == PASSES
-        totals: RowArray = base[at] if base is not None else np.zeros(len(passes), np.int64)
-        totals = np.where(passes, totals + self.columns.totals(at), INFEASIBLE)
+        rejected = self.owner[at] != PASSES
+        totals: IntArray = base[at].astype(np.int64) if base is not None else np.zeros(len(rejected), np.int64)
+        totals += self.columns.totals(at)
+        if self.feasible < len(self.owner):
+            np.putmask(totals, rejected, INFEASIBLE)
         if rows is not None:
             ranking.put_many(rows.rows, totals)
         else:

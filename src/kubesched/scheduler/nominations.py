@@ -10,7 +10,7 @@ Used by :mod:`.search`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any, Final
 
 import numpy as np
@@ -62,8 +62,6 @@ class NominationFilter:
         self._skip = skip
         self._statuses: list[Status] = []
         self._places: dict[tuple[Hashable, ...], int] = {}
-        #: (owner, verdict) of filters that offer ``filter_row_with``, to the place of the status.
-        self._place_of: dict[tuple[int, int], int] = {}
         self._journal, self._nominated = Follower(self.table.journal), Follower(view.log)
         self.codes: VerdictArray = np.zeros(0, np.uint64)
 
@@ -79,7 +77,7 @@ class NominationFilter:
         if everything or len(self._statuses) > most_statuses(len(view.pods)):
             everything = True
             self.codes = np.zeros(table.capacity, np.uint64)
-            self._statuses, self._places, self._place_of = [], {}, {}
+            self._statuses, self._places = [], {}
             rows = set(view.pods)
         else:
             rows = {entry >> 1 for entry in changed or () if entry >> 1 in view.pods}
@@ -99,38 +97,10 @@ class NominationFilter:
         others = self.view.pods.get(row)
         if not others or not self.table.alive.item(row):
             return 0
-        base, skip, framework = self._base, self._skip, self._framework
-        if not framework.has_active_extensions(base.state, skip):
-            code = self._code_by_rows(pod, row, others)
-            if code is not None:
-                return code
-        state = base.state.clone()
-        state.skip_filter |= skip
-        status = framework.filter_with_pods(state, pod, self._snapshot, self.table.info(row), others)
+        state = self._base.state.clone()
+        state.skip_filter |= self._skip
+        status = self._framework.filter_with_pods(state, pod, self._snapshot, self.table.info(row), others)
         return 0 if status is None else self._place(status)
-
-    def _code_by_rows(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int | None:
-        """The same without a what-if; None when some filter has to see the pods on the node."""
-        base, table = self._base, self.table
-        owner, node = base.owner.item(row), table.info(row)
-        for entry in base.filters:
-            place = entry.index + 1
-            if entry.reads_pods:
-                verdict = entry.one_with(base.state, pod, table, node, others)
-                if verdict is None:
-                    return None
-            elif owner >= place or owner == PASSES:
-                if owner == place:
-                    return 0  # with those pods or without
-                continue
-            else:
-                verdict = entry.one(base.state, pod, table, node)
-            if verdict:
-                code = self._place_of.get((place, verdict))
-                if code is None:
-                    code = self._place_of[place, verdict] = self._place(entry.status(base.state, pod, verdict))
-                return code
-        return 0
 
     def _place(self, status: Status) -> int:
         key = (status.code, status.plugin, *status.reasons())

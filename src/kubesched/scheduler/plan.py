@@ -10,15 +10,13 @@ from typing import Any, Final
 
 from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.changed_rows import ChangedRows
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, called, failed
+from kubesched.framework.entries import FilterEntry, PluginFailedError, failed
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
 __all__ = ["Plan", "Share"]
 
 _PRE_FILTER: Final = "running PreFilter plugin"
-_ADD_POD: Final = "running AddPod on PreFilter plugin"
 
 
 class Share:
@@ -126,27 +124,6 @@ class Plan:
         if found is None:
             found = self._skipping[names] = names | self.unsigned.names
         return found
-
-    def unaffected(self, state: CycleState, pod: PodInfo, others: Iterable[PodInfo]) -> bool:
-        """Whether pods that come to a node change no answer of the unsigned plugins about it; after PreFilter.
-
-        Raises:
-            PluginFailedError: when one of them fails.
-        """
-        filtering = {entry.name for entry in self.unsigned.filters}
-        prepared = self.unsigned.pre_filters
-        for plugin in self.unsigned.plugins:
-            name = plugin.name
-            # AddPod belongs to PreFilter; a profile that lacks the plugin there does not call it.
-            adds = name in prepared and hasattr(plugin, "add_pod")
-            if name in state.skip_filter or not (name in filtering or adds):
-                continue
-            if name not in prepared and hasattr(plugin, "pre_filter"):
-                return False  # its filter has no state to answer from
-            unaffected = getattr(plugin, "unaffected_by", None)
-            if unaffected is None or not all(called(_ADD_POD, name, unaffected, state, pod, other) for other in others):
-                return False
-        return True
 
     def all_skip(self, pod: PodInfo) -> bool:
         """Whether every unsigned plugin has nothing to do for the pod.

@@ -51,14 +51,15 @@ class Informer(Protocol):
 class Port(Protocol):
     """Bindings, status patches, deletions, events and informers."""
 
+    @property
+    def at_once(self) -> bool:
+        """Whether a write that is made now need not be waited for; see :func:`kubesched.api.at_once.begin`."""
+        ...
+
     def informer(self, kind: Kind, field_selector: str = "") -> Informer: ...
     def recorder(self, scheduler_name: str) -> Recorder: ...
 
     async def bind(self, pod: Pod, node_name: str) -> None: ...
-
-    def bind_now(self, pod: Pod, node_name: str) -> bool:
-        """The same where nothing has to be waited for; False, and nothing is done, where it has."""
-        ...
 
     def is_written(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
@@ -72,12 +73,6 @@ class Port(Protocol):
         """Write a condition and a nomination (None: leave it, "": clear it); the pod as written, None when nothing would change."""
         ...
 
-    def patch_pod_status_now(
-        self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
-    ) -> bool:
-        """The same where nothing has to be waited for; False, and nothing is done, where it has."""
-        ...
-
     async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
         """Write a volume's claimRef and the mark of an automatic binding; the volume as written. Conflicts are errors."""
         ...
@@ -88,10 +83,6 @@ class Port(Protocol):
 
     async def delete_pod(self, pod: Pod) -> bool:
         """Delete exactly this pod, by UID, with its own grace period; False when it is gone already."""
-        ...
-
-    def delete_pod_now(self, pod: Pod) -> bool | None:
-        """The same where nothing has to be waited for; None, and nothing is done, where it has."""
         ...
 
     async def get_object(self, kind: Kind, namespace: str, name: str) -> Any: ...

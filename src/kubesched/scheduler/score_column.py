@@ -88,10 +88,13 @@ class ScoreColumn:
 
     def replace(self, rows: RowArray, scores: IntArray) -> None:
         """All raw scores again: those of the feasible rows, which are ascending."""
+        if len(rows) == len(self._raw):
+            self.put_many(slice(None), scores)
+            return
         self._fill(len(self._raw))
         self.put_many(rows, scores)
 
-    def put_many(self, rows: RowArray, scores: IntArray) -> None:
+    def put_many(self, rows: RowArray | slice, scores: IntArray) -> None:
         """New raw scores of some rows."""
         if not self.entry.is_raw:
             if not self._fits(*bounds(scores)):
@@ -99,7 +102,9 @@ class ScoreColumn:
             if self._absent != NOT_SCORED and len(scores) and int(scores.min()) == NOT_SCORED:
                 scores = np.where(scores == NOT_SCORED, self._absent, scores)
             self._is_written = self._is_stale = True
-        self._raw[rows] = scores
+        self._raw[rows] = scores.astype(
+            self._raw.dtype, copy=False
+        )  # writing with another type takes three times as long
 
     def drop(self, rows: RowArray) -> None:
         """Rows that are infeasible now."""
@@ -174,7 +179,7 @@ class ScoreColumn:
         if self.high - self.low >= _TABLE:
             return self.entry.final_or_zero(self._wide(raw), self.low, self.high)
         # What is absent lands far outside the table on either side, and is clipped to one of the zeros there.
-        scores: IntArray = self._by_score().take(raw - (self.low - 1), mode="clip")
+        scores: IntArray = self._by_score().take(raw.astype(np.int64, copy=False) - (self.low - 1), mode="clip")
         return scores
 
     def final_at(self, row: int) -> int:

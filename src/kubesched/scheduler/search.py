@@ -238,9 +238,7 @@ class Search:
                 self._layers.mark((signature, None), unusable=outcome.nodes is not None)
 
         def remembered() -> NominationFilter | None:
-            if layer is None or outcome.status is not None or self._percentage:
-                return None
-            if not skips and not plan.unaffected(state, pod, nominated.kinds.values()):
+            if layer is None or not skips or self._percentage:
                 return None
             above = self._layer((signature, pod.priority), plan, layer, pod, nominated)
             if above is None or not isinstance(above.share, NominationShare):

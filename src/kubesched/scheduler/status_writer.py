@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kubesched.api.at_once import begin
 from kubesched.api.tasks import Supervisor
 from kubesched.api.types import Pod, PodCondition
 from kubesched.api.wire import ApiError, Item
@@ -50,8 +51,6 @@ class StatusWriter:
             pod, condition=condition, nominated_node_name=nominated_node_name
         ):
             return  # so it is most of the time for a pod that is tried again
-        if uid not in self._tasks and self._write_now(_Patch(pod, condition, nominated_node_name)):
-            return
         waiting = self._waiting.get(uid)
         if waiting is not None:
             if condition is None:
@@ -60,19 +59,9 @@ class StatusWriter:
                 nominated_node_name = waiting.nominated_node_name
         self._waiting[uid] = _Patch(pod, condition, nominated_node_name)
         if uid not in self._tasks:
-            self._tasks[uid] = self._supervisor.spawn(self._run(uid), f"status {pod.key}", lasting=False)
-
-    def _write_now(self, patch: _Patch) -> bool:
-        """Write where nothing has to be waited for; False where it has."""
-        if self._is_gone(patch.pod):
-            return True
-        try:
-            return self._port.patch_pod_status_now(
-                patch.pod, condition=patch.condition, nominated_node_name=patch.nominated_node_name
-            )
-        except Exception as error:
-            self._log_failure(patch.pod, error)
-            return True
+            rest = begin(self._run(uid), self._port.at_once)
+            if rest is not None:
+                self._tasks[uid] = self._supervisor.spawn(rest, f"status {pod.key}", lasting=False)
 
     async def nominate(self, pod: Pod, node_name: str) -> None:
         """Publish the chosen node before work on it begins, after what is still to be written; a failure is only logged."""
@@ -103,7 +92,7 @@ class StatusWriter:
                     )  # the informer's may be the one before, which would hide what is to be undone
                 written = await self._send(patch)
         finally:
-            del self._tasks[uid]
+            self._tasks.pop(uid, None)
 
     async def _send(self, patch: _Patch) -> Item | None:
         """The pod as written; None when it was not."""

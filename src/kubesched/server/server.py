@@ -279,20 +279,9 @@ def _request(*parts: Any) -> web.BaseRequest:
 class _Connection(Connection):
     """A connection whose malformed bytes are not logged."""
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """The answer to what could not be read as a request. The error quotes bytes that may be a secret."""
-        _log.debug("a request could not be answered: %s", type(exc).__name__)
-        if request.writer.output_size > 0:
-            raise ConnectionError("the answer has been begun; there is no place for another")
-        response = internal_error() if status >= 500 else text_answer(f"{status} Bad Request", status)
-        response.force_close()
-        return response
+    def explained(self, status: int, error: BaseException | None) -> web.StreamResponse:
+        """The error is not quoted: it has bytes that may be a secret."""
+        return internal_error() if status >= 500 else text_answer(f"{status} Bad Request", status)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """Errors of connections are caused by clients: logged at debug level, without the bytes."""

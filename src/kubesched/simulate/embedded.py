@@ -240,12 +240,6 @@ class _SchedulerClient(InProcessClient):
         if self._on_bind is not None:
             self._on_bind(namespace, name, node_name)
 
-    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
-        bound = super().bind_now(namespace, name, uid, node_name)
-        if bound and self._on_bind is not None:
-            self._on_bind(namespace, name, node_name)
-        return bound
-
 
 class _QuietPort(ApiPort):
     """Informers without a watch timeout: in one process nothing is gained by listing again every few minutes."""

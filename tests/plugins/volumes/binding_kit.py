@@ -17,7 +17,6 @@ from kubesched.config.args import UtilizationShapePoint, VolumeBindingArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
-from kubesched.plugins.volumes.volume_binding import VolumeBinding
 from kubesched.plugins.volumes.volume_state import VolumeState
 
 DONE = {"pv.kubernetes.io/bind-completed": "yes"}
@@ -206,13 +205,13 @@ class Binding(Cluster):
         self.client.cluster = self
 
     @property
-    def binding(self) -> VolumeBinding:
-        found: VolumeBinding = self.plugin("VolumeBinding")
-        return found
+    def binding(self) -> Any:
+        return self.plugin("VolumeBinding")
 
     @property
     def state(self) -> VolumeState:
-        return self.binding._state
+        found: VolumeState = self.binding.state
+        return found
 
     def verdicts(self, pod: Pod) -> Any:
         return self.outcomes("VolumeBinding", pod)

@@ -142,7 +142,8 @@ class Cluster:
         self.objects.put(kind.plural, key, from_builtins(obj, kind.type))
 
     def plugin(self, name: str) -> Any:
-        return self.framework.plugins[name]
+        """The plugin as the decision core calls it."""
+        return self.framework.answering[name]
 
     def outcomes(self, name: str, pod: Pod) -> dict[str, Outcome] | str | Outcome:
         """Node to what one plugin says of it; or its Skip or rejection at PreFilter.

@@ -454,6 +454,19 @@ def test_pods_whose_volumes_decide_alike_have_equal_signatures() -> None:
     assert signature(cluster, "j") is None
 
 
+def test_a_claim_of_an_earlier_pod_like_the_current_one_no_longer_counts() -> None:
+    cluster = Binding(NODES, [FAST, driver(), claim("c", storage="fast"), claim("d", storage="fast")])
+    later = with_volumes("q", *claims("d"))
+    assert signature(cluster, "c") == signature(cluster, "d") is not None
+    assert cluster.decide(ONE) == cluster.decide(later) == (0, f"0/3 nodes are available: 3 {NO_SPACE}.")
+    # A volume for the first pod's claim is there now. The nodes are evaluated again for the other pod.
+    cluster.put(volume("v", storage="fast", claim="c"))
+    for node in "abc":
+        cluster.cache.set_node(a_node(node, zone=node, labels={"changed": "yes"}))
+    assert cluster.decide(later) == (0, f"0/3 nodes are available: 3 {NO_SPACE}.")
+    assert cluster.decide(ONE) == (3, "")
+
+
 # -- score -------------------------------------------------------------------------------------------------
 
 SCORING = FeatureGates.parse("StorageCapacityScoring=true")
@@ -620,15 +633,17 @@ def test_a_claim_that_another_pod_takes_to_its_node_meanwhile_is_not_reserved() 
 def test_pods_without_claims_cost_nothing_however_many_volumes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def note(name: str, real: Any) -> None:
+    def note(owner: type, name: str, real: Any) -> None:
         def noting(*args: Any) -> Any:
             calls.append(name)
             return real(*args)
 
-        monkeypatch.setattr(VolumeBinding, name, noting)
+        monkeypatch.setattr(owner, name, noting)
 
-    for name in ("sign", "pre_filter", "filter_rows", "pre_score", "score_rows", "reserve", "pre_bind_pre_flight"):
-        note(name, getattr(VolumeBinding, name))
+    for name in ("ask", "reserve", "pre_bind_pre_flight"):
+        note(VolumeBinding, name, getattr(VolumeBinding, name))
+    for name in ("pre_filter", "verdicts", "pre_score", "scores"):
+        note(VolumeBinding.asks, name, getattr(VolumeBinding.asks, name))
     objects = [one for number in range(50) for one in (volume(f"v{number}"), claim(f"c{number}", volume=f"v{number}"))]
     cluster = Binding(NODES, [*objects, LOCAL])
     plain = PodInfo(with_volumes("p", {"secret": {"secretName": "s"}}, {"configMap": {"name": "m"}}, {"emptyDir": {}}))
@@ -640,7 +655,7 @@ def test_pods_without_claims_cost_nothing_however_many_volumes_there_are(monkeyp
     decision = cluster.fresh_search().find(with_claim)
     assert isinstance(decision, Decision)
     assert cluster.framework.reserve(decision.state, with_claim, "a") is None
-    assert calls == ["sign", "pre_filter", "filter_rows", "pre_score", "reserve"]
+    assert calls == ["ask", "pre_filter", "verdicts", "pre_score", "reserve"]
 
 
 def test_profiles_share_what_is_assumed() -> None:

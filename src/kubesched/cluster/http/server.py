@@ -266,20 +266,8 @@ def _style(request: web.BaseRequest, query: str) -> Style:
 class _Connection(Connection):
     """A connection whose unreadable requests are answered with a Status."""
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """The answer to a request that did not reach the handler, or that the handler gave up."""
-        self.log_exception("a request could not be answered", exc_info=exc)
-        if request.writer.output_size > 0:
-            raise ConnectionError("the answer has been begun; there is no place for another")
-        response = refusal(_explained(exc) if status < 500 else failed())
-        response.force_close()
-        return response
+    def explained(self, status: int, error: BaseException | None) -> web.StreamResponse:
+        return refusal(_explained(error) if status < 500 else failed())
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         if isinstance(kw.get("exc_info"), _THEIRS):

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from ...api.event_record import EventRecord
-from ...api.kinds import PODS, Kind
+from ...api.kinds import EVENTS, PODS, Kind
 from ...api.turns import in_turns
 from ...api.wire import DeleteOptions, Item, ListOptions, ListPage, PatchOptions, WatchEvent, WatchOptions
 from .faults import Faults, Verb, When
@@ -39,9 +39,9 @@ class InProcessClient:
         self._bookmark_seconds = bookmark_seconds
 
     @property
-    def _is_faulty(self) -> bool:
-        """Whether faults may strike a call: it cannot be made at once then."""
-        return self._faults is not None and self._faults.strikes_calls
+    def at_once(self) -> bool:
+        """No fault may strike a call, and delay it."""
+        return self._faults is None or not self._faults.strikes_calls
 
     async def _strike(self, when: When, verb: Verb, kind: Kind, name: str = "") -> None:
         if self._faults is not None and self._faults.strikes_calls:
@@ -49,7 +49,7 @@ class InProcessClient:
 
     async def _call(self, verb: Verb, kind: Kind, name: str, call: Callable[[], T]) -> T:
         """A call of the store, between the faults that strike before and after it."""
-        if not self._is_faulty:
+        if self.at_once:
             return call()
         await self._strike("before", verb, kind, name)
         result = call()
@@ -126,23 +126,5 @@ class InProcessClient:
         evict = partial(self.store.evict, namespace, name, grace_period_seconds=grace_period_seconds)
         await self._call("evict", PODS, name, evict)
 
-    def patch_now(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> bool:
-        if self._is_faulty:
-            return False
-        self.store.patch(kind, namespace, name, patch, **options)
-        return True
-
-    def delete_now(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> bool:
-        if self._is_faulty:
-            return False
-        self.store.delete(kind, namespace, name, **options)
-        return True
-
-    def bind_now(self, namespace: str, name: str, uid: str, node_name: str) -> bool:
-        if self._is_faulty:
-            return False
-        self.store.bind(namespace, name, uid, node_name)
-        return True
-
-    def record_now(self, event: EventRecord) -> bool:
-        return not self._is_faulty and self.store.record(event)
+    async def record(self, event: EventRecord) -> None:
+        await self._call("create", EVENTS, event.name, lambda: self.store.record(event))

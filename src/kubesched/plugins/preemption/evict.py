@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from kubesched.api.at_once import begin
 from kubesched.api.tasks import child
 from kubesched.api.types import PodCondition
 from kubesched.api.wire import ApiError
@@ -83,7 +84,7 @@ class Evictions:
         """
         self._handle.framework.metrics.preemption_victims.observe(len(victims))
         try:
-            await self._all(preemptor, node_name, victims)
+            await self._evict_each(preemptor, node_name, victims)
         except Exception:
             # Upstream leaves the pod to chance: some event, or minutes. It is tried again after its backoff here.
             self._handle.activate({preemptor.key: preemptor.pod})
@@ -94,38 +95,21 @@ class Evictions:
         """Begin the preemptions of a turn of the event loop. Those that have to wait for something do so each by itself."""
         due, self._due = self._due, []
         for preemption in due:
-            if not self._begin(preemption):
-                self._handle.spawn(self._finish(preemption), f"preempt for {preemption.preemptor.key}")
+            rest = begin(self._preempt(preemption), self._handle.client.at_once)
+            if rest is not None:
+                self._handle.spawn(rest, f"preempt for {preemption.preemptor.key}")
 
-    def _begin(self, preemption: _Preemption) -> bool:
-        """Evict as far as nothing has to be waited for; whether that was all."""
-        preemptor, node_name = preemption.preemptor, preemption.node_name
-        preemption.begun = self._handle.clock.now()
-        try:
-            self._clear_lower_nominations(preemptor, node_name)
-            preemption.others = self._left(preemptor, node_name, preemption.others)
-            if preemption.others:
-                return False
-            self._last_victim[preemptor.uid] = preemption.last
-            evicted = self._evict_now(preemptor, node_name, preemption.last)
-        except Exception as error:
-            self._failed(preemption, error)
-            return True
-        if evicted is None:
-            return False
-        self._ended(preemption, "success", is_event_due=evicted)
-        return True
-
-    async def _finish(self, preemption: _Preemption) -> None:
-        """Evict those that were left, the last victim when all others have gone."""
+    async def _preempt(self, preemption: _Preemption) -> None:
+        """Evict, the last victim when all others have gone."""
         preemptor, node_name, last = preemption.preemptor, preemption.node_name, preemption.last
+        preemption.begun = self._handle.clock.now()
         running = self._handle.framework.metrics.goroutines.labels("preemption")
         running.inc()
         try:
+            self._clear_lower_nominations(preemptor, node_name)
             await self._evict_each(preemptor, node_name, preemption.others)
             self._last_victim[preemptor.uid] = last
-            evicted = self._evict_now(preemptor, node_name, last)
-            is_event_due = evicted if evicted is not None else await self._evict(preemptor, node_name, last)
+            is_event_due = await self._evict(preemptor, node_name, last)
         except Exception as error:
             self._failed(preemption, error)
         except BaseException:
@@ -157,23 +141,15 @@ class Evictions:
         self._preempting.discard(preemptor.uid)
         self._last_victim.pop(preemptor.uid, None)
 
-    async def _all(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
-        """Evict at the same time; the first failure cancels the others and is raised."""
-        await self._evict_each(preemptor, node_name, self._left(preemptor, node_name, victims))
-
-    def _left(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> list[PodInfo]:
-        """Evict those that need not be waited for; the others."""
-        return [victim for victim in victims if self._evict_now(preemptor, node_name, victim) is None]
-
     async def _evict_each(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
-        if len(victims) == 1:
-            await self._evict(preemptor, node_name, victims[0])
-            return
-        tasks = [child(self._evict(preemptor, node_name, victim), f"evict {victim.key}") for victim in victims]
-        if not tasks:
-            return
+        """Evict at the same time; the first failure cancels the others and is raised."""
+        tasks: list[asyncio.Task[bool]] = []
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for victim in victims:
+                rest = begin(self._evict(preemptor, node_name, victim), self._handle.client.at_once)
+                if not isinstance(rest, bool):
+                    tasks.append(child(rest, f"evict {victim.key}"))
+            done = (await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))[0] if tasks else ()
         finally:
             if left := [task for task in tasks if not task.done()]:
                 for task in left:
@@ -187,29 +163,18 @@ class Evictions:
     # -- one victim ------------------------------------------------------------------------------------
 
     async def _evict(self, preemptor: PodInfo, node_name: str, victim: PodInfo) -> bool:
-        """Evict one pod that waits for nothing in memory; whether an event about its end will follow.
+        """Evict one pod; whether an event about its end will follow.
 
         Raises:
             ApiError: when the server refuses.
             OSError: when it cannot be reached.
-        """
-        deleted = await self._delete(preemptor, victim)
-        if deleted:
-            self._record(preemptor, node_name, victim)
-        return deleted
-
-    def _evict_now(self, preemptor: PodInfo, node_name: str, victim: PodInfo) -> bool | None:
-        """The same where nothing has to be waited for; None where :meth:`_evict` must be called.
-
-        Raises:
-            ApiError: when the server refuses.
         """
         if victim.metadata.deletion_timestamp is not None:
             return True
         if self._cancel(victim):
             self._record(preemptor, node_name, victim, " (in kube-scheduler memory).")
             return True
-        deleted = self._delete_now(preemptor, victim)
+        deleted = await self._delete(preemptor, victim)
         if deleted:
             self._record(preemptor, node_name, victim)
         return deleted
@@ -236,19 +201,6 @@ class Evictions:
                 return False
             raise
         deleted: bool = await client.delete_pod(victim.pod)
-        return deleted
-
-    def _delete_now(self, preemptor: PodInfo, victim: PodInfo) -> bool | None:
-        """The same where nothing has to be waited for; None where it has, whether the pod is marked or not."""
-        client = self._handle.client
-        try:
-            if not client.patch_pod_status_now(victim.pod, condition=_condition(preemptor.spec.scheduler_name)):
-                return None
-        except ApiError as error:
-            if error.code == 404:
-                return False
-            raise
-        deleted: bool | None = client.delete_pod_now(victim.pod)
         return deleted
 
     def _clear_lower_nominations(self, preemptor: PodInfo, node_name: str) -> None:

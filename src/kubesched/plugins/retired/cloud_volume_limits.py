@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -26,11 +26,11 @@ from kubesched.api.storage import (
     class_of,
 )
 from kubesched.api.types import Volume
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
-from kubesched.framework.interface import Handle, Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from ..volumes.claims import NotFoundError, Storage, claim_uses
@@ -48,6 +48,7 @@ _VARIABLE: Final = "KUBE_MAX_PD_VOLS"
 _INSTANCE_TYPES: Final = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type")
 _NITRO: Final = re.compile(r"^[cmr]5.*|t3|z1d")
 _NITRO_LIMIT: Final = 25
+_REASON: Final = "node(s) exceed max volume count"
 _EXCEEDED: Final = 1
 _LACKING: Final = 2
 #: The name of a disk: its id, or the key of a claim that has no volume yet.
@@ -65,12 +66,36 @@ def _limit_from_environment() -> int | None:
     return None
 
 
-class CloudVolumeLimits(Plugin):
-    """What the four have in common."""
+class _Disks(Question):
+    """The disks that the pod adds to a node. Whether they fit is found out again each time."""
 
-    reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
+    def __init__(
+        self, plugin: CloudVolumeLimits, nodes: NodeTable, wanted: set[_Disk] | ClaimNotFoundError | CountingError
+    ) -> None:
+        """``wanted``: an error is why the pod fits no node, or why its disks cannot be counted."""
+        self._plugin, self._nodes, self._wanted = plugin, nodes, wanted
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        info = self._nodes.info
+        return np.array([self.verdict(info(row)) for row in rows.tolist()], np.uint64)
+
+    def verdict(self, node: NodeInfo) -> int:
+        wanted = self._wanted
+        if isinstance(wanted, CountingError):
+            raise wanted
+        if isinstance(wanted, ClaimNotFoundError):
+            return _LACKING
+        return _EXCEEDED if self._plugin.exceeds(wanted, node) else 0
+
+    def why(self, verdict: int) -> Status:
+        return Status.unresolvable(str(self._wanted)) if verdict == _LACKING else Status.unschedulable(_REASON)
+
+
+class CloudVolumeLimits(Plugin):
+    """What the four have in common; the question is :class:`_Disks`."""
+
+    asks = _Disks
     informs: ClassVar[tuple[str, ...]] = tuple(kind.plural for kind in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES))
-    REASON: Final = "node(s) exceed max volume count"
     #: The in-tree name, the resource of nodes that says how many, and the limit of nodes that do not say.
     in_tree: ClassVar[str]
     resource: ClassVar[str]
@@ -97,12 +122,12 @@ class CloudVolumeLimits(Plugin):
             for volume in pod.storage
         )
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        """Pods without such disks are alike."""
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         try:
-            return None if self._disks(pod, is_new=True) else ()
-        except (ClaimNotFoundError, CountingError):
-            return None
+            wanted = self._disks(pod, is_new=True)
+        except (ClaimNotFoundError, CountingError) as error:
+            return _Disks(self, nodes, error)
+        return _Disks(self, nodes, wanted) if wanted else None
 
     # -- counting --------------------------------------------------------------------------------------
 
@@ -143,35 +168,14 @@ class CloudVolumeLimits(Plugin):
         node: CSINode | None = self._storage.find(CSI_NODES, node_name)
         return node is not None and self.in_tree in node.metadata.annotations.get(MIGRATED_PLUGINS, "").split(",")
 
-    # -- filter ----------------------------------------------------------------------------------------
+    def exceeds(self, wanted: set[_Disk], node: NodeInfo) -> bool:
+        """Whether the node would have more disks than it may.
 
-    def _wanted(self, state: CycleState, pod: PodInfo) -> set[_Disk] | str:
-        """The disks of the pod; or why it fits no node."""
-        found: set[_Disk] | str | None = state.get(self.name)
-        if found is None:
-            try:
-                found = self._disks(pod, is_new=True)
-            except ClaimNotFoundError as error:
-                found = str(error)
-            state.write(self.name, found)
-        return found
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        wanted = self._wanted(state, pod)
-        if isinstance(wanted, str):
-            return np.full(len(rows), _LACKING, np.uint64)
-        verdicts = np.zeros(len(rows), np.uint64)
-        for place, row in enumerate(rows.tolist() if wanted else ()):
-            verdicts[place] = self._verdict(wanted, nodes.info(row))
-        return verdicts
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        wanted = self._wanted(state, pod)
-        return _LACKING if isinstance(wanted, str) else self._verdict(wanted, node)
-
-    def _verdict(self, wanted: set[_Disk], node: NodeInfo) -> int:
-        if not wanted or self._is_migrated(node.name):
-            return 0
+        Raises:
+            CountingError: when those of its pods cannot be counted.
+        """
+        if self._is_migrated(node.name):
+            return False
         there: set[_Disk] = set()
         for other in node.pods.values():
             if other.storage:
@@ -179,12 +183,9 @@ class CloudVolumeLimits(Plugin):
         limit = node.allocatable.scalars.get(self.resource)
         if limit is None:
             limit = self._limit if self._limit is not None else self.default_limit(node)
-        return _EXCEEDED if len(there | wanted) > limit else 0
+        return len(there | wanted) > limit
 
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        if verdict == _LACKING:
-            return Status.unresolvable(str(self._wanted(state, pod)))
-        return Status.unschedulable(self.REASON)
+    # -- queue -----------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         node = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE

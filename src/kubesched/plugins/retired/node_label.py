@@ -5,8 +5,8 @@ Retired with v1beta2. Spec "Configuration file and command line", section 11.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -14,19 +14,11 @@ from kubesched.api.types import Node
 from kubesched.cache.columns import ABSENT
 from kubesched.config.legacy import retired_args
 from kubesched.config.legacy.retired_args import NodeLabelArgs
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import (
-    MAX_NODE_SCORE,
-    Handle,
-    IntArray,
-    Plugin,
-    Reads,
-    RowArray,
-    VerdictArray,
-)
+from kubesched.framework.interface import MAX_NODE_SCORE, Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import IntArray, Question, Reads, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 if TYPE_CHECKING:
@@ -35,47 +27,61 @@ if TYPE_CHECKING:
 __all__ = ["NodeLabel"]
 
 
+#: (label, whether it has to be there)
+_Demands = list[tuple[str, bool]]
+
+
+class _DemandedLabels(Question):
+    """Nothing of the pod matters: the question is the same for all."""
+
+    by_spec = True
+    reads = Reads.NODE
+    key = ()
+
+    def __init__(self, nodes: NodeTable, demands: _Demands, preferences: _Demands) -> None:
+        self._nodes, self._demands, self._preferences = nodes, demands, preferences
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        rejected = np.zeros(len(rows), np.bool_)
+        for key, present in self._demands:
+            rejected |= (self._nodes.labels.column(key).codes[rows] != ABSENT) != present
+        return rejected.astype(np.uint64)
+
+    def verdict(self, node: NodeInfo) -> int:
+        labels = node.labels
+        return int(any((key in labels) != present for key, present in self._demands))
+
+    def why(self, verdict: int) -> Status:
+        return Status.unresolvable(NodeLabel.REASON)
+
+    def scores(self, rows: RowArray) -> IntArray:
+        held = np.zeros(len(rows), np.int64)
+        for key, present in self._preferences:
+            held += (self._nodes.labels.column(key).codes[rows] != ABSENT) == present
+        return held * MAX_NODE_SCORE // max(1, len(self._preferences))
+
+    def score(self, node: NodeInfo) -> int:
+        labels = node.labels
+        held = sum((key in labels) == present for key, present in self._preferences)
+        return held * MAX_NODE_SCORE // max(1, len(self._preferences))
+
+
 class NodeLabel(Plugin):
-    """Reads nothing of the pod: every pod has the same signature."""
+    """Labels that the operator demands of nodes, and those preferred; the question is :class:`_DemandedLabels`."""
 
     name = "NodeLabel"
-    reads: ClassVar[Reads] = Reads.NODE
+    asks = _DemandedLabels
     REASON: Final = "node(s) didn't have the requested labels"
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         known = retired_args(args, NodeLabelArgs)
-        #: (label, whether it has to be there)
         self._demands = [(key, True) for key in known.present_labels] + [(key, False) for key in known.absent_labels]
         self._preferences = [(key, True) for key in known.present_labels_preference]
         self._preferences += [(key, False) for key in known.absent_labels_preference]
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        return ()
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        rejected = np.zeros(len(rows), np.bool_)
-        for key, present in self._demands:
-            rejected |= (nodes.labels.column(key).codes[rows] != ABSENT) != present
-        return rejected.astype(np.uint64)
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        labels = node.labels
-        return int(any((key in labels) != present for key, present in self._demands))
-
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        return Status.unresolvable(self.REASON)
-
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        held = np.zeros(len(rows), np.int64)
-        for key, present in self._preferences:
-            held += (nodes.labels.column(key).codes[rows] != ABSENT) == present
-        return held * MAX_NODE_SCORE // max(1, len(self._preferences))
-
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        labels = node.labels
-        held = sum((key in labels) == present for key, present in self._preferences)
-        return held * MAX_NODE_SCORE // max(1, len(self._preferences))
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _DemandedLabels(nodes, self._demands, self._preferences)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         event = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)

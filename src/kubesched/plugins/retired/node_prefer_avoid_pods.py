@@ -5,16 +5,15 @@ Retired with v1beta2. Spec "Configuration file and command line", section 11.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
 
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import MAX_NODE_SCORE, IntArray, Plugin, Reads, RowArray
+from kubesched.framework.interface import MAX_NODE_SCORE, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import IntArray, Question, Reads, RowArray
 
 if TYPE_CHECKING:
     from kubesched.cache import NodeTable
@@ -54,31 +53,22 @@ def _avoided(text: str) -> frozenset[_Controller]:
     return frozenset(found)
 
 
-class NodePreferAvoidPods(Plugin):
-    """Annotations have no column: each node's is looked up, its text parsed once."""
+class _AvoidedController(Question):
+    """The pod's controller. Annotations have no column: each node's is looked up, its text parsed once."""
 
-    name = "NodePreferAvoidPods"
-    reads: ClassVar[Reads] = Reads.NODE
+    reads = Reads.NODE
 
-    def __init__(self, args: Any, handle: Any) -> None:
-        super().__init__(args, handle)
-        self._parsed: dict[str, frozenset[_Controller]] = {}
+    def __init__(self, pod: PodInfo, nodes: NodeTable, parsed: dict[str, frozenset[_Controller]]) -> None:
+        """``parsed``: annotation texts that are known already."""
+        self._controller = _controller(pod)
+        self.key = self._controller or ()
+        self._nodes, self._parsed = nodes, parsed
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        return _controller(pod) or ()
+    def scores(self, rows: RowArray) -> IntArray:
+        info = self._nodes.info
+        return np.array([self.score(info(row)) for row in rows.tolist()], np.int64)
 
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        controller = _controller(pod)
-        if controller is None:
-            return np.full(len(rows), MAX_NODE_SCORE, np.int64)
-        info = nodes.info
-        return np.array([self._score(controller, info(row)) for row in rows.tolist()], np.int64)
-
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        controller = _controller(pod)
-        return MAX_NODE_SCORE if controller is None else self._score(controller, node)
-
-    def _score(self, controller: _Controller, node: NodeInfo) -> int:
+    def score(self, node: NodeInfo) -> int:
         text = node.node.metadata.annotations.get(ANNOTATION) if node.node is not None else None
         if text is None:
             return MAX_NODE_SCORE
@@ -87,4 +77,18 @@ class NodePreferAvoidPods(Plugin):
             if len(self._parsed) >= _KEPT:
                 self._parsed.clear()
             avoided = self._parsed[text] = _avoided(text)
-        return 0 if controller in avoided else MAX_NODE_SCORE
+        return 0 if self._controller in avoided else MAX_NODE_SCORE
+
+
+class NodePreferAvoidPods(Plugin):
+    """Controllers that nodes avoid; the question is :class:`_AvoidedController`."""
+
+    name = "NodePreferAvoidPods"
+    asks = _AvoidedController
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        super().__init__(args, handle)
+        self._parsed: dict[str, frozenset[_Controller]] = {}
+
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _AvoidedController(pod, nodes, self._parsed)

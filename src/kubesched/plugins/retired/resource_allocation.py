@@ -8,8 +8,7 @@ line", section 11; where releases differed for MostAllocated (more asked for tha
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,10 +21,10 @@ from kubesched.config.legacy.retired_args import (
     NodeResourcesMostAllocatedArgs,
     RequestedToCapacityRatioArgs,
 )
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import MAX_NODE_SCORE, Handle, IntArray, Plugin, Reads, RowArray
+from kubesched.framework.interface import MAX_NODE_SCORE, Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import IntArray, Question, RowArray
 from kubesched.plugins.resource_scoring import broken_line, trunc_div
 
 if TYPE_CHECKING:
@@ -38,62 +37,40 @@ _SAFE: Final = INT64_MAX // 200
 _MAX_CUSTOM_SCORE: Final = 10
 
 
-class _Allocation(Plugin):
-    """A score from how full each resource of a node would be. Subclasses score one resource, by node and by column."""
+class _Fullness(Question):
+    """How full the pod would make each resource of a node."""
 
-    reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
+    by_spec = True
 
-    def __init__(self, args: Any, handle: Handle, resources: tuple[ResourceSpec, ...]) -> None:
-        super().__init__(args, handle)
-        self._resources = [(item.name, item.weight or 1) for item in resources or CPU_AND_MEMORY]
+    def __init__(self, plugin: _Allocation, pod: PodInfo, nodes: NodeTable) -> None:
+        self._plugin, self._nodes, self._pod = plugin, nodes, pod
+        self.key = (pod.nonzero_cpu, pod.nonzero_memory, pod.requests.as_tuple())
 
-    @abstractmethod
-    def _one(self, used: int, capacity: int) -> int:
-        """Score 0…100 of one resource; ``used`` includes the pod."""
-
-    @abstractmethod
-    def _column(self, used: IntArray, capacity: IntArray) -> IntArray:
-        """:meth:`_one` for int64 columns."""
-
-    def _mean(self, total: int, weights: int) -> int:
-        return total // weights
-
-    def _mean_column(self, total: IntArray, weights: IntArray) -> IntArray:
-        mean: IntArray = total // weights
-        return mean
-
-    def _counts(self, score: int) -> bool:
-        """Whether a resource with this score counts for the mean."""
-        return True
-
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        return (pod.nonzero_cpu, pod.nonzero_memory, pod.requests.as_tuple())
-
-    @staticmethod
-    def _asked(pod: PodInfo, name: str) -> int:
+    def _asked(self, name: str) -> int:
         if name == CPU:
-            return pod.nonzero_cpu
-        return pod.nonzero_memory if name == MEMORY else pod.requests.get(name)
+            return self._pod.nonzero_cpu
+        return self._pod.nonzero_memory if name == MEMORY else self._pod.requests.get(name)
 
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        total = weights = 0
-        for name, weight in self._resources:
+    def score(self, node: NodeInfo) -> int:
+        plugin, total, weights = self._plugin, 0, 0
+        for name, weight in plugin.resources:
             if name == CPU:
                 capacity, used = node.allocatable.milli_cpu, node.nonzero_cpu
             elif name == MEMORY:
                 capacity, used = node.allocatable.memory, node.nonzero_memory
             else:
                 capacity, used = node.allocatable.get(name), node.requested.get(name)
-            score = self._one(used + self._asked(pod, name), capacity)
-            if self._counts(score):
+            score = plugin.of_one(used + self._asked(name), capacity)
+            if plugin.includes(score):
                 total += score * weight
                 weights += weight
-        return self._mean(total, weights) if weights else 0
+        return plugin.mean(total, weights) if weights else 0
 
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
+    def scores(self, rows: RowArray) -> IntArray:
+        plugin, nodes = self._plugin, self._nodes
         total, weights = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-        for name, weight in self._resources:
-            index, asked = nodes.column(name), self._asked(pod, name)
+        for name, weight in plugin.resources:
+            index, asked = nodes.column(name), self._asked(name)
             nonzero = {CPU: 0, MEMORY: 1}.get(name)
             if index is None:
                 capacity = used = np.zeros(len(rows), np.int64)
@@ -102,12 +79,44 @@ class _Allocation(Plugin):
                 used = nodes.requested[index, rows] if nonzero is None else nodes.nonzero[nonzero, rows]
             if not _is_safe(capacity, used, asked):
                 info = nodes.info
-                return np.array([self.score_row(state, pod, nodes, info(row)) for row in rows.tolist()], np.int64)
-            score = self._column(used + asked, capacity)
-            counts = score > 0 if not self._counts(0) else np.ones(len(rows), np.bool_)
-            total += np.where(counts, score * weight, 0)
-            weights += np.where(counts, weight, 0)
-        return self._mean_column(total, np.where(weights == 0, 1, weights))
+                return np.array([self.score(info(row)) for row in rows.tolist()], np.int64)
+            score = plugin.of_many(used + asked, capacity)
+            included = score > 0 if not plugin.includes(0) else np.ones(len(rows), np.bool_)
+            total += np.where(included, score * weight, 0)
+            weights += np.where(included, weight, 0)
+        return plugin.means(total, np.where(weights == 0, 1, weights))
+
+
+class _Allocation(Plugin):
+    """Resources and their weights; the question is :class:`_Fullness`. Subclasses score one resource, by node and by column."""
+
+    asks = _Fullness
+
+    def __init__(self, args: Any, handle: Handle, resources: tuple[ResourceSpec, ...]) -> None:
+        super().__init__(args, handle)
+        self.resources = [(item.name, item.weight or 1) for item in resources or CPU_AND_MEMORY]
+
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _Fullness(self, pod, nodes)
+
+    @abstractmethod
+    def of_one(self, used: int, capacity: int) -> int:
+        """Score 0…100 of one resource; ``used`` includes the pod."""
+
+    @abstractmethod
+    def of_many(self, used: IntArray, capacity: IntArray) -> IntArray:
+        """:meth:`of_one` for int64 columns."""
+
+    def mean(self, total: int, weights: int) -> int:
+        return total // weights
+
+    def means(self, total: IntArray, weights: IntArray) -> IntArray:
+        mean: IntArray = total // weights
+        return mean
+
+    def includes(self, score: int) -> bool:
+        """Whether a resource with this score counts for the mean."""
+        return True
 
 
 def _is_safe(capacity: IntArray, used: IntArray, asked: int) -> bool:
@@ -126,10 +135,10 @@ class NodeResourcesLeastAllocated(_Allocation):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle, retired_args(args, NodeResourcesLeastAllocatedArgs).resources)
 
-    def _one(self, used: int, capacity: int) -> int:
+    def of_one(self, used: int, capacity: int) -> int:
         return 0 if capacity == 0 or used > capacity else trunc_div((capacity - used) * MAX_NODE_SCORE, capacity)
 
-    def _column(self, used: IntArray, capacity: IntArray) -> IntArray:
+    def of_many(self, used: IntArray, capacity: IntArray) -> IntArray:
         score: IntArray = np.maximum(capacity - used, 0) * MAX_NODE_SCORE // np.maximum(capacity, 1)
         return score
 
@@ -142,10 +151,10 @@ class NodeResourcesMostAllocated(_Allocation):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle, retired_args(args, NodeResourcesMostAllocatedArgs).resources)
 
-    def _one(self, used: int, capacity: int) -> int:
+    def of_one(self, used: int, capacity: int) -> int:
         return 0 if capacity == 0 else trunc_div(min(used, capacity) * MAX_NODE_SCORE, capacity)
 
-    def _column(self, used: IntArray, capacity: IntArray) -> IntArray:
+    def of_many(self, used: IntArray, capacity: IntArray) -> IntArray:
         score: IntArray = np.minimum(used, capacity) * MAX_NODE_SCORE // np.maximum(capacity, 1)
         return score
 
@@ -162,21 +171,21 @@ class RequestedToCapacityRatio(_Allocation):
         #: Score at each whole utilisation 0…100.
         self._line = np.array([broken_line(points, utilization) for utilization in range(101)], np.int64)
 
-    def _one(self, used: int, capacity: int) -> int:
+    def of_one(self, used: int, capacity: int) -> int:
         full = capacity == 0 or used > capacity
         utilization = 100 if full else 100 - trunc_div((capacity - used) * 100, capacity)
         return int(self._line[max(0, min(100, utilization))])
 
-    def _column(self, used: IntArray, capacity: IntArray) -> IntArray:
+    def of_many(self, used: IntArray, capacity: IntArray) -> IntArray:
         free = np.maximum(capacity - used, 0) * 100 // np.maximum(capacity, 1)
         score: IntArray = self._line[100 - free]
         return score
 
-    def _counts(self, score: int) -> bool:
+    def includes(self, score: int) -> bool:
         return score > 0
 
-    def _mean(self, total: int, weights: int) -> int:
+    def mean(self, total: int, weights: int) -> int:
         return int(total / weights + 0.5)
 
-    def _mean_column(self, total: IntArray, weights: IntArray) -> IntArray:
+    def means(self, total: IntArray, weights: IntArray) -> IntArray:
         return (total / weights + 0.5).astype(np.int64)

@@ -6,7 +6,6 @@ section 11.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -15,9 +14,10 @@ from kubesched.cache.domain_counts import Counter
 from kubesched.cache.node_tree import zone_key
 from kubesched.cache.term_index import PodSet
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import MAX_NODE_SCORE, Handle, IntArray, Plugin, RowArray
+from kubesched.framework.interface import MAX_NODE_SCORE, Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import IntArray, Question, RowArray
 from kubesched.framework.status import Status
 from kubesched.plugins.topology_constraints import DefaultSelectors
 
@@ -29,10 +29,40 @@ __all__ = ["SelectorSpread"]
 _ZONE_SHARE: Final = 2 / 3
 
 
+class _PodsOfOwner(Question):
+    """How many pods of the same owner are on a node, from the term index.
+
+    Scores are normalised by all feasible nodes at once, so nothing is kept.
+    """
+
+    is_local = False
+
+    def __init__(self, pod: PodInfo, nodes: NodeTable, selectors: DefaultSelectors) -> None:
+        self._pod, self._nodes, self._selectors = pod, nodes, selectors
+        #: None when the pod has no owner.
+        self._counter: Counter | None = None
+
+    def pre_score(self, nodes: NodeList) -> Status | None:
+        selector = self._selectors.of(self._pod)
+        if not selector.is_empty:
+            pods = PodSet(((frozenset((self._pod.namespace,)), selector),), terminating=False)
+            self._counter = self._nodes.terms.counter(pods)
+        return None
+
+    def scores(self, rows: RowArray) -> IntArray:
+        if self._counter is None:
+            return np.zeros(len(rows), np.int64)
+        return self._counter.dense(self._nodes.capacity)[rows].astype(np.int64)
+
+    def score(self, node: NodeInfo) -> int:
+        return 0 if self._counter is None else self._counter.by_row.get(node.row, 0)
+
+
 class SelectorSpread(Plugin):
-    """Pods per node are taken from the term index. Scores depend on all feasible nodes, so nothing is cached."""
+    """Pods with an owner and no constraints of their own; the question is :class:`_PodsOfOwner`."""
 
     name = "SelectorSpread"
+    asks = _PodsOfOwner
     #: Kinds whose objects the selector is made of.
     informs: ClassVar[tuple[str, ...]] = ("services", "replicationcontrollers", "replicasets", "statefulsets")
 
@@ -42,32 +72,8 @@ class SelectorSpread(Plugin):
         self._zone_of: IntArray = np.zeros(0, np.int64)
         self._zones_version = -1
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        return () if pod.spec.topology_spread_constraints else None
-
-    def skips(self, pod: PodInfo) -> bool:
-        return bool(pod.spec.topology_spread_constraints)
-
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        if pod.spec.topology_spread_constraints:
-            return Status.skip()
-        selector = self._selectors.of(pod)
-        counter: Counter | None = None
-        if not selector.is_empty:
-            pods = PodSet(((frozenset((pod.namespace,)), selector),), terminating=False)
-            counter = self.handle.snapshot.table.terms.counter(pods)
-        state.write(self.name, counter)
-        return None
-
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        counter: Counter | None = state.read(self.name)
-        if counter is None:
-            return np.zeros(len(rows), np.int64)
-        return counter.dense(nodes.capacity)[rows].astype(np.int64)
-
-    def score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        counter: Counter | None = state.read(self.name)
-        return 0 if counter is None else counter.by_row.get(node.row, 0)
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return None if pod.spec.topology_spread_constraints else _PodsOfOwner(pod, nodes, self._selectors)
 
     def _zones(self, table: NodeTable) -> IntArray:
         """int64[capacity]: a number per zone, -1 where a row has none. Made again when some node's labels changed."""

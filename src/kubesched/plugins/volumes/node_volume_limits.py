@@ -7,7 +7,7 @@ The volumes on nodes are counted in :mod:`.attached_volumes`; here a pod's volum
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -16,11 +16,11 @@ import numpy as np
 from kubesched.api.kinds import CLAIMS, CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUMES
 from kubesched.api.storage import CSIDriver, CSINode, PersistentVolumeClaim, VolumeAttachment
 from kubesched.api.types import Pod
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import Handle, Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from .. import names
@@ -63,119 +63,31 @@ class _Wanted:
 _NOTHING: Final = _Wanted()
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What a pod adds to nodes with a CSINode, where in-tree volumes are migrated, and to others."""
+class _NewVolumes(Question):
+    """The volumes that the pod adds to a node, against the limits there.
 
-    with_csi: _Wanted
-    without: _Wanted
-
-    @property
-    def signature(self) -> Hashable | None:
-        """Equal for pods that add the same to every node; None for one whose answers depend on its own volumes."""
-        sides = (self.with_csi, self.without)
-        if any(side.lacking or side.error is not None or side.volumes for side in sides):
-            return None
-        return (self.with_csi.counts, self.with_csi.installed, self.without.installed)
-
-
-class NodeVolumeLimits(Plugin):
-    """Pods that add the same numbers of new volumes share a signature.
-
-    A pod with volumes in use adds fewer on the nodes where they are. It has a signature while that changes no verdict.
+    Pods that add the same numbers of new volumes are alike. A pod with volumes in use adds fewer on the nodes where they are: it
+    is like the others while that changes no verdict.
     """
 
-    name = names.NODE_VOLUME_LIMITS
-    reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
-    informs: ClassVar[tuple[str, ...]] = tuple(
-        kind.plural for kind in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, VOLUME_ATTACHMENTS)
-    )
-    REASON: Final = "node(s) exceed max volume count"
+    stands_alone = frozenset({"filter"})
 
-    def __init__(self, args: None, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._storage = Storage(handle)
-        self._attached = AttachedVolumes.of(handle)
-        self._drivers_required = handle.gate("VolumeLimitScaling")
+    def __init__(self, plugin: NodeVolumeLimits, nodes: NodeTable, with_csi: _Wanted, without: _Wanted) -> None:
+        """``with_csi``: on nodes with a CSINode, where in-tree volumes are migrated; ``without``: on others."""
+        self._attached, self._limits_on, self._nodes = plugin.attached, plugin.limits_on, nodes
+        self._with_csi, self._without = with_csi, without
+        if not any(side.lacking or side.error is not None or side.volumes for side in (with_csi, without)):
+            self.key = (with_csi.counts, with_csi.installed, without.installed)
 
-    def concerns(self, pod: PodInfo) -> bool:
-        return bool(pod.storage) and any(map(is_countable, pod.storage))
-
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        return self._question(pod).signature
-
-    def _is_like_new(self, wanted: _Wanted) -> bool:
-        """Whether a pod gets the verdicts of one whose volumes are in use nowhere: its own nodes are far from their limits."""
-        if not self._attached.has_limits.any():
-            return True
-        if any(True for _ in self.handle.nominations.nominated_nodes()):
-            return False
-        attached = self._attached
-        for driver, number in wanted.counts:
-            count, limit = attached.count(driver), attached.limit(driver)
-            for volume, its_driver in wanted.volumes:
-                for row in attached.rows_of.get(volume, ()) if its_driver == driver else ():
-                    if int(count[row]) + number > int(limit[row]):
-                        return False
-        return True
-
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        if not self.concerns(pod):
-            return Status.skip()
-        state.write(self.name, self._question(pod))
+    def pre_filter(self, nodes: NodeList) -> None:
         return None
 
-    # -- what the pod adds -----------------------------------------------------------------------------
-
-    def _question(self, pod: PodInfo) -> _Question:
-        self._attached.refresh()
-        with_csi = self._wanted(pod, migrated=True)
-        if with_csi.volumes and self._is_like_new(with_csi):
-            with_csi = replace(with_csi, volumes=())  # so that what is remembered of it holds for pods with others
-        if with_csi.error is None and not with_csi.lacking and not self._drivers_required:
-            return _Question(with_csi, _NOTHING)  # without a CSINode there are no limits
-        return _Question(with_csi, replace(self._wanted(pod, migrated=False), volumes=()))
-
-    def _wanted(self, pod: PodInfo, *, migrated: bool) -> _Wanted:
-        try:
-            volumes = self._attached.volumes.of_new(pod, migrated=migrated)
-        except ClaimNotFoundError as error:
-            return _Wanted(lacking=str(error))
-        except CountingError as error:
-            return _Wanted(error=error)
-        if not volumes:
-            return _NOTHING
-        counts = Counter(volumes.values())
-        drivers = tuple(sorted(counts))
-        in_use, nominations = self._attached.rows_of, self.handle.nominations
-        # A nominated pod may use the same volume on the node it is coming to.
-        named = any(volume in in_use for volume in volumes) or any(True for _ in nominations.nominated_nodes())
-        return _Wanted(
-            counts=tuple((driver, counts[driver]) for driver in drivers),
-            volumes=tuple(volumes.items()) if named else (),
-            installed=tuple(filter(self._must_be_installed, drivers)) if self._drivers_required else (),
-        )
-
-    def _must_be_installed(self, driver: str) -> bool:
-        found: CSIDriver | None = self._storage.find(CSI_DRIVERS, driver)
-        return found is not None and found.spec.prevent_pod_scheduling_if_missing is True
-
-    def _read(self, state: CycleState, pod: PodInfo) -> _Question:
-        """What PreFilter wrote; found again in a profile that has the plugin at Filter only."""
-        question: _Question | None = state.get(self.name)
-        if question is None:
-            question = self._question(pod)
-            state.write(self.name, question)
-        return question
-
-    # -- filter ----------------------------------------------------------------------------------------
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        question, attached = self._read(state, pod), self._attached
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        attached, nodes = self._attached, self._nodes
         attached.refresh()
         verdicts = np.zeros(len(rows), np.uint64)
         has_node = attached.has_node[rows]
-        for side, (wanted, here) in enumerate(((question.with_csi, has_node), (question.without, ~has_node))):
+        for side, (wanted, here) in enumerate(((self._with_csi, has_node), (self._without, ~has_node))):
             if wanted == _NOTHING or not here.any():
                 continue
             if wanted.error is not None:
@@ -187,15 +99,15 @@ class NodeVolumeLimits(Plugin):
                 for at in np.flatnonzero(here & (verdicts == 0)).tolist():
                     if not attached.has_driver(int(rows[at]), driver):
                         verdicts[at] = _NOT_INSTALLED + 2 * place + side
-        wanted = question.with_csi
+        wanted = self._with_csi
         left = (verdicts == 0) & attached.has_limits[rows]
         if wanted.counts and left.any():
             self._raise_if_uncountable(rows[left])
-            verdicts[left & self._exceeded(wanted, nodes, rows)] = _EXCEEDED
+            verdicts[left & self._exceeded(wanted, rows)] = _EXCEEDED
         for row in nodes.trials:
             places = np.flatnonzero(rows == row)
             if len(places):
-                verdicts[places] = self.filter_row(state, pod, nodes, nodes.info(row))
+                verdicts[places] = self.verdict(nodes.info(row))
         return verdicts
 
     def _raise_if_uncountable(self, rows: RowArray) -> None:
@@ -205,9 +117,7 @@ class NodeVolumeLimits(Plugin):
                 if row in errors:
                     raise errors[row]
 
-    def _exceeded(
-        self, wanted: _Wanted, nodes: NodeTable, rows: RowArray
-    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _exceeded(self, wanted: _Wanted, rows: RowArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """bool[len(rows)]: some driver would have more volumes than it may."""
         attached = self._attached
         exceeded = np.zeros(len(rows), np.bool_)
@@ -215,7 +125,7 @@ class NodeVolumeLimits(Plugin):
             total = attached.count(driver)[rows] + number
             limit = attached.limit(driver)[rows]
             if wanted.volumes:
-                again = np.zeros(nodes.capacity, np.int64)
+                again = np.zeros(self._nodes.capacity, np.int64)
                 for volume, its_driver in wanted.volumes:
                     if its_driver == driver and volume in attached.rows_of:
                         again[list(attached.rows_of[volume])] += 1
@@ -226,12 +136,12 @@ class NodeVolumeLimits(Plugin):
                 exceeded |= total > limit
         return exceeded
 
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        question, attached = self._read(state, pod), self._attached
+    def verdict(self, node: NodeInfo) -> int:
+        attached = self._attached
         attached.refresh()
         row = node.row
         has_node = bool(attached.has_node[row])
-        wanted, side = (question.with_csi, 0) if has_node else (question.without, 1)
+        wanted, side = (self._with_csi, 0) if has_node else (self._without, 1)
         if wanted.error is not None:
             raise wanted.error
         if wanted.lacking:
@@ -241,7 +151,7 @@ class NodeVolumeLimits(Plugin):
                 return _NOT_INSTALLED + 2 * place + side
         if not wanted.counts or not attached.has_limits[row]:
             return 0
-        if row in nodes.trials:
+        if row in self._nodes.trials:
             return self._exceeded_by_pods(wanted, node)
         if row in attached.errors:
             raise attached.errors[row]
@@ -266,31 +176,103 @@ class NodeVolumeLimits(Plugin):
         counts.update(volume[0] for volume in attached.attachments(node.name) if volume not in in_use)
         new = Counter(dict(wanted.counts))
         new.subtract(driver for volume, driver in wanted.volumes if volume in in_use)
-        limits = limits_of(self._storage.find(CSI_NODES, node.name))
+        limits = self._limits_on(node.name)
         exceeded = any(
             number and driver in limits and counts[driver] + number > limits[driver] for driver, number in new.items()
         )
         return _EXCEEDED if exceeded else 0
 
-    def fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
+    def amounts(self) -> Sequence[tuple[int, int]] | None:
         """Nothing, where no node has a limit: then pods that leave change no verdict."""
-        question = self._read(state, pod)
         self._attached.refresh()
-        for side in (question.with_csi, question.without):
+        for side in (self._with_csi, self._without):
             if side.lacking or side.error is not None or side.installed:
                 return None
         return None if self._attached.has_limits.any() else ()
 
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
+    def why(self, verdict: int) -> Status:
         if verdict == _EXCEEDED:
-            return Status.unschedulable(self.REASON)
-        question = self._read(state, pod)
+            return Status.unschedulable(NodeVolumeLimits.REASON)
         if verdict in _LACKING:
-            wanted = question.with_csi if verdict == _LACKING[0] else question.without
+            wanted = self._with_csi if verdict == _LACKING[0] else self._without
             return Status.unresolvable(wanted.lacking)
         place, side = divmod(verdict - _NOT_INSTALLED, 2)
-        driver = (question.without if side else question.with_csi).installed[place]
+        driver = (self._without if side else self._with_csi).installed[place]
         return Status.unschedulable(f"{driver} CSI driver is not installed on the node")
+
+
+class NodeVolumeLimits(Plugin):
+    """How many volumes nodes can attach; the question is :class:`_NewVolumes`."""
+
+    name = names.NODE_VOLUME_LIMITS
+    asks = _NewVolumes
+    informs: ClassVar[tuple[str, ...]] = tuple(
+        kind.plural for kind in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, VOLUME_ATTACHMENTS)
+    )
+    REASON: Final = "node(s) exceed max volume count"
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._storage = Storage(handle)
+        self.attached = AttachedVolumes.of(handle)
+        self._drivers_required = handle.gate("VolumeLimitScaling")
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(pod.storage) and any(map(is_countable, pod.storage))
+
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        if not self.concerns(pod):
+            return None
+        self.attached.refresh()
+        with_csi = self._wanted(pod, migrated=True)
+        if with_csi.volumes and self._is_like_new(with_csi):
+            with_csi = replace(with_csi, volumes=())  # so that what is remembered of it holds for pods with others
+        without = _NOTHING  # without a CSINode there are no limits
+        if with_csi.error is not None or with_csi.lacking or self._drivers_required:
+            without = replace(self._wanted(pod, migrated=False), volumes=())
+        return _NewVolumes(self, nodes, with_csi, without)
+
+    def limits_on(self, node_name: str) -> dict[str, int]:
+        return limits_of(self._storage.find(CSI_NODES, node_name))
+
+    def _is_like_new(self, wanted: _Wanted) -> bool:
+        """Whether a pod gets the verdicts of one whose volumes are in use nowhere: its own nodes are far from their limits."""
+        if not self.attached.has_limits.any():
+            return True
+        if any(True for _ in self.handle.nominations.nominated_nodes()):
+            return False
+        attached = self.attached
+        for driver, number in wanted.counts:
+            count, limit = attached.count(driver), attached.limit(driver)
+            for volume, its_driver in wanted.volumes:
+                for row in attached.rows_of.get(volume, ()) if its_driver == driver else ():
+                    if int(count[row]) + number > int(limit[row]):
+                        return False
+        return True
+
+    def _wanted(self, pod: PodInfo, *, migrated: bool) -> _Wanted:
+        try:
+            volumes = self.attached.volumes.of_new(pod, migrated=migrated)
+        except ClaimNotFoundError as error:
+            return _Wanted(lacking=str(error))
+        except CountingError as error:
+            return _Wanted(error=error)
+        if not volumes:
+            return _NOTHING
+        counts = Counter(volumes.values())
+        drivers = tuple(sorted(counts))
+        in_use, nominations = self.attached.rows_of, self.handle.nominations
+        # A nominated pod may use the same volume on the node it is coming to.
+        named = any(volume in in_use for volume in volumes) or any(True for _ in nominations.nominated_nodes())
+        return _Wanted(
+            counts=tuple((driver, counts[driver]) for driver in drivers),
+            volumes=tuple(volumes.items()) if named else (),
+            installed=tuple(filter(self._must_be_installed, drivers)) if self._drivers_required else (),
+        )
+
+    def _must_be_installed(self, driver: str) -> bool:
+        found: CSIDriver | None = self._storage.find(CSI_DRIVERS, driver)
+        return found is not None and found.spec.prevent_pod_scheduling_if_missing is True
 
     # -- events ----------------------------------------------------------------------------------------
 

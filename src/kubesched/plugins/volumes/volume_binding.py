@@ -14,19 +14,13 @@ import numpy as np
 
 from kubesched.config.args import VolumeBindingArgs
 from kubesched.config.errors import ArgsTypeError
+from kubesched.framework.asking import question_key
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
-from kubesched.framework.interface import (
-    Handle,
-    IntArray,
-    Plugin,
-    PreBindPreFlight,
-    Reads,
-    RowArray,
-    VerdictArray,
-)
+from kubesched.framework.interface import Handle, Plugin, PreBindPreFlight
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import IntArray, Question, Reads, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from .. import names
@@ -49,14 +43,118 @@ __all__ = ["VolumeBinding"]
 _RESERVED: Final = f"Reserve{names.VOLUME_BINDING}"
 
 
-class VolumeBinding(Plugin):
-    """Pods whose volumes decide alike about nodes share a signature: the content of what their claims refer to.
+class _Claims(Question):
+    """What the pod's claims demand of a node. Pods are alike when the content of what their claims refer to is.
 
-    A claim that is to be bound to one of several free volumes has none. It is evaluated for all nodes at once.
+    A pod with a claim that is to be bound to one of several free volumes is like no other.
     """
 
+    reads = Reads.NODE
+    stands_alone = frozenset({"score"})
+
+    def __init__(
+        self, plugin: VolumeBinding, pod: PodInfo, nodes: NodeTable, demand: Demand, rejected: Rejected | None
+    ) -> None:
+        """``demand`` says nothing when the pod is ``rejected``."""
+        self.pod, self.demand, self.rejected = pod, demand, rejected
+        self._plugin, self._nodes = plugin, nodes
+        self._cache, self._pools = plugin.state.cache, plugin.state.pools
+        #: Whether PreFilter has run, and has not rejected the pod.
+        self.is_prepared = False
+        self.key = self._key() if rejected is None else None
+
+    def _key(self) -> Hashable | None:
+        demand = self.demand
+        parts: list[Hashable] = []
+        for facts in demand.bound:
+            if facts is not None and not self._cache.affinities.is_shared(facts.reach):
+                return None
+            parts.append(None if facts is None else (facts.reach, facts.plugin, facts.migrated_reach, facts.problem))
+        for claim in demand.delayed:
+            if self._cache.reserved.get(claim.claim.key) or self._plugin.state.has_free_volume(claim.claim):
+                return None
+            size = claim.size.nanos if len(demand.delayed) > 1 else 0
+            parts.append((size, claim.signature(self._cache)))
+        return tuple(parts)
+
+    def check_prepared(self) -> None:
+        """Raises:
+
+        KeyError: when PreFilter has not run.
+        """
+        if not self.is_prepared:
+            raise KeyError("not found")
+
+    def place(self, rows: RowArray) -> Placements:
+        """Evaluate these rows.
+
+        Raises:
+            PlacementError: when that cannot be done for one of them.
+        """
+        return place(self._current(), self._nodes, rows, self._cache, self._pools)
+
+    def chosen(self, found: Placements) -> NodeVolumes:
+        """What the pod would get on the node of the first row."""
+        return volumes_of(found, 0, self._cache, self._pools)
+
+    def _current(self) -> Demand:
+        """What the claims demand: those of the current pod where this question was kept of an earlier one like it."""
+        latest = self._plugin.latest
+        if latest is None or self.key is None or latest.key != self.key:
+            return self.demand
+        return latest.demand
+
+    # -- filter ----------------------------------------------------------------------------------------
+
+    def pre_filter(self, nodes: NodeList) -> Status | None:
+        if self.rejected is not None:
+            return self.rejected.status
+        self.is_prepared = True
+        return Status.skip() if self.demand is NO_DEMAND else None
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        self.check_prepared()
+        try:
+            return self.place(rows).verdicts
+        except PlacementError:
+            self._plugin.count_error("predicate")
+            raise
+
+    def verdict(self, node: NodeInfo) -> int:
+        self.check_prepared()
+        demand = self._current()
+        if demand.delayed:
+            return int(self.verdicts(np.array([node.row], np.intp))[0])
+        try:
+            return place_bound(demand.bound, node.name, node.labels, self._cache)
+        except PlacementError:
+            self._plugin.count_error("predicate")
+            raise
+
+    def why(self, verdict: int) -> Status:
+        return Status.unresolvable(*(reason for bit, reason in REASONS.items() if verdict & bit))
+
+    # -- score -----------------------------------------------------------------------------------------
+
+    def pre_score(self, nodes: NodeList) -> Status | None:
+        if self._plugin.scorer is None:
+            return Status.skip()
+        self.check_prepared()
+        return None
+
+    def scores(self, rows: RowArray) -> IntArray:
+        scorer = self._plugin.scorer
+        if scorer is None:
+            return np.zeros(len(rows), np.int64)
+        self.check_prepared()
+        return scorer.scores(self.place(rows), self._cache, self._pools)
+
+
+class VolumeBinding(Plugin):
+    """Claims and volumes; the question is :class:`_Claims`."""
+
     name = names.VOLUME_BINDING
-    reads: ClassVar[Reads] = Reads.NODE
+    asks = _Claims
     informs: ClassVar[tuple[str, ...]] = Storage.INFORMS
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
@@ -69,154 +167,82 @@ class VolumeBinding(Plugin):
         if not isinstance(args, VolumeBindingArgs):
             raise ArgsTypeError(VolumeBindingArgs, args)
         self._storage = Storage(handle)
-        self._state: VolumeState = VolumeState.of(handle)
-        self._binder = VolumeBinder(self._state.cache, handle, float(args.bind_timeout_seconds))
-        self._scorer = StorageScorer(args.shape) if handle.gate("StorageCapacityScoring") and args.shape else None
-        #: What the claims of the current pod demand.
-        self._current: tuple[PodInfo, Demand] | None = None
+        self.state: VolumeState = VolumeState.of(handle)
+        self._binder = VolumeBinder(self.state.cache, handle, float(args.bind_timeout_seconds))
+        self.scorer = StorageScorer(args.shape) if handle.gate("StorageCapacityScoring") and args.shape else None
+        #: The question that was asked for last.
+        self.latest: _Claims | None = None
 
     def concerns(self, pod: PodInfo) -> bool:
         return bool(pod.storage) and any(
             volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.storage
         )
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> _Claims:
+        """A question for every pod: one without claims is skipped at PreFilter, and nothing else works without that."""
+        demand, problem = NO_DEMAND, None
         try:
-            demand = self._read(pod)
-        except Rejected:
-            return None
-        cache = self._state.cache
-        parts: list[Hashable] = []
-        for facts in demand.bound:
-            if facts is not None and not cache.affinities.is_shared(facts.reach):
-                return None
-            parts.append(None if facts is None else (facts.reach, facts.plugin, facts.migrated_reach, facts.problem))
-        for claim in demand.delayed:
-            if cache.reserved.get(claim.claim.key) or self._state.has_free_volume(claim.claim):
-                return None
-            size = claim.size.nanos if len(demand.delayed) > 1 else 0
-            parts.append((size, claim.signature(cache)))
-        return tuple(parts)
-
-    def _read(self, pod: PodInfo) -> Demand:
-        """What the pod's claims demand, as they are now.
-
-        Raises:
-            Rejected: when they keep the pod from being scheduled.
-        """
-        self._current = None
-        demand = demand_of(pod, self._storage, self._state.cache) or NO_DEMAND
-        self._current = pod, demand
-        return demand
-
-    # -- filter ----------------------------------------------------------------------------------------
-
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
-        try:
-            demand = self._read(pod)
+            demand = demand_of(pod, self._storage, self.state.cache) or NO_DEMAND
         except Rejected as rejected:
-            return rejected.status
-        state.write(self.name, demand)
-        return Status.skip() if demand is NO_DEMAND else None
-
-    def _demand(self, state: CycleState, pod: PodInfo) -> Demand:
-        """What the claims of this pod demand. The state may be that of an earlier pod with an equal signature.
-
-        Raises:
-            KeyError: when PreFilter has not run.
-        """
-        written: Demand = state.read(self.name)
-        current = self._current
-        if current is not None and current[0] is pod:
-            return current[1]
-        return written
-
-    def _place(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Placements:
-        return place(self._demand(state, pod), nodes, rows, self._state.cache, self._state.pools)
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        try:
-            return self._place(state, pod, nodes, rows).verdicts
-        except PlacementError:
-            self._count_error("predicate")
-            raise
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        demand = self._demand(state, pod)
-        if demand.delayed:
-            return int(self.filter_rows(state, pod, nodes, np.array([node.row], np.intp))[0])
-        try:
-            return place_bound(demand.bound, node.name, node.labels, self._state.cache)
-        except PlacementError:
-            self._count_error("predicate")
-            raise
-
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        return Status.unresolvable(*(reason for bit, reason in REASONS.items() if verdict & bit))
+            problem = rejected
+        self.latest = _Claims(self, pod, nodes, demand, problem)
+        return self.latest
 
     def volumes_on(self, state: CycleState, pod: PodInfo, nodes: NodeTable, row: int) -> NodeVolumes:
         """What the pod would get on a node that fits it; nothing in a profile without the plugin's PreFilter."""
-        if state.get(self.name) is None:
+        question: _Claims | None = state.get(question_key(self.name))
+        if question is None or not question.is_prepared:
             return NodeVolumes()
-        found = self._place(state, pod, nodes, np.array([row], np.intp))
-        return volumes_of(found, 0, self._state.cache, self._state.pools)
-
-    # -- score -----------------------------------------------------------------------------------------
-
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        if self._scorer is None:
-            return Status.skip()
-        state.read(self.name)
-        return None
-
-    def score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        if self._scorer is None:
-            return np.zeros(len(rows), np.int64)
-        return self._scorer.scores(self._place(state, pod, nodes, rows), self._state.cache, self._state.pools)
+        return question.chosen(question.place(np.array([row], np.intp)))
 
     # -- reserve ---------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        state.read(self.name)
-        current = self._current
-        if current is not None and current[0].uid == pod.uid and not current[1].delayed:
-            return None  # all claims were bound when the pod was evaluated, and still are
-        try:
-            demand = self._read(pod)
-        except Rejected as rejected:
-            return Status.from_error(rejected)
-        if not demand.delayed:
-            return None
-        nodes = self.handle.snapshot.table
+        self._check_prepared(state)
+        latest, nodes = self.latest, self.handle.snapshot.table
+        if latest is None or latest.pod.uid != pod.uid or latest.rejected or latest.demand.delayed:
+            latest = self.ask(pod, nodes)
+        if latest.rejected is not None:
+            return Status.from_error(latest.rejected)
+        if not latest.demand.delayed:
+            return None  # claims that were bound when the pod was evaluated still are
         row = nodes.row_of(node_name)
         if row is None:
             return Status.from_error(f'node "{node_name}" not found')
         reservation = Reservation(pod, node_name)
         try:
-            found = self._place(state, pod, nodes, np.array([row], np.intp))
+            found = latest.place(np.array([row], np.intp))
             if verdict := int(found.verdicts[0]):
                 # Extenders were awaited, and meanwhile another pod had a shared claim assumed on its node.
-                raise PlacementError(self.verdict_status(state, pod, verdict).message())
-            reservation.make(volumes_of(found, 0, self._state.cache, self._state.pools), self._state.cache)
+                raise PlacementError(latest.why(verdict).message())
+            reservation.make(latest.chosen(found), self.state.cache)
         except (AssumeError, PlacementError) as error:
-            self._count_error("assume")
+            self.count_error("assume")
             return Status.from_error(error)
-        self._state.reservations[pod.uid] = reservation
+        self.state.reservations[pod.uid] = reservation
         state.write(_RESERVED, reservation)
         return None
+
+    def _check_prepared(self, state: CycleState) -> None:
+        """Raises:
+
+        KeyError: when PreFilter has not run.
+        """
+        question: _Claims = state.read(question_key(self.name))
+        question.check_prepared()
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         reservation: Reservation | None = state.get(_RESERVED)
         if reservation is not None:
-            reservation.undo(self._state.cache)
-            self._state.reservations.pop(pod.uid, None)
+            reservation.undo(self.state.cache)
+            self.state.reservations.pop(pod.uid, None)
 
     # -- pre bind --------------------------------------------------------------------------------------
 
     def pre_bind_pre_flight(
         self, state: CycleState, pod: PodInfo, node_name: str
     ) -> Status | tuple[PreBindPreFlight | None, Status | None]:
-        state.read(self.name)
+        self._check_prepared(state)
         if state.get(_RESERVED) is None:
             return Status.skip()
         return PreBindPreFlight(allow_parallel=True), None
@@ -228,12 +254,12 @@ class VolumeBinding(Plugin):
         try:
             await self._binder.bind(reservation)
         except BindError as error:
-            self._count_error("bind")
+            self.count_error("bind")
             return Status.from_error(f"binding volumes: {error}")
-        self._state.reservations.pop(pod.uid, None)
+        self.state.reservations.pop(pod.uid, None)
         return None
 
-    def _count_error(self, stage: str) -> None:
+    def count_error(self, stage: str) -> None:
         self.handle.framework.metrics.volume_scheduling_stage_error_total.labels(stage).inc()
 
     # -- queue -----------------------------------------------------------------------------------------

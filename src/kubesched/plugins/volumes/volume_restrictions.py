@@ -6,7 +6,8 @@ cluster. Source: spec "Volume plugins" section 3.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from copy import copy
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -14,12 +15,12 @@ import numpy as np
 from kubesched.api.kinds import CLAIMS
 from kubesched.api.storage import PersistentVolumeClaim
 from kubesched.api.types import Pod, Volume
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.disks import conflicts, disk_uses
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import Handle, Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question, Reads, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from .. import names
@@ -33,20 +34,6 @@ __all__ = ["VolumeRestrictions"]
 _ONE_POD: Final = "ReadWriteOncePod"
 _DISK: Final = 1
 _CLAIM: Final = 2
-_STATE_KEY: Final = f"PreFilter{names.VOLUME_RESTRICTIONS}"
-
-
-class _Exclusive:
-    """The pod's claims that one pod may use, by name, and how often they are in use (spec section 3.3)."""
-
-    __slots__ = ("claims", "in_use")
-
-    def __init__(self, claims: frozenset[str], in_use: int) -> None:
-        self.claims = claims
-        self.in_use = in_use
-
-    def clone(self) -> _Exclusive:
-        return _Exclusive(self.claims, self.in_use)
 
 
 def _claim_names(volumes: Sequence[Volume]) -> list[str]:
@@ -55,11 +42,82 @@ def _claim_names(volumes: Sequence[Volume]) -> list[str]:
     ]
 
 
+class _Unshared(Question):
+    """Disks and claims of the pod that others may have in use. Pods that nothing is in conflict with anywhere are alike.
+
+    Nodes with a disk of the pod are found in an index. Of the claims that one pod may use it counts those in use.
+    """
+
+    reads = Reads.PODS
+    stands_alone = frozenset({"filter"})
+
+    def __init__(self, pod: PodInfo, nodes: NodeTable, claims: frozenset[str] | Status, in_use: int) -> None:
+        """``claims``: the names of those that one pod may use, or the rejection of a pod whose claims are not there."""
+        self._disks, self._nodes = pod.disks, nodes
+        self._claims, self._in_use = claims, in_use
+        self._is_prepared = False
+        self.key = None if pod.disks or in_use or isinstance(claims, Status) else ()
+
+    def pre_filter(self, nodes: NodeList) -> Status | None:
+        if isinstance(self._claims, Status):
+            return self._claims
+        self._is_prepared = True
+        return None if self._disks or self._in_use else Status.skip()
+
+    def assuming(self, node: NodeInfo, added: Sequence[PodInfo], removed: Sequence[PodInfo]) -> Question:
+        change = self._uses(added) - self._uses(removed)
+        if not change:
+            return self
+        found = copy(self)
+        found._in_use += change
+        return found
+
+    def _uses(self, pods: Sequence[PodInfo]) -> int:
+        """How often these pods use the claims. Their namespace is not compared, as upstream."""
+        claims = self._claims
+        if isinstance(claims, Status):
+            return 0
+        return sum(name in claims for pod in pods if pod.pvcs for name in _claim_names(pod.storage))
+
+    def _is_used(self) -> bool:
+        """Whether a claim is in use.
+
+        Raises:
+            RuntimeError: when the profile has the plugin at Filter only.
+        """
+        if not self._is_prepared:
+            raise RuntimeError(f'cannot read "PreFilter{names.VOLUME_RESTRICTIONS}" from cycleState')
+        return self._in_use > 0
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        nodes = self._nodes
+        taken = np.zeros(nodes.capacity, np.uint64)
+        for use in self._disks:
+            for row in nodes.disk_rows.get(use[0], ()):
+                if conflicts(use, nodes.info(row).disk_counts):
+                    taken[row] = _DISK
+        verdicts = taken[rows]
+        if not verdicts.all() and self._is_used():
+            verdicts[verdicts == 0] = _CLAIM
+        return verdicts
+
+    def verdict(self, node: NodeInfo) -> int:
+        counts = node.disk_counts
+        if counts and any(conflicts(use, counts) for use in self._disks):
+            return _DISK
+        return _CLAIM if self._is_used() else 0
+
+    def why(self, verdict: int) -> Status:
+        return Status.unschedulable(
+            VolumeRestrictions.REASON_DISK if verdict == _DISK else VolumeRestrictions.REASON_CLAIM
+        )
+
+
 class VolumeRestrictions(Plugin):
-    """Nodes with a disk of the pod are found in an index; the claims in use are counted by the cache."""
+    """Disks and claims that pods cannot share; the question is :class:`_Unshared`."""
 
     name = names.VOLUME_RESTRICTIONS
-    reads: ClassVar[Reads] = Reads.PODS
+    asks = _Unshared
     informs: ClassVar[tuple[str, ...]] = (CLAIMS.plural,)
     REASON_DISK: Final = "node(s) had no available disk"
     REASON_CLAIM: Final = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
@@ -71,23 +129,7 @@ class VolumeRestrictions(Plugin):
     def concerns(self, pod: PodInfo) -> bool:
         return bool(pod.pvcs or pod.disks)
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        """Pods that nothing is in conflict with anywhere are alike; the others have no signature."""
-        if pod.disks:
-            return None
-        found = self._exclusive(pod)
-        return None if isinstance(found, Status) or found.in_use else ()
-
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        found = self._exclusive(pod)
-        if isinstance(found, Status):
-            return found
-        if not pod.disks and not found.in_use:
-            return Status.skip()
-        state.write(_STATE_KEY, found)
-        return None
-
-    def _exclusive(self, pod: PodInfo) -> _Exclusive | Status:
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         found: set[str] = set()
         try:
             for name in _claim_names(pod.storage):
@@ -95,59 +137,10 @@ class VolumeRestrictions(Plugin):
                 if _ONE_POD in claim.spec.access_modes:
                     found.add(name)
         except NotFoundError as error:
-            return Status.unresolvable(str(error))
+            return _Unshared(pod, nodes, Status.unresolvable(str(error)), 0)
         snapshot = self.handle.snapshot
         in_use = sum(snapshot.is_pvc_used(f"{pod.namespace}/{name}") for name in found)
-        return _Exclusive(frozenset(found), in_use)
-
-    # The other pod's namespace is not compared, as upstream.
-
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
-        self._count(state, added, 1)
-        return None
-
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
-        self._count(state, removed, -1)
-        return None
-
-    def _count(self, state: CycleState, other: PodInfo, sign: int) -> None:
-        exclusive = self._read(state)
-        if other.pvcs:
-            exclusive.in_use += sign * sum(name in exclusive.claims for name in _claim_names(other.storage))
-
-    @staticmethod
-    def _read(state: CycleState) -> _Exclusive:
-        """What PreFilter wrote.
-
-        Raises:
-            RuntimeError: when the profile has the plugin at Filter only.
-        """
-        found: _Exclusive | None = state.get(_STATE_KEY)
-        if found is None:
-            raise RuntimeError(f'cannot read "{_STATE_KEY}" from cycleState')
-        return found
-
-    # -- filter ----------------------------------------------------------------------------------------
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        taken = np.zeros(nodes.capacity, np.uint64)
-        for use in pod.disks:
-            for row in nodes.disk_rows.get(use[0], ()):
-                if conflicts(use, nodes.info(row).disk_counts):
-                    taken[row] = _DISK
-        verdicts = taken[rows]
-        if not verdicts.all() and self._read(state).in_use > 0:
-            verdicts[verdicts == 0] = _CLAIM
-        return verdicts
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        counts = node.disk_counts
-        if counts and any(conflicts(use, counts) for use in pod.disks):
-            return _DISK
-        return _CLAIM if self._read(state).in_use > 0 else 0
-
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        return Status.unschedulable(self.REASON_DISK if verdict == _DISK else self.REASON_CLAIM)
+        return _Unshared(pod, nodes, frozenset(found), in_use)
 
     # -- events ----------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ plugins" section 4.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -15,11 +15,11 @@ from kubesched.api.kinds import CLAIMS, STORAGE_CLASSES, VOLUMES
 from kubesched.api.selectors import Operator, Requirement
 from kubesched.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubesched.cache.columns import ABSENT, BoolArray
-from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
-from kubesched.framework.interface import Handle, Plugin, Reads, RowArray, VerdictArray
+from kubesched.framework.interface import Handle, Plugin
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question, Reads, RowArray, VerdictArray
 from kubesched.framework.status import Status
 
 from .. import names
@@ -60,11 +60,50 @@ def _places(volume: PersistentVolume) -> _Places:
     return tuple(found)
 
 
+class _Zones(Question):
+    """The zones and regions that the pod's volumes demand now; pods whose volumes demand the same share what is remembered."""
+
+    reads = Reads.NODE
+    stands_alone = frozenset({"filter"})
+
+    def __init__(self, plugin: VolumeZone, demanded: _Places | Status, nodes: NodeTable) -> None:
+        self._plugin, self._nodes = plugin, nodes
+        #: The rejection of a pod whose demands cannot be known; it passes nowhere.
+        self._rejection = demanded if isinstance(demanded, Status) else None
+        self.key = self._places = None if isinstance(demanded, Status) else demanded
+
+    def pre_filter(self, nodes: NodeList) -> Status | None:
+        return self._rejection or (None if self._places else Status.skip())
+
+    def verdicts(self, rows: RowArray) -> VerdictArray:
+        if self._places is None:
+            return np.ones(len(rows), np.uint64)
+        verdicts: VerdictArray = (~self._plugin.met(self._places, self._nodes)[rows]).astype(np.uint64)
+        return verdicts
+
+    def verdict(self, node: NodeInfo) -> int:
+        if self._places is None:
+            return 1
+        labels = node.labels
+        if all(key not in labels for key in _KEYS):
+            return 0  # a cluster of one zone
+        for key, values in self._places:
+            value = labels.get(key)
+            if value is None:
+                value = labels.get(_GA_FORM.get(key, key))
+            if value is None or value not in values:
+                return 1
+        return 0
+
+    def why(self, verdict: int) -> Status:
+        return self._rejection or Status.unresolvable(VolumeZone.REASON)
+
+
 class VolumeZone(Plugin):
-    """Pods whose volumes demand the same of a node share a signature; the rows that meet it are compiled once."""
+    """Zones of volumes; the question is :class:`_Zones`. The rows that meet a set of demands are compiled once."""
 
     name = names.VOLUME_ZONE
-    reads: ClassVar[Reads] = Reads.NODE
+    asks = _Zones
     informs: ClassVar[tuple[str, ...]] = (CLAIMS.plural, VOLUMES.plural, STORAGE_CLASSES.plural)
     REASON: Final = "node(s) had no available volume zone"
 
@@ -78,19 +117,19 @@ class VolumeZone(Plugin):
     def concerns(self, pod: PodInfo) -> bool:
         return bool(pod.pvcs)
 
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        """What the pod's volumes demand now; a pod that PreFilter rejects has no signature."""
-        found = self._demanded(pod)
-        return None if isinstance(found, Status) else found
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        return _Zones(self, self._demanded(pod), nodes)
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        found = self._demanded(pod)
-        if isinstance(found, Status):
-            return found
-        if not found:
-            return Status.skip()
-        state.write(self.name, found)
-        return None
+    def met(self, places: _Places, nodes: NodeTable) -> BoolArray:
+        """bool[capacity]: the rows that meet these places."""
+        version = (nodes.labels_version, nodes.capacity)
+        if version != self._met_version or len(self._met) >= _MOST_PLACES:
+            self._met.clear()
+            self._met_version = version
+        met = self._met.get(places)
+        if met is None:
+            met = self._met[places] = _rows_that_meet(places, nodes)
+        return met
 
     def _demanded(self, pod: PodInfo) -> _Places | Status:
         """What all volumes of a pod demand, without repetition; or why it cannot be known (section 4.1)."""
@@ -124,49 +163,6 @@ class VolumeZone(Plugin):
         if found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
             return None
         return Status.unresolvable("PersistentVolume had no name")
-
-    # -- filter ----------------------------------------------------------------------------------------
-
-    def _places_of(self, state: CycleState, pod: PodInfo) -> _Places | Status:
-        """What PreFilter wrote; found again in a profile that has the plugin at Filter only."""
-        found: _Places | Status | None = state.get(self.name)
-        if found is None:
-            found = self._demanded(pod)
-            state.write(self.name, found)
-        return found
-
-    def filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        places = self._places_of(state, pod)
-        if isinstance(places, Status):
-            return np.ones(len(rows), np.uint64)
-        version = (nodes.labels_version, nodes.capacity)
-        if version != self._met_version or len(self._met) >= _MOST_PLACES:
-            self._met.clear()
-            self._met_version = version
-        met = self._met.get(places)
-        if met is None:
-            met = self._met[places] = _rows_that_meet(places, nodes)
-        verdicts: VerdictArray = (~met[rows]).astype(np.uint64)
-        return verdicts
-
-    def filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        places = self._places_of(state, pod)
-        if isinstance(places, Status):
-            return 1
-        labels = node.labels
-        if all(key not in labels for key in _KEYS):
-            return 0  # a cluster of one zone
-        for key, values in places:
-            value = labels.get(key)
-            if value is None:
-                value = labels.get(_GA_FORM.get(key, key))
-            if value is None or value not in values:
-                return 1
-        return 0
-
-    def verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        places = self._places_of(state, pod)
-        return places if isinstance(places, Status) else Status.unresolvable(self.REASON)
 
     # -- events ----------------------------------------------------------------------------------------
 

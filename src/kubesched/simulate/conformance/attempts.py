@@ -109,7 +109,7 @@ def _score_skipped(world: World, pod: PodInfo, state: CycleState) -> list[str]:
     framework = world.frameworks[pod.spec.scheduler_name]
     absent = framework.concerned(pod).absent
     named = _at(world, pod, "preScore", state.skip_score)
-    return [name for name in named if name not in absent or _skips_score(world, pod, framework.plugins[name])]
+    return [name for name in named if name not in absent or _skips_score(world, pod, framework.answering[name])]
 
 
 def _skips_score(world: World, pod: PodInfo, plugin: Any) -> bool:

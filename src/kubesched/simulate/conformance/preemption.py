@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kubesched.api.at_once import completed
 from kubesched.framework.interface import PostFilterResult
 from kubesched.framework.nominating import NominatingMode
 from kubesched.framework.podinfo import PodInfo
@@ -19,7 +20,6 @@ from .candidates import ListsCandidates, Question, listed, lister
 from .comparison import Comparison
 from .equal_victims import arrange, in_any_order
 from .needs import missing_plugins, not_built
-from .server import completed
 from .wording import without_wording
 from .world import World
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from kubesched.api.at_once import completed
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 
 from .devices import ListsDevices
-from .server import completed
 from .volumes import PlansVolumes
 from .world import World
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -14,13 +14,13 @@ from kubesched.cluster.schema import apply_merge_patch
 
 from .objects import LocalObjects
 
-__all__ = ["LocalServer", "completed", "version_of", "with_version"]
-
-T = TypeVar("T")
+__all__ = ["LocalServer", "version_of", "with_version"]
 
 
 class LocalServer:
-    """The scheduler's API port of one scenario. Calls answer at once."""
+    """The scheduler's API port of one scenario."""
+
+    at_once: Final = True
 
     def __init__(self, objects: LocalObjects) -> None:
         self._objects = objects
@@ -30,10 +30,10 @@ class LocalServer:
         self.deleted: list[str] = []
         self.denominated: list[str] = []
 
-    def patch_pod_status_now(self, pod: Pod, *, condition: PodCondition) -> bool:
-        return True
+    async def patch_pod_status(self, pod: Pod, *, condition: PodCondition) -> None:
+        pass
 
-    def delete_pod_now(self, pod: Pod) -> bool:
+    async def delete_pod(self, pod: Pod) -> bool:
         self.deleted.append(pod.key)
         return True
 
@@ -81,17 +81,3 @@ def version_of(obj: Any) -> int:
 def with_version(obj: Any, version: int) -> Any:
     metadata = msgspec.structs.replace(obj.metadata, resource_version=str(version))
     return msgspec.structs.replace(obj, metadata=metadata)
-
-
-def completed(work: Awaitable[T]) -> T:
-    """The result of work that has nothing to wait for.
-
-    Raises:
-        TypeError: when it waits.
-    """
-    try:
-        next(work.__await__())
-    except StopIteration as result:
-        value: T = result.value
-        return value
-    raise TypeError("a plugin waits, though a golden scenario has nothing to wait for")

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.api.at_once import completed
 from kubesched.api.change_log import ChangeLog
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
@@ -44,7 +45,7 @@ from kubesched.scheduler.search import Search
 from .comparable import NotComparedError, check_configuration, check_version
 from .coverage import Coverage
 from .objects import LocalObjects
-from .server import LocalServer, completed, version_of, with_version
+from .server import LocalServer, version_of, with_version
 
 __all__ = ["AS_RECORDED", "Reading", "World", "complete"]
 
