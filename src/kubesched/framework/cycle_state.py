@@ -77,7 +77,7 @@ class CycleState:
         self._values.pop(key, None)
 
     def adopt(self, other: CycleState) -> None:
-        """Take over the values of another state."""
+        """Add the values of another state, which replace those with the same key."""
         self._values.update(other._values)
 
     def clone(self) -> CycleState:
