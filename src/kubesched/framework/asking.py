@@ -6,7 +6,7 @@ what it calls, so a plugin extends just the points that its questions answer.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -36,6 +36,7 @@ _CALLED: dict[str, tuple[str, ...]] = {
     "score": ("score_row",),
     "normalized": ("normalize_within",),
 }
+_ALL_POINTS: Final = frozenset({"preFilter", "filter", "preScore", "score"})
 #: The key of a plugin whose pod does not concern it.
 _NOTHING_ASKED = ("nothing asked",)
 
@@ -54,9 +55,12 @@ class Turn:
         self.number = 0
 
 
-def answering(plugin: Any, handle: Handle, turn: Turn | None = None) -> Any:
-    """The object whose methods the decision core calls for a plugin: itself, or one that asks its questions."""
-    return Asking(plugin, handle, turn or Turn()) if hasattr(plugin, "ask") else plugin
+def answering(plugin: Any, handle: Handle, turn: Turn | None = None, at: Container[str] = _ALL_POINTS) -> Any:
+    """The object whose methods the decision core calls for a plugin: itself, or one that asks its questions.
+
+    ``at``: keys of the points that the profile has the plugin at.
+    """
+    return Asking(plugin, handle, turn or Turn(), at) if hasattr(plugin, "ask") else plugin
 
 
 class _NoQuestion(Question):
@@ -85,7 +89,7 @@ _NO_QUESTION: Final = _NoQuestion()
 class Asking:
     """One plugin's questions."""
 
-    def __init__(self, plugin: Any, handle: Handle, turn: Turn) -> None:
+    def __init__(self, plugin: Any, handle: Handle, turn: Turn, at: Container[str]) -> None:
         self._plugin = plugin
         self._handle = handle
         self._turn = turn
@@ -96,13 +100,20 @@ class Asking:
         self.signs_spec, self.may_fail = asks.by_spec, asks.may_fail
         #: The pod of the last question, the attempt, and the question.
         self._last: tuple[PodInfo | None, int, Question | None] = (None, 0, None)
-        self._missing = {"filter": defines(asks, "pre_filter"), "score": defines(asks, "pre_score")}
+        #: Points that answer only after what prepares them was called; and those where the profile lacks that.
+        self._prepared = {"filter": defines(asks, "pre_filter"), "score": defines(asks, "pre_score")}
         for point in asks.stands_alone:
-            self._missing[point] = False
+            self._prepared[point] = False
+        self._lacking = {
+            later: earlier not in at and self._prepared[later]
+            for earlier, later in (("preFilter", "filter"), ("preScore", "score"))
+        }
         for called, methods in _CALLED.items():
             for method in methods if defines(asks, called) else ():
                 setattr(self, method, getattr(self, f"_{method}"))
-        if not asks.is_local or defines(asks, "changed") or defines(asks, "rescored"):
+        #: Answers that change with other nodes are kept only if the question names the rows.
+        self._names_rows = defines(asks, "changed") or defines(asks, "rescored")
+        if not asks.is_local or self._names_rows:
             self.skips = self._skips
         if asks.is_local:
             # A signature is kept with the pod; whether pods elsewhere make it concern the plugin is asked at every attempt.
@@ -144,7 +155,7 @@ class Asking:
         self._last = pod, self._turn.number, question
         if question is None:
             return _NOTHING_ASKED
-        return None if question.key is None else (question.key,)
+        return (question.key,) if question.key is not None and (question.is_local or self._names_rows) else None
 
     # -- Filter ----------------------------------------------------------------------------------------
 
@@ -155,11 +166,9 @@ class Asking:
 
     def _asked(self, state: CycleState, pod: PodInfo, point: str) -> Question:
         question: Question | None = state.get(self._key)
-        if question is None:
-            if self._missing[point]:
-                raise KeyError("not found")
-            question = self._begin(state, pod)
-        return question
+        if self._lacking[point] or (question is None and self._prepared[point]):
+            raise KeyError("not found")
+        return question if question is not None else self._begin(state, pod)
 
     def _pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
         return self._begin(state, pod).pre_filter(nodes)

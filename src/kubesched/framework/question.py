@@ -82,7 +82,8 @@ class Question:
 
     #: A value such that pods with equal values get equal answers in equal clusters; None: answers are never reused.
     key: Hashable | None = None
-    #: Whether an answer about a row changes with the row's own node alone. Otherwise ``changed`` and ``rescored`` name rows.
+    #: Whether an answer about a row changes with the row's own node alone. Otherwise ``changed`` and ``rescored`` name rows;
+    #: without either, answers are never reused.
     is_local: bool = True
 
     # -- Filter ----------------------------------------------------------------------------------------

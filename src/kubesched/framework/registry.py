@@ -123,8 +123,6 @@ def check_question(asks: Any, who: str) -> None:
     if not own & {"verdicts", "scores"}:
         raise PluginError(f"{who} answers nothing: define verdicts and why to filter, scores to score")
     _refuse_partial(who, own, _NEEDED_OF_QUESTIONS, _QUESTION)
-    if not asks.is_local and not own & {"changed", "rescored"}:
-        raise PluginError(f"{who} sets is_local = False, but defines neither changed nor rescored to name rows")
 
 
 def _refuse_near_miss(who: str, plugin: type, known: Iterable[str], base: type) -> None:

@@ -143,7 +143,8 @@ class Framework:
                 raise ConfigError("framework", [f'initializing plugin "{name}": {_said(error)}{hint}']) from error
         #: What the decision core calls, by plugin.
         self.turn = Turn()
-        self.answering = {name: answering(plugin, handle, self.turn) for name, plugin in self.plugins.items()}
+        at = {name: {key for key, listed in points.items() if name in dict(listed)} for name in self.plugins}
+        self.answering = {name: answering(plugin, handle, self.turn, at[name]) for name, plugin in self.plugins.items()}
         self._points: dict[str, tuple[Any, ...]] = {
             point.key: tuple(
                 (self.answering if point.key in _ASKED_AT else self.plugins)[name]
