@@ -10,6 +10,7 @@ from framework_kit import make_plugin, say
 
 from kubesched.framework import registry as registry_module
 from kubesched.framework.points import POINTS, capabilities
+from kubesched.framework.question import Question
 from kubesched.framework.registry import PluginError, Registry, check_plugin
 from kubesched.plugins import IN_TREE, in_tree_registry
 
@@ -74,6 +75,13 @@ class Generous:
         return extra
 
 
+def asking(**members: Any) -> type:
+    """A plugin whose question class, Asked, has these members; those of no question are the plugin's own."""
+    own = {name: member for name, member in members.items() if name == "unreserve"}
+    question = type("Asked", (Question,), {name: each for name, each in members.items() if name not in own})
+    return make_plugin("Asking", asks=question, ask=say(None), **own)
+
+
 REFUSED: list[tuple[str, type, list[str]]] = [
     ("no name", NoName, ["NoName has no name: set the class attribute name = '…'"]),
     ("an empty name", make_plugin("", filter=say(None)), ["has no name"]),
@@ -85,7 +93,16 @@ REFUSED: list[tuple[str, type, list[str]]] = [
     ("a static method with one more argument", BadStatic, ["  it has    filter(own: Any, state: Any, pod: Any, node: Any) -> None\n"]),
     ("an attribute for a method", make_plugin("Attribute", filter=3), ['plugin "Attribute"', "filter is not a method"]),
     ("async in the scheduling cycle", make_plugin("Async", reserve=later), ["reserve is async, but the scheduling cycle does not wait; only post_filter, pre_bind, bind may be async"]),
-    ("columns without meaning", make_plugin("Columns", filter_rows=say(None)), ["defines filter_rows but not verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status"]),
+    ("verdicts without meaning", asking(verdicts=say(None)), ["its question Asked defines verdicts but not why(self, verdict: int) -> Status"]),
+    ("a meaning without verdicts", asking(scores=say(None), why=say(None)), ["defines why but not verdicts(self, rows: RowArray) -> VerdictArray"]),
+    ("rows named for no scores", asking(verdicts=say(None), why=say(None), rescored=lambda self, *, same: None), ["defines rescored but not scores("]),
+    ("a question that answers nothing", asking(), ["its question Asked answers nothing: define verdicts and why to filter"]),
+    ("a misspelt part of a question", asking(verdicts=say(None), why=say(None), is_locale=False), ["defines is_locale, which is not part of the interface; did you mean is_local?"]),
+    ("a part of a question with other arguments", asking(verdicts=say(None), why=lambda: None), ["its question Asked does not fit the interface", "expected  why(self, verdict: int) -> Status"]),
+    ("a class of questions that is none", make_plugin("Odd", ask=say(None), asks=int), ["asks is <class 'int'>; expected a class derived from kubesched.framework.Question"]),
+    ("ask without asks", make_plugin("Half", ask=say(None), filter=say(None)), ["defines ask but not asks"]),
+    ("a part of questions in a plugin", make_plugin("Flat", filter=say(None), reads=1), ["defines reads, which belongs to its questions"]),
+    ("half of a what-if", make_plugin("Adds", pre_filter=say(None), add_pod=say(None)), ["defines add_pod but not remove_pod("]),
 ]  # fmt: skip
 
 
@@ -110,7 +127,7 @@ def test_refused(name: str, plugin: type, texts: list[str]) -> None:
         ("unreserved", "unreserve"),
         ("events_to_registers", "events_to_register"),
         ("scores", "score"),
-        ("sign_spec", "signs_spec"),
+        ("explains", "explain"),
         ("inform", "informs"),
         ("normalise", "normalize"),
     ],
@@ -134,7 +151,7 @@ def test_helpers_of_other_names_are_no_slips() -> None:
 
 @pytest.mark.parametrize(
     "plugin",
-    [Static, Generous, make_plugin("AsyncBind", bind=later, pre_bind=later), make_plugin("Score", score_rows=say(1)), *IN_TREE],
+    [Static, Generous, make_plugin("AsyncBind", bind=later, pre_bind=later), asking(scores=lambda self, rows: rows), *IN_TREE],
     ids=lambda plugin: plugin.__name__,
 )  # fmt: skip
 def test_accepted(plugin: type) -> None:
@@ -178,7 +195,8 @@ def test_a_copy_is_independent() -> None:
 
 
 def test_capabilities_are_the_points_a_class_extends() -> None:
-    assert capabilities(make_plugin("P", filter_rows=say(None), unreserve=say(None))) == {"filter", "reserve"}
+    asked = asking(verdicts=say(None), why=say(None), unreserve=say(None))
+    assert capabilities(asked) == {"filter", "reserve"}
     assert in_tree_registry().capabilities()["NodeResourcesFit"] == {"preFilter", "filter", "preScore", "score"}
 
 

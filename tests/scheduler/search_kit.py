@@ -84,6 +84,8 @@ def make_asking(plugin_name: str, **members: Any) -> type:
     Questions know their ``pod`` and the node table, ``nodes``.
     """
     asked = {name: member for name, member in members.items() if hasattr(Question, name)}
+    if "verdicts" in asked:
+        asked.setdefault("why", lambda self, verdict: Status.unschedulable("no"))
     question = type(f"{plugin_name}Question", (Question,), asked)
 
     def ask(self: Any, pod: PodInfo, nodes: Any) -> Any:

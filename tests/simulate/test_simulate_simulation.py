@@ -432,7 +432,9 @@ def test_a_question_that_answers_what_it_must_not_is_in_the_result_with_its_plac
     def fine(self: Question, rows: Any) -> Any:
         return np.zeros(len(rows), np.int64)
 
-    asks = type("Asked", (Question,), {"scores": fine, method: wrong})
+    asks = type(
+        "Asked", (Question,), {"scores": fine, method: wrong, **({"why": wrong} if method == "verdicts" else {})}
+    )
     odd = type("Odd", (Plugin,), {"name": "Odd", "asks": asks, "ask": lambda self, pod, nodes: asks()})
     expect_wrong_answer(odd, wrong, said)
 

@@ -184,8 +184,8 @@ class Asking:
 
     def _refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
         kept: Question | None = state.get(self._key)
-        question = self._take(pod)
-        if kept is None or question is None:
+        question = self._take(pod) or _NO_QUESTION
+        if kept is None:
             return None
         if question is not kept:
             question = question.follow(kept)

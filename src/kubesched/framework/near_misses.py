@@ -22,15 +22,14 @@ def near_miss(plugin: type, known: Iterable[str], bases: tuple[type, ...]) -> tu
     Names of ``bases`` do not count, nor does a helper whose like the plugin defines as well: ``scores`` next to ``score``.
     """
     names = {_plain(name): name for name in known}
-    for owner in plugin.__mro__:
-        if owner is object or owner in bases:
-            continue
+    owners = [owner for owner in plugin.__mro__ if owner is not object and owner not in bases]
+    for owner in owners:
         for name, value in vars(owner).items():
             if name.startswith("_") or name in names.values() or inspect.isclass(value):
                 continue
             plain = _plain(name)
             found = [plain] if plain in names else difflib.get_close_matches(plain, names, n=1, cutoff=_ALIKE)
-            if found and not hasattr(plugin, names[found[0]]):
+            if found and not any(names[found[0]] in vars(each) for each in owners):
                 return name, names[found[0]]
     return None
 

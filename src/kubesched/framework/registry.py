@@ -89,6 +89,12 @@ def check_plugin(plugin: type) -> None:
                 f"name it in asks, and return one from ask{_signature(_METHODS['ask'])}"
             )
     _refuse_near_miss(who, plugin, (*_METHODS, *_ATTRIBUTES), Plugin)
+    asks: Any = getattr(plugin, "asks", None)
+    if hasattr(plugin, "ask") != (asks is not None):
+        given, lacking = ("ask", "asks") if asks is None else ("asks", "ask")
+        raise PluginError(f"{who} defines {given} but not {lacking}: asks names the class of what ask returns")
+    if asks is not None:
+        check_question(asks, who)
     if not capabilities(plugin):
         methods = ", ".join(method for point in POINTS for method in point.methods)
         raise PluginError(f"{who} extends no extension point: define at least one of {methods}, or ask")
@@ -100,12 +106,6 @@ def check_plugin(plugin: type) -> None:
             f"  expected  __init__{_signature(Plugin.__init__)}"
         )
     _refuse_partial(who, {method for method in _METHODS if hasattr(plugin, method)}, _NEEDED, _METHODS)
-    asks: Any = getattr(plugin, "asks", None)
-    if hasattr(plugin, "ask") != (asks is not None):
-        given, lacking = ("ask", "asks") if asks is None else ("asks", "ask")
-        raise PluginError(f"{who} defines {given} but not {lacking}: asks names the class of what ask returns")
-    if asks is not None:
-        check_question(asks, who)
 
 
 def check_question(asks: Any, who: str) -> None:
@@ -120,8 +120,8 @@ def check_question(asks: Any, who: str) -> None:
     _refuse_near_miss(who, asks, _QUESTION, Question)
     _check_methods(who, asks, {name: each for name, each in _QUESTION.items() if inspect.isfunction(each)})
     own = {name for name in _QUESTION if inspect.isfunction(_QUESTION[name]) and defines(asks, name)}
-    if not own & {"verdicts", "scores"}:
-        raise PluginError(f"{who} answers nothing: define verdicts and why to filter, scores to score")
+    if not own & {"pre_filter", "verdicts", "scores"}:
+        raise PluginError(f"{who} answers nothing: define verdicts and why to filter, scores to score, or pre_filter")
     _refuse_partial(who, own, _NEEDED_OF_QUESTIONS, _QUESTION)
 
 
