@@ -221,6 +221,15 @@ def test_the_number_of_rules_and_arrays_is_bounded(monkeypatch: pytest.MonkeyPat
     assert check_cache(cache) == []
 
 
+def test_in_a_small_cluster_rules_count_by_more_than_their_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubesched.cache.term_index._LEAST_SETS", 8)
+    monkeypatch.setattr("kubesched.cache.term_index._BUDGET", 96 << 10)  # a rule on four nodes takes 3 kB
+    index = a_cache().table.terms
+    for number in range(100):
+        index.counter(pods_of(f"app{number}"))
+    assert 8 < len(index.sets()) <= 32
+
+
 def test_a_mask_leaves_out_nodes_until_they_match() -> None:
     cache = a_cache()
     cache.add_pod(a_pod("p1", "n1", {"app": "web"}))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from kubesched.api.kinds import NODES
 from kubesched.api.times import RealClock
+from kubesched.cli.memory import EVENT_CACHE
 from kubesched.cluster.http import HttpServer
 from kubesched.cluster.kubelets import default_stages, make_nodes, node_template
 from kubesched.cluster.store import Store
@@ -59,6 +60,7 @@ async def living(
         controllers=True,
         stages=default_stages(startup_delay, stop_delay),
         kubelet_options={"heartbeat_seconds": heartbeats},
+        event_cache_size=EVENT_CACHE,
     )
     for node in three_nodes():
         embedded.store.create(NODES, "", node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from topology_worlds import JSON, WEB, info, node, pod, pre_filtered, scores_of,
 
 from kubesched.cache import NodeList
 from kubesched.framework.cycle_state import CycleState
+from kubesched.plugins.compiled_constraints import CompiledConstraints
 from kubesched.simulate.conformance.world import World
 
 SPREAD = "PodTopologySpread"
@@ -380,3 +382,17 @@ def test_which_pods_belong_together(why: str, incoming: JSON, objects: list[JSON
     cluster: World = world(nodes, [pod(name, labels, name) for name, labels in sorts.items()], objects)
     got = scores_of(cluster, SPREAD, incoming, [*sorts, "empty"])
     assert (None if got is None else {name for name, score in got.items() if score < got["empty"]}) == counted
+
+
+def test_in_a_small_cluster_compiled_pods_count_by_more_than_their_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubesched.plugins.compiled_constraints._LEAST_KEPT", 4)
+    monkeypatch.setattr("kubesched.plugins.compiled_constraints._BUDGET", 100 << 10)  # a pod takes 4 kB with few nodes
+
+    def compiled() -> int:
+        gc.collect()
+        return sum(type(one) is CompiledConstraints for one in gc.get_objects())
+
+    cluster, before = world([node("n1", zone="a")], []), compiled()
+    for number in range(80):
+        pre_filtered(cluster, SPREAD, spread(hard(), labels={"number": str(number)}))
+    assert 4 < compiled() - before <= 25

@@ -343,7 +343,7 @@ def test_requests_to_the_api_server_are_counted() -> None:
             with pytest.raises(ApiError):
                 await metered.create(NODES, "", {"metadata": {"name": "n"}})
             await runner.cleanup()
-            with pytest.raises(OSError, match="Cannot connect"):
+            with pytest.raises(OSError, match="annot connect"):
                 await metered.list(NODES)
         values = {
             name.replace(host, "H"): value

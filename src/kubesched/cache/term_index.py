@@ -32,8 +32,9 @@ from .term_lookup import TermLookup, narrowest
 
 __all__ = ["CarriedTerm", "PodClass", "PodSet", "Role", "TermIndex"]
 
-#: Memory for the arrays of counted rules (bytes), and how many rules are kept whatever their size.
+#: Memory for counted rules (bytes), what one takes besides its arrays, and how many are kept whatever their size.
 _BUDGET: Final = 48 << 20
+_RULE_BYTES: Final = 3 << 10
 _LEAST_SETS: Final = 64
 #: A counted rule that was not used for this many pod movements is dropped.
 _AGE: Final = 1 << 16
@@ -275,8 +276,8 @@ class TermIndex:
         return (group for group in self._possible(frozenset((namespace,)), selector) if selector.matches(group.labels))
 
     def _most(self) -> int:
-        """How many counters may have arrays: at 4 to 16 bytes a row each."""
-        return max(_LEAST_SETS, _BUDGET // (12 * self._nodes.capacity))
+        """How many counters may have arrays, at 4 to 16 bytes a row each; and how many rules are counted."""
+        return max(_LEAST_SETS, _BUDGET // (_RULE_BYTES + 12 * self._nodes.capacity))
 
     def _drop_unused(self) -> None:
         if len(self._sets) >= self._most():

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledConstraints", "ConstraintCache"]
 
-#: Memory for compiled pods (bytes): each may hold masks and per-domain counts as long as the table.
+#: Memory for compiled pods (bytes), and what one takes besides the masks and per-domain counts, which are as long as the table.
 _BUDGET: Final = 32 << 20
+_POD_BYTES: Final = 4 << 10
 _LEAST_KEPT: Final = 32
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -258,7 +259,7 @@ class ConstraintCache:
         else:
             compiled = kept[key] = self._compile(pod, kind, selector)
             table = self._handle.snapshot.table
-            while len(kept) > max(_LEAST_KEPT, _BUDGET // (16 * table.capacity)):
+            while len(kept) > max(_LEAST_KEPT, _BUDGET // (_POD_BYTES + 16 * table.capacity)):
                 kept.popitem(last=False)
         if compiled is not None:
             compiled.sync()
