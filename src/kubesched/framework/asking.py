@@ -104,10 +104,8 @@ class Asking:
         self._prepared = {"filter": defines(asks, "pre_filter"), "score": defines(asks, "pre_score")}
         for point in asks.stands_alone:
             self._prepared[point] = False
-        self._lacking = {
-            later: earlier not in at and self._prepared[later]
-            for earlier, later in (("preFilter", "filter"), ("preScore", "score"))
-        }
+        self._lacks_pre_filter = "preFilter" not in at and self._prepared["filter"]
+        self._lacks_pre_score = "preScore" not in at and self._prepared["score"]
         for called, methods in _CALLED.items():
             for method in methods if defines(asks, called) else ():
                 setattr(self, method, getattr(self, f"_{method}"))
@@ -164,23 +162,34 @@ class Asking:
         state.write(self._key, question)
         return question
 
-    def _asked(self, state: CycleState, pod: PodInfo, point: str) -> Question:
+    def _at_filter(self, state: CycleState, pod: PodInfo) -> Question:
         question: Question | None = state.get(self._key)
-        if self._lacking[point] or (question is None and self._prepared[point]):
+        if question is None or self._lacks_pre_filter:
+            return self._unprepared(question, state, pod, "filter")
+        return question
+
+    def _at_score(self, state: CycleState, pod: PodInfo) -> Question:
+        question: Question | None = state.get(self._key)
+        if question is None or self._lacks_pre_score:
+            return self._unprepared(question, state, pod, "score")
+        return question
+
+    def _unprepared(self, question: Question | None, state: CycleState, pod: PodInfo, point: str) -> Question:
+        if question is not None or self._prepared[point]:
             raise KeyError("not found")
-        return question if question is not None else self._begin(state, pod)
+        return self._begin(state, pod)
 
     def _pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
         return self._begin(state, pod).pre_filter(nodes)
 
     def _filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        return self._asked(state, pod, "filter").verdicts(rows)
+        return self._at_filter(state, pod).verdicts(rows)
 
     def _filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return self._asked(state, pod, "filter").verdict(node)
+        return self._at_filter(state, pod).verdict(node)
 
     def _verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        return self._asked(state, pod, "filter").why(verdict)
+        return self._at_filter(state, pod).why(verdict)
 
     def _refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
         kept: Question | None = state.get(self._key)
@@ -199,7 +208,7 @@ class Asking:
         state.write(self._key, state.read(self._key).assuming(node, (), (removed,)))
 
     def _fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
-        return self._asked(state, pod, "filter").amounts()
+        return self._at_filter(state, pod).amounts()
 
     # -- Score -----------------------------------------------------------------------------------------
 
@@ -208,10 +217,10 @@ class Asking:
         return (question if question is not None else self._begin(state, pod)).pre_score(nodes)
 
     def _score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        return self._asked(state, pod, "score").scores(rows)
+        return self._at_score(state, pod).scores(rows)
 
     def _score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return self._asked(state, pod, "score").score(node)
+        return self._at_score(state, pod).score(node)
 
     def _refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
         question: Question = state.read(self._key)

@@ -28,7 +28,7 @@ from .cycle_state import CycleState
 from .driver import Driver
 from .entries import FilterEntry, PluginFailedError, ScoreEntry
 from .interface import MAX_NODE_SCORE, Handle, NodeToStatus, PostFilterResult
-from .metrics import SchedulerMetrics
+from .metrics import CounterValue, SchedulerMetrics
 from .nodeinfo import NodeInfo
 from .nominating import NominatingMode
 from .podinfo import PodInfo
@@ -141,10 +141,12 @@ class Framework:
                 bare = getattr(registry[name], "__init__", None) is object.__init__
                 hint = "; derive the class from kubesched.framework.Plugin" if bare else ""
                 raise ConfigError("framework", [f'initializing plugin "{name}": {_said(error)}{hint}']) from error
-        #: What the decision core calls, by plugin.
         self.turn = Turn()
-        at = {name: {key for key, listed in points.items() if name in dict(listed)} for name in self.plugins}
-        self.answering = {name: answering(plugin, handle, self.turn, at[name]) for name, plugin in self.plugins.items()}
+        #: By plugin, the object whose methods the decision core calls.
+        self.answering = {
+            name: answering(plugin, handle, self.turn, {key for key, listed in points.items() if name in dict(listed)})
+            for name, plugin in self.plugins.items()
+        }
         self._points: dict[str, tuple[Any, ...]] = {
             point.key: tuple(
                 (self.answering if point.key in _ASKED_AT else self.plugins)[name]
@@ -155,14 +157,7 @@ class Framework:
         self.points: Mapping[str, Sequence[tuple[str, int]]] = {
             point.key: list(points.get(point.key, ())) for point in POINTS
         }
-        # The series of all plugins exist from the start, at 0.
-        pre_filter, filter_, pre_score, score = (
-            {
-                plugin.name: metrics.plugin_evaluation_total.labels(plugin.name, label, profile_name)
-                for plugin in self._points[key]
-            }
-            for key, label in _EVALUATING
-        )
+        pre_filter, filter_, pre_score, score = self._evaluations()
         self._pre_filtered, self._pre_scored = pre_filter, pre_score
         self.filters = tuple(
             FilterEntry(plugin, index, filter_[plugin.name]) for index, plugin in enumerate(self._points["filter"])
@@ -182,6 +177,14 @@ class Framework:
         ).of
         #: The points of the binding cycle.
         self.binding = BindingPoints(self._driver, self.concerned)
+
+    def _evaluations(self) -> list[dict[str, CounterValue]]:
+        """By point and plugin, the count of its evaluations. The series of all plugins exist from the start, at 0."""
+        total = self.metrics.plugin_evaluation_total
+        return [
+            {plugin.name: total.labels(plugin.name, label, self.profile_name) for plugin in self._points[key]}
+            for key, label in _EVALUATING
+        ]
 
     def now(self) -> float:
         return self._driver.now()
