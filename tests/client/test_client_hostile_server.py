@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
+import ssl
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from certificate_kit import Authority
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import ApiError
 from kubesched.client import http, http_reading
@@ -214,3 +219,54 @@ def test_an_error_that_makes_no_sense_is_still_the_error_of_its_code(raw: bytes)
                 pass
 
     asyncio.run(main())
+
+
+async def _no_hand_shake(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(100)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    writer.close()
+
+
+async def _half_an_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(100)
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+    writer.close()
+
+
+async def _no_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(100)
+    writer.write(b"\0\1\2 no\r\n\r\n")
+    writer.close()
+
+
+@pytest.mark.parametrize("ask", [_list, _watch, _create])
+@pytest.mark.parametrize("script", [_no_hand_shake, _half_an_answer, _no_http])
+def test_a_connection_that_failed_leaves_none_of_its_buffers_in_cycles(
+    ask: Callable[..., Any], script: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Each would keep 256 KiB for hours, and a server that is down for long is tried again and again."""
+    authority = Authority()
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(*authority.write(tmp_path, "server", "server", hosts=("127.0.0.1",)))
+    trusting = ssl.create_default_context(cadata=authority.pem.decode())
+
+    async def main() -> int:
+        context = None if script is _no_hand_shake else serving
+        server = await asyncio.start_server(script, "127.0.0.1", 0, ssl=context)
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, HttpTransport(url, context=trusting, max_retries=0) as client:
+            for number in range(22):
+                with pytest.raises(OSError, match=r"\w"):
+                    await ask(client)
+                if number == 1:
+                    gc.collect()
+                    gc.disable()
+                    tracemalloc.start()
+            await asyncio.sleep(0.1)
+            return tracemalloc.get_traced_memory()[0]
+
+    try:
+        assert asyncio.run(main()) < 20 * 50 * 1024
+    finally:
+        tracemalloc.stop()
+        gc.enable()

@@ -26,6 +26,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from kubesched.api.collector import forget_frames
 from kubesched.api.event_record import EventRecord
 from kubesched.api.extras import needing
 from kubesched.api.followed_files import FollowedContext
@@ -452,6 +453,7 @@ def _refusal(status: int, after: str, raw: bytes | bytearray) -> ApiError:
 
 def _network_error(error: aiohttp.ClientError) -> OSError:
     """A client error as the OSError that backoff rules check."""
+    forget_frames(error)
     inner: BaseException = error
     if isinstance(error.__cause__, NotLeaderError):
         return error.__cause__
