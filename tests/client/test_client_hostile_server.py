@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import json
 import ssl
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
@@ -17,13 +18,14 @@ import pytest
 
 from certificate_kit import Authority
 from kubesched.api.kinds import PODS
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import ApiError, ListPage
 from kubesched.client import http, http_reading
 from kubesched.client.backoff import MOST_RETRY_AFTER, retry_after
 from kubesched.client.bodies import AnswerTooLongError
 from kubesched.client.http import HttpTransport
-from kubesched.client.http_reading import read_events, status_error
+from kubesched.client.http_reading import read_events, read_item, status_error
 from kubesched.client.reflector import Reflector
+from kubesched.client.store import version_of
 
 HEAD = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n%s\r\n"
 
@@ -194,6 +196,39 @@ def test_a_watch_stops_for_a_minute_at_most(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(Reflector(transport, PODS, sink, rng=Random(1)).run())
     assert slept == [MOST_RETRY_AFTER]
+
+
+VERSIONS = ("abc", "-1", "\N{SUPERSCRIPT TWO}", "9" * 5000)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_list_of_a_version_that_is_no_number_is_one_clear_line(
+    version: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Listing:
+        async def list(self, *args: Any, **options: Any) -> ListPage:
+            return ListPage([], version)
+
+    async def stop(seconds: float) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("kubesched.client.reflector.asyncio.sleep", stop)
+    transport: Any = Listing()
+    sink: Any = None
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(Reflector(transport, PODS, sink, rng=Random(1)).run())
+    (line,) = caplog.records
+    assert line.exc_info is None
+    assert (
+        f"list of pods: the server's answer cannot be read: resourceVersion '{version[:40]}' is no number"
+        in line.message
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_object_of_a_version_that_is_no_number_is_older_than_all(version: str) -> None:
+    item = read_item(PODS, json.dumps({"metadata": {"name": "p", "resourceVersion": version}}).encode())
+    assert item.resource_version == version_of(item.typed) == 0
 
 
 @pytest.mark.parametrize(
