@@ -7,6 +7,7 @@ import gc
 import gzip
 import json
 import ssl
+import traceback
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -97,6 +98,38 @@ def test_an_answer_without_end_is_given_up(
             with pytest.raises(OSError, match=message):
                 await ask(client)
             assert script.sent < 50_000_000  # what lies in buffers
+
+    asyncio.run(main())
+
+
+def _largest_variable(error: BaseException | None) -> int:
+    """The bytes of the largest one that grows, in the frames that an error keeps."""
+    assert error is not None
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return max(len(value) for frame in frames for value in frame.f_locals.values() if isinstance(value, bytearray))
+
+
+def test_answers_without_end_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kinds are listed at one time."""
+    limit = 1_000_000
+    monkeypatch.setattr(http, "MOST_LIST", limit)
+    halves = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (limit - 1) + b" " * (limit // 2))
+        await writer.drain()
+        await halves.wait()
+        writer.close()
+
+    async def main() -> None:
+        async with client_of(answer) as client:
+            lists = [asyncio.create_task(client.list(PODS)) for _ in range(3)]
+            done, _ = await asyncio.wait(lists, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+            assert [type(one.exception()) for one in done] == [AnswerTooLongError]
+            assert all(_largest_variable(one.exception()) == 0 for one in done), "the error keeps what was read"
+            halves.set()
+            await asyncio.gather(*lists, return_exceptions=True)
 
     asyncio.run(main())
 
