@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
+import json
+import ssl
+import traceback
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from certificate_kit import Authority
 from kubesched.api.kinds import PODS
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import ApiError, ListPage
 from kubesched.client import http, http_reading
 from kubesched.client.backoff import MOST_RETRY_AFTER, retry_after
 from kubesched.client.bodies import AnswerTooLongError
 from kubesched.client.http import HttpTransport
-from kubesched.client.http_reading import read_events, status_error
+from kubesched.client.http_reading import read_events, read_item, status_error
 from kubesched.client.reflector import Reflector
+from kubesched.client.store import version_of
 
 HEAD = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n%s\r\n"
 
@@ -90,6 +98,38 @@ def test_an_answer_without_end_is_given_up(
             with pytest.raises(OSError, match=message):
                 await ask(client)
             assert script.sent < 50_000_000  # what lies in buffers
+
+    asyncio.run(main())
+
+
+def _largest_variable(error: BaseException | None) -> int:
+    """The bytes of the largest one that grows, in the frames that an error keeps."""
+    assert error is not None
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return max(len(value) for frame in frames for value in frame.f_locals.values() if isinstance(value, bytearray))
+
+
+def test_answers_without_end_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kinds are listed at one time."""
+    limit = 1_000_000
+    monkeypatch.setattr(http, "MOST_LIST", limit)
+    halves = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (limit - 1) + b" " * (limit // 2))
+        await writer.drain()
+        await halves.wait()
+        writer.close()
+
+    async def main() -> None:
+        async with client_of(answer) as client:
+            lists = [asyncio.create_task(client.list(PODS)) for _ in range(3)]
+            done, _ = await asyncio.wait(lists, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+            assert [type(one.exception()) for one in done] == [AnswerTooLongError]
+            assert all(_largest_variable(one.exception()) == 0 for one in done), "the error keeps what was read"
+            halves.set()
+            await asyncio.gather(*lists, return_exceptions=True)
 
     asyncio.run(main())
 
@@ -191,6 +231,39 @@ def test_a_watch_stops_for_a_minute_at_most(monkeypatch: pytest.MonkeyPatch) -> 
     assert slept == [MOST_RETRY_AFTER]
 
 
+VERSIONS = ("abc", "-1", "\N{SUPERSCRIPT TWO}", "9" * 5000)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_list_of_a_version_that_is_no_number_is_one_clear_line(
+    version: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Listing:
+        async def list(self, *args: Any, **options: Any) -> ListPage:
+            return ListPage([], version)
+
+    async def stop(seconds: float) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("kubesched.client.reflector.asyncio.sleep", stop)
+    transport: Any = Listing()
+    sink: Any = None
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(Reflector(transport, PODS, sink, rng=Random(1)).run())
+    (line,) = caplog.records
+    assert line.exc_info is None
+    assert (
+        f"list of pods: the server's answer cannot be read: resourceVersion '{version[:40]}' is no number"
+        in line.message
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_object_of_a_version_that_is_no_number_is_older_than_all(version: str) -> None:
+    item = read_item(PODS, json.dumps({"metadata": {"name": "p", "resourceVersion": version}}).encode())
+    assert item.resource_version == version_of(item.typed) == 0
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -214,3 +287,54 @@ def test_an_error_that_makes_no_sense_is_still_the_error_of_its_code(raw: bytes)
                 pass
 
     asyncio.run(main())
+
+
+async def _no_hand_shake(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(100)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    writer.close()
+
+
+async def _half_an_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(100)
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+    writer.close()
+
+
+async def _no_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(100)
+    writer.write(b"\0\1\2 no\r\n\r\n")
+    writer.close()
+
+
+@pytest.mark.parametrize("ask", [_list, _watch, _create])
+@pytest.mark.parametrize("script", [_no_hand_shake, _half_an_answer, _no_http])
+def test_a_connection_that_failed_leaves_none_of_its_buffers_in_cycles(
+    ask: Callable[..., Any], script: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Each would keep 256 KiB for hours, and a server that is down for long is tried again and again."""
+    authority = Authority()
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(*authority.write(tmp_path, "server", "server", hosts=("127.0.0.1",)))
+    trusting = ssl.create_default_context(cadata=authority.pem.decode())
+
+    async def main() -> int:
+        context = None if script is _no_hand_shake else serving
+        server = await asyncio.start_server(script, "127.0.0.1", 0, ssl=context)
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, HttpTransport(url, context=trusting, max_retries=0) as client:
+            for number in range(22):
+                with pytest.raises(OSError, match=r"\w"):
+                    await ask(client)
+                if number == 1:
+                    gc.collect()
+                    gc.disable()
+                    tracemalloc.start()
+            await asyncio.sleep(0.1)
+            return tracemalloc.get_traced_memory()[0]
+
+    try:
+        assert asyncio.run(main()) < 20 * 50 * 1024
+    finally:
+        tracemalloc.stop()
+        gc.enable()

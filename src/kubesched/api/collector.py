@@ -98,6 +98,17 @@ def full_pass() -> None:
     gc.collect()
 
 
+def forget_frames(error: BaseException) -> None:
+    """Have an error, and those that caused it, keep none of the frames they came through.
+
+    For errors of connections: the frames hold the connection, and are in a cycle with the error when one of them keeps it.
+    """
+    found: list[BaseException] = [error]
+    for one in found:
+        one.__traceback__ = None
+        found += [other for other in (one.__cause__, one.__context__) if other is not None and other not in found]
+
+
 class _Settled:
     """The collector while only new objects are traversed."""
 

@@ -18,12 +18,11 @@ import errno
 import logging
 import socket
 import ssl
-import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 from weakref import WeakSet
 
-from .collector import full_pass
+from .collector import forget_frames, full_pass
 from .extras import needing
 from .tasks import Supervisor
 
@@ -173,7 +172,7 @@ class Connections(web.Server):
         try:
             await self._shake_hands(connection, accepted)
         except (OSError, asyncio.CancelledError) as error:
-            traceback.clear_frames(error.__traceback__)
+            forget_frames(error)
             connection.connection_lost(error)
             if not isinstance(error, OSError):
                 raise
@@ -290,7 +289,7 @@ class Connection(RequestHandler):
         """Have the error about bytes that are no request keep no frames, in whose variables it is."""
         error = getattr(self._messages[-1][0], "exc", None) if self._messages else None
         if error is not None:
-            traceback.clear_frames(error.__traceback__)
+            forget_frames(error)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_head_timer()

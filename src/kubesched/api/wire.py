@@ -34,6 +34,7 @@ __all__ = [
     "WatchOptions",
     "ends_initial_events",
     "tolerate",
+    "version_number",
 ]
 
 #: Media types of patches; a strategic merge patch by default.
@@ -129,6 +130,15 @@ def tolerate(*expected: int | str) -> Iterator[None]:
     except ApiError as error:
         if error.code not in expected and error.reason not in expected:
             raise
+
+
+#: More digits are no number of 64 bits.
+_VERSION_DIGITS: Final = 20
+
+
+def version_number(text: str | None) -> int:
+    """A resource version as a number; 0 for one that is none, as a server may send anything."""
+    return int(text) if text and len(text) <= _VERSION_DIGITS and text.isascii() and text.isdigit() else 0
 
 
 class Item:

@@ -15,26 +15,41 @@ from .http_reading import AnswerTooLongError
 with needing("the client of an API server", "server"):
     import aiohttp
 
-__all__ = ["MOST_LIST", "MOST_REFUSAL", "AnswerTooLongError", "read_body"]
+__all__ = ["MOST_LIST", "MOST_REFUSAL", "AnswerTooLongError", "Held", "read_body"]
 
-#: Bytes of an answer to a read. 300,000 pods of 5 KB each, sent as one list, take 1.5 GB.
+#: Bytes of answers to reads that are under way at one time. 300,000 pods of 5 KB each, sent as one list, take 1.5 GB.
 MOST_LIST: Final = 2 << 30
 #: Bytes of the answer that refuses a request.
 MOST_REFUSAL: Final = 1 << 20
 _LARGE: Final = 1 << 20
 
 
-async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | bytearray:
+class Held:
+    """The bytes of answers that are being read at one time: kinds are listed together, and all of them may be without end."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+async def read_body(response: aiohttp.ClientResponse, limit: int, held: Held | None = None) -> bytes | bytearray:
     """All of an answer. One that is large grows as it arrives: joining 160 MB at its end would hold the event loop for 65 ms.
 
     Raises:
-        AnswerTooLongError: when it has more bytes than ``limit``.
+        AnswerTooLongError: when it, and what others ``held`` by then, has more bytes than ``limit``.
         aiohttp.ClientError: when it ends too early.
     """
     body = bytearray()
-    async for piece in response.content.iter_any():
-        if len(body) + len(piece) > limit:
-            response.close()
-            raise AnswerTooLongError(limit)
-        body += piece
+    held = held or Held()
+    try:
+        async for piece in response.content.iter_any():
+            if held.bytes + len(piece) > limit:
+                response.close()
+                raise AnswerTooLongError(limit)
+            held.bytes += len(piece)
+            body += piece
+    except BaseException:
+        held.bytes -= len(body)
+        body.clear()  # the error keeps this frame for as long as its receiver waits
+        raise
+    held.bytes -= len(body)
     return body if len(body) > _LARGE else bytes(body)

@@ -26,6 +26,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from kubesched.api.collector import forget_frames
 from kubesched.api.event_record import EventRecord
 from kubesched.api.extras import needing
 from kubesched.api.followed_files import FollowedContext
@@ -45,7 +46,7 @@ from kubesched.api.wire import (
 
 from .access import AccessError, ClusterAccess, Credentials
 from .backoff import retry_after
-from .bodies import MOST_LIST, MOST_REFUSAL, read_body
+from .bodies import MOST_LIST, MOST_REFUSAL, Held, read_body
 from .http_reading import has_cause, read_events, read_item, reading_list, status_error
 from .metered import NO_RESPONSE, NotLeaderError
 from .proxies import environment_proxy
@@ -150,6 +151,7 @@ class HttpTransport:
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._max_retries = max_retries
         self._slots = asyncio.Semaphore(REQUESTS_AT_A_TIME)
+        self._held = Held()
         self._headers_without_body = {"Accept": "application/json", "User-Agent": user_agent}
         #: What every request is given.
         # The environment is read here and not by the session, which would do it in a thread for every request and
@@ -314,7 +316,11 @@ class HttpTransport:
                     **self._options,
                 ) as response:
                     status, answered = response.status, response.headers
-                    answer = await read_body(response, MOST_LIST if status < 300 else MOST_REFUSAL)
+                    answer = (
+                        await read_body(response, MOST_LIST, self._held)
+                        if status < 300
+                        else await read_body(response, MOST_REFUSAL)
+                    )
             code = str(status)
             if self._observer is not None:
                 self._observer.transferred(method, len(raw or b""), len(answer))
@@ -445,6 +451,7 @@ def _refusal(status: int, after: str, raw: bytes | bytearray) -> ApiError:
 
 def _network_error(error: aiohttp.ClientError) -> OSError:
     """A client error as the OSError that backoff rules check; without what the library's text says of TLS settings."""
+    forget_frames(error)
     if isinstance(error.__cause__, NotLeaderError):
         return error.__cause__
     if isinstance(error, aiohttp.ClientConnectorError):

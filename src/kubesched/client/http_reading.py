@@ -13,11 +13,12 @@ import msgspec
 
 from kubesched.api.kinds import Kind
 from kubesched.api.turns import Steps
-from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
+from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent, version_number
 
 __all__ = ["AnswerTooLongError", "error_of", "has_cause", "read_events", "read_item", "reading_list", "status_error"]
 
-_LINE_LIMIT: Final = 64 * 1024 * 1024
+#: The bytes of one event: API servers keep objects of 1.5 MiB at most.
+_LINE_LIMIT: Final = 16 * 1024 * 1024
 #: A list of more bytes is split into parts, as one of 160 MB takes 0.1 s.
 _PART: Final = 4 * 1024 * 1024
 _ITEMS_PER_STEP: Final = 512
@@ -132,14 +133,13 @@ def _item(kind: Kind, raw: bytes) -> Item:
     if found.kind is None and len(raw) > 2:
         raw = b'{"kind":"' + kind.kind.encode() + b'","apiVersion":"' + kind.api_version.encode() + b'",' + raw[1:]
     metadata = found.metadata
-    version = metadata.resource_version or ""
     return Item(
         kind,
         raw,
         metadata.namespace or "",
         metadata.name or "",
         metadata.uid or "",
-        int(version) if version.isdigit() else 0,
+        version_number(metadata.resource_version),
     )
 
 

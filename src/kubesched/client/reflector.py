@@ -18,7 +18,7 @@ from random import Random
 from typing import Protocol
 
 from kubesched.api.kinds import Kind
-from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent, WatchOptions
+from kubesched.api.wire import ApiError, Item, ListPage, Transport, WatchEvent, WatchOptions, version_number
 
 from .backoff import Backoff, retry_after
 from .connection_log import ConnectionLog
@@ -231,7 +231,7 @@ class Reflector:
         page = await self._page(limit=limit, resource_version=version)
         # The first page's version is right even for a server whose later pages show later states:
         # what happened in between is simply delivered again, and recognised.
-        found = int(page.resource_version or 0)
+        found = self._version_of(page)
         items = list(page.items)
         if page.continue_token and version == "0":
             self._server_pages = True
@@ -242,10 +242,18 @@ class Reflector:
                 if not _is_expired(error):
                     raise
                 page = await self._page(resource_version=version)
-                return list(page.items), int(page.resource_version or 0)
+                return list(page.items), self._version_of(page)
             items.extend(page.items)
             await asyncio.sleep(0)  # in one process nothing else waits between two pages
         return items, found
+
+    def _version_of(self, page: ListPage) -> int:
+        text = page.resource_version
+        number = version_number(text)
+        if not number and text not in ("", "0"):
+            problem = f"the server's answer cannot be read: resourceVersion {text[:40]!r} is no number"
+            raise ApiError(500, "InternalError", f"list of {self._kind}: {problem}")
+        return number
 
     async def _page(self, *, limit: int = 0, continue_token: str = "", resource_version: str = "") -> ListPage:
         return await self._transport.list(

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kubesched.api.wire import version_number
+
 __all__ = ["IndexFunction", "Store", "version_of"]
 
 logger = logging.getLogger("kubesched.client")
@@ -25,7 +27,7 @@ def version_of(obj: Any) -> int:
         text = (obj.get("metadata") or {}).get("resourceVersion")
     else:
         text = obj.metadata.resource_version
-    return int(text) if text and text.isdigit() else 0
+    return version_number(text)
 
 
 class Store:

@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from typing import cast
 from urllib.parse import urlsplit
 
+from kubesched.api.collector import forget_frames
 from kubesched.api.followed_files import FollowedContext
 
 from .http_answer import Answer, AnswerReader
@@ -100,11 +101,13 @@ class WriteConnections:
         timer = loop.call_later(self._timeout, connection.expire)
         try:
             answer = await waiting
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            forget_frames(error)
             raise
         finally:
             timer.cancel()
+            del waiting  # which keeps the error, and the error this frame
         if answer.is_last:
             connection.close()
         else:
@@ -136,9 +139,11 @@ class WriteConnections:
                     server_hostname=(self._server_name or self._host) if self._is_https else None,
                     happy_eyeballs_delay=self._next_address_after,
                 )
-        except TimeoutError:
+        except TimeoutError as error:
+            forget_frames(error)
             raise TimeoutError(f"no connection to {self._host}:{self._port} within {self._timeout:g} s") from None
         except OSError as error:
+            forget_frames(error)
             text = f"cannot connect to {self._host}:{self._port}: {error.strerror or error}"
             # For several addresses there is one error without a number.
             if error.errno == errno.ECONNREFUSED or f"[Errno {errno.ECONNREFUSED}]" in str(error):

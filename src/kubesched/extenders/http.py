@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from kubesched.api.collector import forget_frames
 from kubesched.api.extras import needing
 from kubesched.api.types import Pod
 from kubesched.client.bodies import AnswerTooLongError, read_body
@@ -200,14 +201,17 @@ class HttpExtender:
                 raise ExtenderError(f'Post "{url}": {error.strerror}') from error
             except aiohttp.ServerDisconnectedError as error:
                 # A connection kept from the last call may be closed just now by the other side.
+                forget_frames(error)
                 if not repeat:
                     raise ExtenderError(f'Post "{url}": {_reason(error)}') from error
                 repeat = False
             except TimeoutError as error:
+                forget_frames(error)
                 text = f"no answer within {self._config.timeout_seconds:g}s"
                 raise ExtenderError(f'Post "{url}": {text}') from error
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 self._tls.refused()
+                forget_frames(error)
                 raise ExtenderError(f'Post "{url}": {_reason(error)}') from error
 
     def _opened(self) -> aiohttp.ClientSession:

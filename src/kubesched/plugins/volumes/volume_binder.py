@@ -11,6 +11,7 @@ import asyncio
 from kubesched.api.kinds import CLAIMS, NODES, VOLUMES
 from kubesched.api.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Node
+from kubesched.api.wire import version_number
 from kubesched.framework.interface import Handle
 
 from .node_affinity import reaches
@@ -146,7 +147,7 @@ def _is_older(
     shown: PersistentVolume | PersistentVolumeClaim, written: PersistentVolume | PersistentVolumeClaim
 ) -> bool:
     """Whether the informer has not yet shown what was written. Versions are numbers that grow."""
-    return int(shown.metadata.resource_version or 0) < int(written.metadata.resource_version or 0)
+    return version_number(shown.metadata.resource_version) < version_number(written.metadata.resource_version)
 
 
 def _keys(reservation: Reservation) -> list[str]:
