@@ -24,6 +24,7 @@ from allocator_kit import (
 
 from kubesched.api.decode import to_builtins
 from kubesched.api.resource import MAX_RESULTS, ResourceClaim
+from kubesched.cel.device_expressions import compile_device_expression
 from kubesched.dra.allocator import Allocator
 from kubesched.dra.failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
 from kubesched.dra.features import DEFAULT_FEATURES, Features
@@ -150,6 +151,35 @@ def test_the_selectors_of_an_attempt_have_an_allowance_and_the_next_attempt_goes
     assert len(evaluated) == 2
     assert evaluated == sorted(set(evaluated))  # each attempt came further
     assert selector.evaluations <= 30 + len(evaluated)
+
+
+def test_compiling_takes_of_the_allowance_of_an_attempt_and_the_next_attempt_goes_on_from_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A claim may have a megabyte of expressions: 15 s in which no lease is renewed."""
+    compiled: list[str] = []
+
+    def compile_noted(expression: str, *, lists: bool) -> Any:
+        compiled.append(expression)
+        return compile_device_expression(expression, lists=lists)
+
+    monkeypatch.setattr("kubesched.dra.selectors.compile_device_expression", compile_noted)
+    monkeypatch.setattr("kubesched.dra.selectors._ATTEMPT_COST", 15 * 1000)
+    world = World([a_slice("s", gpus(1))])
+    selectors = [{"cel": {"expression": f"true || {number:0189} > 0"}} for number in range(20)]
+    claim = a_claim(a_request(selectors=selectors))
+    each: list[int] = []
+    for _ in range(20):
+        before = len(compiled)
+        try:
+            chosen = world.chosen(claim)
+            break
+        except AllocationTimeoutError:
+            each.append(len(compiled) - before)
+    assert chosen == ["req=gpu-0"]
+    assert each == [5, 5, 5, 5][: len(each)]
+    assert len(each) >= 3
+    assert len(compiled) == len(set(compiled)) == 20
 
 
 # -- all devices, admin access ---------------------------------------------------------------------------

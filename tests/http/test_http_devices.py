@@ -298,6 +298,28 @@ def test_selectors_that_do_not_compile_are_refused(expression: str, cause: str) 
     asyncio.run(main())
 
 
+def test_the_selectors_of_an_object_are_short_together() -> None:
+    """Each takes milliseconds to compile, and the server does nothing else meanwhile."""
+
+    def claim(name: str, count: int) -> dict[str, Any]:
+        selectors = [{"cel": {"expression": f"device.driver != '{'x' * 2000}{number:02}'"}} for number in range(count)]
+        claimed = _claim({}, name=name)
+        claimed["spec"]["devices"]["requests"] = [
+            {"name": f"r{at}", "exactly": {"deviceClassName": "gpu", "selectors": selectors[at : at + 8]}}
+            for at in range(0, count, 8)
+        ]
+        return claimed
+
+    async def main() -> None:
+        async with served(a_store()) as api:
+            assert (await api.post(f"{GROUP}/v1/{CLAIMS}", claim("short", 24))).status == 201
+            refused = await api.post(f"{GROUP}/v1/{CLAIMS}", claim("long", 64))
+            assert refused.status == 413
+            assert "the expressions have more than 65536 characters together" in refused.message
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     ("claims", "used", "cause"),
     [

@@ -160,11 +160,16 @@ class Allocator:
         return again if isinstance(again, Problem) else found
 
     def survey(self, plan: Plan, node: Node) -> list[Survey]:
-        """What a node has for each request of the plan; see :mod:`.survey`."""
+        """What a node has for each request of the plan; see :mod:`.survey`.
+
+        Raises:
+            AllocationTimeoutError: the selectors take too long.
+        """
         self._refresh()
         view = self._view(node)
         remembered = plan.remembered
-        return survey(plan.wanted, [remembered.supply(pool) for pool in view.pools])
+        with self._limited(node.name):
+            return survey(plan.wanted, [remembered.supply(pool) for pool in view.pools])
 
     def devices_of_class(self, name: str, node: Node) -> tuple[int, int] | None:
         """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
@@ -173,13 +178,13 @@ class Allocator:
             return None
         self._selectors.allowance.renew()
         self._refresh()
-        try:
-            view = self._view(node)
-        except AllocationError:
-            return None
         expressions = [item.cel.expression if item.cel is not None else "" for item in found.spec.selectors]
         selectors = [self._selectors.selector(expression) for expression in expressions]
-        return devices_of_class(selectors, [(pool, pool.in_use(self.allocated)) for pool in view.pools])
+        try:
+            view = self._view(node)
+            return devices_of_class(selectors, [(pool, pool.in_use(self.allocated)) for pool in view.pools])
+        except (AllocationError, EvaluationInterruptedError):
+            return None
 
     @contextmanager
     def _limited(self, node_name: str) -> Iterator[None]:

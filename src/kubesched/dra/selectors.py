@@ -1,6 +1,6 @@
 """CEL selectors of devices (spec "DynamicResources plugin", section 9).
 
-An expression is compiled once. Its result for a device depends on what it reads of it only: that is found in the
+An expression is compiled once, when it is needed first. Its result for a device depends on what it reads of it only: that is found in the
 syntax tree, so that devices which differ in other attributes (serial numbers) share one evaluation.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubesched.cel import (
     COST_LIMIT,
     Call,
+    Checked,
     CompilationError,
     Constant,
     EvaluationError,
@@ -33,7 +34,9 @@ __all__ = ["Selector", "SelectorCache", "SelectorError"]
 _MAPS: Final = ("device.attributes", "device.capacity")
 #: Five evaluations that go to their limit: as many seconds, at half of the time in which a lease has to be renewed.
 _ATTEMPT_COST: Final = 5 * COST_LIMIT
-#: Compiled expressions that are kept.
+#: What compiling takes for each byte of an expression, as cost. A claim may have a megabyte of them, which is 15 s.
+_COMPILE_COST: Final = 15
+#: Expressions that are kept.
 _MOST: Final = 1024
 
 
@@ -57,6 +60,18 @@ class Allowance:
         """Begin an attempt."""
         self._left = _ATTEMPT_COST
 
+    def compile(self, expression: str, *, lists: bool) -> Checked:
+        """Compile an expression.
+
+        Raises:
+            CompilationError, MissingLibraryError: see :func:`kubesched.cel.device_expressions.compile_device_expression`.
+            EvaluationInterruptedError: see :meth:`spend`.
+        """
+        if self._left <= 0 or self._interrupted():
+            raise EvaluationInterruptedError
+        self._left -= _COMPILE_COST * len(expression)
+        return compile_device_expression(expression, lists=lists)
+
     def spend(self, program: Program, variables: Mapping[str, Any]) -> Any:
         """Evaluate a program.
 
@@ -77,25 +92,47 @@ class Allowance:
 Read = tuple[str, str | None, str | None]
 
 
-class Selector:
-    """A compiled expression, with the results known so far."""
+class _Compiled(NamedTuple):
+    """An expression that can be evaluated, or why it cannot.
 
-    def __init__(
-        self,
-        program: Program | None,
-        reads: frozenset[Read],
-        error: str = "",
-        allowance: Allowance | None = None,
-    ) -> None:
-        """``allowance`` may end an evaluation."""
-        self._program = program
-        self._allowance = allowance or Allowance()
-        self._error = error
+    ``attributes`` are those that are read, as domain and id; None when that cannot be said.
+    """
+
+    program: Program | None
+    attributes: tuple[tuple[str, str], ...] | None
+    error: str = ""
+
+
+class Selector:
+    """An expression, with the results known so far. One that does not compile results in its error for every device."""
+
+    def __init__(self, expression: str, allowance: Allowance, *, lists: bool) -> None:
+        """``allowance`` is what compiling and evaluating it may take; with ``lists`` it may result in a value of unknown type."""
+        self._expression = expression
+        self._allowance = allowance
+        self._lists = lists
+        self._known: _Compiled | None = None
         self._by_projection: dict[Hashable, bool | SelectorError] = {}
-        #: The attributes that are read, as domain and id; None when that cannot be said.
-        self.attributes = _attributes_of(reads)
         #: How often the expression was evaluated.
         self.evaluations = 0
+
+    def _compiled(self) -> _Compiled:
+        if self._known is None:
+            try:
+                checked = self._allowance.compile(self._expression, lists=self._lists)
+                self._known = _Compiled(Program(checked), _attributes_of(_reads_of(checked.expr)))
+            except CompilationError as error:
+                self._known = _Compiled(None, (), str(error))
+        return self._known
+
+    @property
+    def attributes(self) -> tuple[tuple[str, str], ...] | None:
+        """The attributes that are read, as domain and id; None when that cannot be said.
+
+        Raises:
+            EvaluationInterruptedError: the allowance does not suffice to compile the expression.
+        """
+        return self._compiled().attributes
 
     def result(self, profile: Profile) -> bool | SelectorError:
         """Whether devices of a profile are selected, or why that cannot be said.
@@ -103,7 +140,8 @@ class Selector:
         Raises:
             EvaluationInterruptedError: the allowance ended it; nothing is remembered then.
         """
-        key = profile.id if self.attributes is None else profile.projection(self.attributes)
+        attributes = self.attributes
+        key = profile.id if attributes is None else profile.projection(attributes)
         known = self._by_projection.get(key)
         if known is None:
             if len(self._by_projection) >= MOST_REMEMBERED:
@@ -112,13 +150,14 @@ class Selector:
         return known
 
     def _evaluate(self, profile: Profile) -> bool | SelectorError:
-        if self._program is None:
-            return SelectorError(f"CEL compile error: {self._error}")
+        program, _, error = self._compiled()
+        if program is None:
+            return SelectorError(f"CEL compile error: {error}")
         try:
             variables = profile.variables
-        except EvaluationError as error:
-            return SelectorError(f"CEL runtime error: {error}")
-        return self._run(self._program, variables)
+        except EvaluationError as failure:
+            return SelectorError(f"CEL runtime error: {failure}")
+        return self._run(program, variables)
 
     def _run(self, program: Program, variables: dict[str, Any]) -> bool | SelectorError:
         self.evaluations += 1
@@ -190,7 +229,7 @@ def _domain(expr: Expr) -> tuple[str, str] | None:
 
 
 class SelectorCache:
-    """Compiles expressions and keeps the compiled ones; the least recently used one goes first."""
+    """Keeps expressions with what is known of them; the least recently used one goes first."""
 
     def __init__(self, *, list_type_attributes: bool = False, interrupted: Callable[[], bool] = lambda: False) -> None:
         """``interrupted``: see :class:`Allowance`."""
@@ -199,19 +238,11 @@ class SelectorCache:
         self._selectors: OrderedDict[str, Selector] = OrderedDict()
 
     def selector(self, expression: str) -> Selector:
-        """The compiled expression. One that does not compile results in its error for every device."""
         selector = self._selectors.get(expression)
         if selector is None:
-            selector = self._selectors[expression] = self._compile(expression)
+            selector = self._selectors[expression] = Selector(expression, self.allowance, lists=self._lists)
             if len(self._selectors) > _MOST:
                 self._selectors.popitem(last=False)
         else:
             self._selectors.move_to_end(expression)
         return selector
-
-    def _compile(self, expression: str) -> Selector:
-        try:
-            checked = compile_device_expression(expression, lists=self._lists)
-        except CompilationError as error:
-            return Selector(None, frozenset(), str(error))
-        return Selector(Program(checked), frozenset(_reads_of(checked.expr)), allowance=self.allowance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -143,7 +144,6 @@ class Wanted:
             if name
         }
         self.attributes = tuple(names)
-        self._read = self._attributes_read()
         self._by_profile: dict[int, Service] = {}
         self._by_projection: dict[Hashable, Service] = {}
         self._service_lists: dict[tuple[int, ...], Services] = {}
@@ -276,7 +276,8 @@ class Wanted:
             services = self._service_lists[numbers] = Services(numbers, found)
         return services
 
-    def _attributes_read(self) -> tuple[tuple[str, str], ...] | None:
+    @cached_property
+    def _read(self) -> tuple[tuple[str, str], ...] | None:
         """The attributes that selectors and constraints read, as domain and id; None when that cannot be said."""
         found: set[tuple[str, str]] = set()
         for want in self.wants:

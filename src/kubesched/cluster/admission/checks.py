@@ -83,6 +83,8 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
         shape, rules, is_value, inner = fields[name]
         where = f"{path}.{name}" if path else name
         if rules is not None and not shape:
+            if rules.format == "device-expression":
+                causes.compiling(value)
             if is_value and not _is_right(type_, name, value):
                 _check_value(value, rules, where, causes)
         elif rules is not None:

@@ -36,6 +36,8 @@ __all__ = [
 MOST_CAUSES: Final = 1_000
 #: Bytes of all annotations of an object, keys and values (upstream ``TotalAnnotationSizeLimitB``).
 MOST_ANNOTATIONS: Final = 256 * 1024
+#: Characters that all expressions of an object may have: compiling so many takes a second, in which no other request is answered.
+_MOST_EXPRESSIONS: Final = 64 * 1024
 _PATH_SEGMENT_GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
 _DNS_LABEL_KINDS: Final = frozenset({"namespaces", "services"})
 
@@ -57,6 +59,7 @@ class Causes(list[tuple[str, str, str]]):
         super().__init__()
         self.kind = kind
         self._name = name
+        self._expressions = 0
 
     def append(self, cause: tuple[str, str, str]) -> None:
         """Add an error.
@@ -76,6 +79,17 @@ class Causes(list[tuple[str, str, str]]):
         """A value that does not have the format of this name is invalid; see :func:`.formats.format_problem`."""
         if problem := format_problem(name, value):
             self.invalid(path, value, problem)
+
+    def compiling(self, expression: str) -> None:
+        """Count an expression that is about to be compiled.
+
+        Raises:
+            ApiError: 413, when those of the object are too long together.
+        """
+        self._expressions += len(expression)
+        if self._expressions > _MOST_EXPRESSIONS:
+            text = f"Request entity too large: the expressions have more than {_MOST_EXPRESSIONS} characters together"
+            raise ApiError(413, "RequestEntityTooLarge", text)
 
     def required(self, path: str, why: str = "") -> None:
         self.append((path, "FieldValueRequired", f"Required value: {why}" if why else "Required value"))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kubesched.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from kubesched.dra.allocator import Plan
+from kubesched.dra.failures import AllocationTimeoutError
 from kubesched.dra.survey import Survey
 from kubesched.framework.interface import Explanation
 from kubesched.framework.nodeinfo import NodeInfo
@@ -26,7 +27,10 @@ _QUANTITY: Final = re.compile(r"""quantity\(\s*["']([^"']+)["']\s*\)""")
 
 def explain_plan(plan: Plan, allocator: NodeAllocator, nodes: Sequence[NodeInfo]) -> list[Explanation]:
     """What none of the nodes has: one explanation per request that no node can serve, or one for all of them together."""
-    surveys = [(node.name, allocator.survey(plan, node)) for node in nodes]
+    try:
+        surveys = [(node.name, allocator.survey(plan, node)) for node in nodes]
+    except AllocationTimeoutError as error:
+        return [Explanation(str(error), {})]
     if not surveys:
         return []
     asked = dict(_asked(plan.claims))
