@@ -312,8 +312,8 @@ class Transport(Protocol):
         """POST the pod's binding subresource; 409 when the pod is bound already or is another one by UID."""
         ...
 
-    async def record(self, event: EventRecord) -> None:
-        """Create an event; 409 when its name is taken."""
+    def record(self, event: EventRecord) -> bool:
+        """Keep an event as it was recorded, at once; False, and nothing is done, where it is to be created as an object."""
         ...
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:

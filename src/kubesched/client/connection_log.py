@@ -30,7 +30,7 @@ REMIND_SECONDS: Final = 300.0
 #: One that comes and goes is logged again after so long at the earliest.
 _AGAIN_SECONDS: Final = 10.0
 
-#: What a user can do about each state.
+#: Advice for a user about each state.
 _ADVICE: Final = {
     "the credentials are refused": "check token, client certificate or exec plugin of the kubeconfig, and whether they have expired",
     "the TLS connection fails": "check certificate-authority, server and tls-server-name of the kubeconfig",

@@ -27,7 +27,6 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import astuple, replace
 
-from kubesched.api.at_once import completed
 from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import CORE_EVENTS, EVENTS, Kind
 from kubesched.api.times import Clock, micro_time, timestamp
@@ -341,7 +340,7 @@ class EventWriter:
             await self.send(entry)
 
     def take_now(self, event: Key, note: str, time: float, seen: float) -> Sequence[Entry]:
-        """Like :meth:`take`, if nothing has to be waited for; otherwise what is left for :meth:`send`."""
+        """Like :meth:`take`, as far as nothing has to be waited for; what is left for :meth:`send`."""
         key, note = self._counting.identify(event, note, time)
         entry = self._entries.get(key)
         if entry is None:
@@ -356,17 +355,30 @@ class EventWriter:
         left: list[Entry] = []
         if not self._counting.is_due(entry, time):
             self.absorbed += 1
-        else:
+        elif not self._is_recorded(entry):
             left.append(entry)
         if len(self._entries) > self._cache_size:
             dropped = self._entries.popitem(last=False)[1]
             if self._closes(dropped):
                 left.append(dropped)
-        if not self._transport.at_once:
-            return left
-        for entry in left:
-            completed(self.send(entry))
-        return ()
+        return left
+
+    def _is_recorded(self, entry: Entry) -> bool:
+        """Send an event for the first time, if that need not be waited for; False when it is left to :meth:`send`."""
+        if entry.sending or entry.posted:
+            return False
+        entry.name = entry.name or self._name(entry.regarding.name, entry.time)
+        record = self._counting.record(entry)
+        if record is None:
+            return False
+        try:
+            entry.posted = self._transport.record(record)
+        except Exception as error:
+            entry.posted = isinstance(error, ApiError) and error.reason == "AlreadyExists"
+            self._failed(entry, error, 0)
+            return True
+        self.posted += entry.posted
+        return entry.posted
 
     async def expire(self, seen: float, seconds: float) -> None:
         """Drop the events that were last counted that long ago; the final count of a series is sent."""
@@ -431,12 +443,8 @@ class EventWriter:
         counting = self._counting
         while not entry.posted:
             entry.name = entry.name or self._name(entry.regarding.name, entry.time)
-            record = counting.record(entry)
             try:
-                if record is not None:
-                    await self._transport.record(record)
-                else:
-                    await self._transport.create(counting.kind, entry.namespace, self._build(entry))
+                await self._transport.create(counting.kind, entry.namespace, self._build(entry))
             except ApiError as error:
                 taken = error.reason == "AlreadyExists"
                 if not (taken and counting.renames):

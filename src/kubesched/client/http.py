@@ -30,7 +30,7 @@ from kubesched.api.collector import forget_frames
 from kubesched.api.event_record import EventRecord
 from kubesched.api.extras import needing
 from kubesched.api.followed_files import FollowedContext
-from kubesched.api.kinds import EVENTS, PODS, Kind
+from kubesched.api.kinds import PODS, Kind
 from kubesched.api.turns import in_turns
 from kubesched.api.wire import (
     STRATEGIC_PATCH,
@@ -421,8 +421,8 @@ class HttpTransport:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         await self._request("POST", _path(PODS, namespace, name, "binding"), body=body)
 
-    async def record(self, event: EventRecord) -> None:
-        await self.create(EVENTS, event.namespace, event.make())
+    def record(self, event: EventRecord) -> bool:
+        return False
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
         """See :meth:`kubesched.api.wire.Transport.evict`; a budget's 429 is handed on, not waited out."""

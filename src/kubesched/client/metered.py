@@ -72,7 +72,7 @@ class MeteredTransport:
 
     @property
     def at_once(self) -> bool:
-        return self._inner.at_once and self.limiter is None
+        return self._inner.at_once and self.limiter is None and (self.may_write is None or self.may_write())
 
     async def _request(self, method: str, success: str, call: Coroutine[Any, Any, T]) -> T:
         if self.limiter is not None:
@@ -158,8 +158,17 @@ class MeteredTransport:
     def bind(self, namespace: str, name: str, uid: str, node_name: str) -> Coroutine[Any, Any, None]:
         return self._request("POST", "201", self._inner.bind(namespace, name, uid, node_name))
 
-    def record(self, event: EventRecord) -> Coroutine[Any, Any, None]:
-        return self._request("POST", "201", self._inner.record(event))
+    def record(self, event: EventRecord) -> bool:
+        if not self.at_once:
+            return False
+        try:
+            done = self._inner.record(event)
+        except ApiError as error:
+            self._answered("POST", str(error.code), 0.0)
+            raise
+        if done:
+            self._answered("POST", "201", 0.0)
+        return done
 
     def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> Coroutine[Any, Any, None]:
         call = self._inner.evict(namespace, name, grace_period_seconds=grace_period_seconds)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import builtins
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 from ...api.event_record import EventRecord
-from ...api.kinds import EVENTS, PODS, Kind
+from ...api.kinds import PODS, Kind
 from ...api.turns import in_turns
 from ...api.wire import DeleteOptions, Item, ListOptions, ListPage, PatchOptions, WatchEvent, WatchOptions
 from .faults import Faults, Verb, When
@@ -22,8 +22,6 @@ from .store import Store
 from .table import Watch
 
 __all__ = ["InProcessClient"]
-
-T = TypeVar("T")
 
 
 class InProcessClient:
@@ -47,9 +45,9 @@ class InProcessClient:
         if self._faults is not None and self._faults.strikes_calls:
             await self._faults.strike(when, verb, kind, name)
 
-    async def _call(self, verb: Verb, kind: Kind, name: str, call: Callable[[], T]) -> T:
+    async def _call(self, verb: Verb, kind: Kind, name: str, call: Callable[[], Any]) -> Any:
         """A call of the store, between the faults that strike before and after it."""
-        if self.at_once:
+        if self._faults is None:
             return call()
         await self._strike("before", verb, kind, name)
         result = call()
@@ -100,31 +98,37 @@ class InProcessClient:
             if not await watch.wait(min(left, self._bookmark_seconds)) and self._bookmark_seconds < left:
                 yield [watch.bookmark()]
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Item:
-        return await self._call("get", kind, name, lambda: self.store.get(kind, namespace, name))
+    def get(self, kind: Kind, namespace: str, name: str) -> Coroutine[Any, Any, Item]:
+        return self._call("get", kind, name, lambda: self.store.get(kind, namespace, name))
 
-    async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
+    def create(
+        self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Coroutine[Any, Any, Item]:
         name = (obj.get("metadata") or {}).get("name") or ""
-        return await self._call("create", kind, name, lambda: self.store.create(kind, namespace, obj, dry_run=dry_run))
+        return self._call("create", kind, name, lambda: self.store.create(kind, namespace, obj, dry_run=dry_run))
 
-    async def update(
+    def update(
         self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
-    ) -> Item:
+    ) -> Coroutine[Any, Any, Item]:
         update = partial(self.store.update, kind, namespace, name, obj, subresource=subresource)
-        return await self._call("update", kind, name, update)
+        return self._call("update", kind, name, update)
 
-    async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
-        return await self._call("patch", kind, name, lambda: self.store.patch(kind, namespace, name, patch, **options))
+    def patch(
+        self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]
+    ) -> Coroutine[Any, Any, Item]:
+        return self._call("patch", kind, name, lambda: self.store.patch(kind, namespace, name, patch, **options))
 
-    async def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> None:
-        await self._call("delete", kind, name, lambda: self.store.delete(kind, namespace, name, **options))
+    def delete(
+        self, kind: Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]
+    ) -> Coroutine[Any, Any, None]:
+        return self._call("delete", kind, name, lambda: self.store.delete(kind, namespace, name, **options))
 
-    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
-        await self._call("bind", PODS, name, lambda: self.store.bind(namespace, name, uid, node_name))
+    def bind(self, namespace: str, name: str, uid: str, node_name: str) -> Coroutine[Any, Any, None]:
+        return self._call("bind", PODS, name, lambda: self.store.bind(namespace, name, uid, node_name))
 
-    async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
+    def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> Coroutine[Any, Any, None]:
         evict = partial(self.store.evict, namespace, name, grace_period_seconds=grace_period_seconds)
-        await self._call("evict", PODS, name, evict)
+        return self._call("evict", PODS, name, evict)
 
-    async def record(self, event: EventRecord) -> None:
-        await self._call("create", EVENTS, event.name, lambda: self.store.record(event))
+    def record(self, event: EventRecord) -> bool:
+        return self.at_once and self.store.record(event)

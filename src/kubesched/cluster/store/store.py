@@ -186,18 +186,18 @@ class Store(Records):
         self.settle_later()
         return item
 
-    def record(self, event: EventRecord) -> None:
+    def record(self, event: EventRecord) -> bool:
         """Add an event as it was recorded. Its form needs no check, and its bytes may never be read.
 
-        Where a quota has to be charged it is created as an object.
+        False, and nothing is done, where a quota has to be charged: such an event is created as an object.
         """
         if not self._quotas.is_free(event.namespace):
-            self.create(EVENTS, event.namespace, event.make())
-            return
+            return False
         self._check_place(self._events, event.namespace, event.name, dry_run=False)
         self.adopt(self._events, RecordedEvent(event, new_uid(self._random), self.now(), self._version + 1))
         self.expire_events()
         self.settle_later()
+        return True
 
     def _create(
         self,
