@@ -19,6 +19,8 @@ class CliError(Exception):
 
 def describe(error: BaseException) -> str | None:
     """The message for a mistake of the user's, None for a defect of ours."""
+    if isinstance(error, MemoryError):  # first: without memory the imports below may fail too
+        return "there is not enough memory for this; give the process more, or make the run smaller"
     from kubesched.api.extras import MissingPackageError  # noqa: PLC0415 - see above
     from kubesched.api.wire import ApiError  # noqa: PLC0415
     from kubesched.cluster.kubelets import StageError  # noqa: PLC0415
@@ -36,8 +38,6 @@ def describe(error: BaseException) -> str | None:
 
     if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError | StageError | SweepError | TraceError):
         return str(error)
-    if isinstance(error, MemoryError):
-        return "there is not enough memory for this; give the process more, or make the run smaller"
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         return f"{error.filename}: {reason}" if error.filename else reason
