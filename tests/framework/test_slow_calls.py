@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from framework_kit import make_plugin
 
+from kubesched.framework.question import Question
 from kubesched.framework.slow_calls import loop_progress, watching_plugins
 
 
@@ -63,6 +64,24 @@ def test_a_decorated_method_is_recognised() -> None:
     with watching_plugins([plugin], report, seconds=0.01):
         plugin.filter(None, None, None)
     assert texts[0].startswith("plugin Wrapped has been in filter")
+
+
+def test_a_method_of_a_question_is_recognised() -> None:
+    reported = threading.Event()
+    texts: list[str] = []
+
+    def report(text: str) -> None:
+        texts.append(text)
+        reported.set()
+
+    def verdicts(self: Any, rows: Any) -> None:
+        reported.wait()
+
+    question = type("Asked", (Question,), {"verdicts": verdicts})
+    plugin = make_plugin("Asking", asks=question, ask=lambda self, pod, nodes: question())(None, None)
+    with watching_plugins([plugin], report, seconds=0.01):
+        plugin.ask(None, None).verdicts(None)
+    assert texts[0].startswith("plugin Asking has been in verdicts for more than 0.01 s, at ")
 
 
 def _short_calls(plugin: Any, until: Callable[[], bool]) -> None:

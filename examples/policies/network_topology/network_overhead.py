@@ -15,7 +15,7 @@ REASON = "node(s) were too far from the workloads that the pod depends on"
 
 
 class Traffic(Question):
-    """What traffic between a node and the placed pods that this one depends on costs."""
+    """Cost of the traffic between a node and the placed pods that this one depends on."""
 
     is_local = False  # pods placed elsewhere decide
     stands_alone = frozenset({"filter", "score"})

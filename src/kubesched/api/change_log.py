@@ -1,4 +1,4 @@
-"""What changed since I last looked: a bounded log of changes, and its followers.
+"""Bounded logs of changes, and their followers: a reader learns of the changes since it last read.
 
 The writer appends each change to a :class:`ChangeLog`. A reader that keeps something it computed has a :class:`Follower`
 of the log: it reads what is new and computes that part again, or everything when the follower says so.
@@ -68,7 +68,7 @@ class Follower(Generic[T]):
         return self._position != log._base + len(log._entries)
 
     def read(self) -> list[T] | None:
-        """What is new since the last call, oldest first; None: rebuild, the log does not contain all of it."""
+        """The entries since the last call, oldest first; None: rebuild, the log does not contain all of them."""
         log = self._log
         entries, start = log._entries, self._position - log._base
         self._position = log._base + len(entries)
@@ -79,5 +79,5 @@ class Follower(Generic[T]):
         self._position = self._log._base + len(self._log._entries)
 
     def restart(self) -> None:
-        """What was read could not be used: rebuild."""
+        """Rebuild at the next call, because the entries read could not be used."""
         self._position = _NOWHERE

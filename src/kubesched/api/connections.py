@@ -176,7 +176,7 @@ class Connections(web.Server):
             connection.connection_lost(error)
             if not isinstance(error, OSError):
                 raise
-            # What a client sends, or does not, is no defect of ours; ssl.SSLError is an OSError.
+            # No defect of ours: it is due to the bytes of the client, or the lack of them. ssl.SSLError is an OSError.
             self._options["logger"].debug("a connection ended before its first request: %s", error)
         finally:
             self._waiting.pop(task, None)
@@ -323,8 +323,8 @@ class Connection(RequestHandler):
         return response
 
     def explained(self, status: int, error: BaseException | None) -> web.StreamResponse:
-        """What such a client is answered."""
-        raise NotImplementedError
+        """An answer to such a client; servers put it in words of their own."""
+        return web.Response(status=status)
 
     # -- clients that do not read --------------------------------------------------------------------------
 

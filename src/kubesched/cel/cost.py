@@ -162,7 +162,7 @@ def _regex_steps(args: Sequence[Any]) -> int:
 
 
 def _found_all(args: Sequence[Any]) -> int:
-    """What is found last may be looked for to the end of the text from everywhere."""
+    """Steps of ``findAll``: the last match may be sought to the end of the text from every place."""
     size = size_of(args[0])
     return _automaton_steps(args[1], size * (size + 1) // 2) + ELEMENT * (1 + size)
 

@@ -17,7 +17,7 @@ _DEFAULT_PRECISION: Final = 6
 _LONGEST_NUMBER: Final = 330
 #: As many digits as a precision may have that can be read as an int of 64 bits.
 _PRECISION_DIGITS: Final = 18
-#: What finding out how an element is written takes, in steps.
+#: Steps for finding out how an element is written.
 _SHOWN: Final = 5 * ELEMENT
 _VERBS: Final = frozenset("sdfebxXo")
 #: Texts that the clauses for doubles accept.
@@ -60,7 +60,7 @@ ACCEPTED: Final[Mapping[str, tuple[frozenset[str], str]]] = {
 
 
 def complaint(verb: str, kind: str) -> str:
-    """What is said of a value that a clause does not accept."""
+    """The error for a value that a clause does not accept."""
     return f"error during formatting: {ACCEPTED[verb.lower()][1]}, was given {kind}"
 
 

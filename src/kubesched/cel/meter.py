@@ -56,7 +56,7 @@ class Meter:
 
     @property
     def total(self) -> int:
-        """What the evaluation took by cost or by steps, whichever is more, as cost."""
+        """The cost of the evaluation, by cost or by steps, whichever is more."""
         return max(self.cost, self.steps // STEPS_PER_COST)
 
     def charge(self, amount: int) -> None:

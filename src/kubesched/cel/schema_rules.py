@@ -27,11 +27,11 @@ from .values import NO_VALUE, EvaluationError, Optional
 __all__ = ["Failure", "Rules"]
 
 Schema = Mapping[str, Any]
-#: What a value is made of by its schema: key, schema, value.
+#: The parts of a value by its schema: key, schema, value.
 Children = Callable[[Schema, Any], Iterator[tuple[str | int, Schema, Any]]]
 
 _RULES: Final = "x-kubernetes-validations"
-#: What one check of one object may take, everything together: about a second, in which the process does nothing else.
+#: The limit of one check of one object, everything together: about a second, in which the process does nothing else.
 _BUDGET: Final = COST_LIMIT
 #: Steps of work around the evaluations: a member that is visited or converted, a text that is read as a time or bytes, a rule
 #: that is begun, a rule that is broken.
@@ -40,7 +40,7 @@ _READING: Final = 6 * ELEMENT
 _EVALUATION: Final = 2 * ELEMENT
 _FAILURE: Final = 10 * ELEMENT
 _BUDGET_TEXT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
-#: What ``messageExpression`` may make; longer texts are not shown.
+#: The greatest length of a text that ``messageExpression`` makes; longer ones are not shown.
 _LONGEST_MESSAGE: Final = 5 * 1024
 _RESERVED: Final = frozenset(
     [
@@ -194,7 +194,7 @@ class _Admission:
     def __init__(self, rules: Mapping[int, list[_Rule]], ruled: Set[int], members: Children) -> None:
         self._rules, self._ruled, self._members = rules, ruled, members
         self._meter = Meter(_BUDGET)
-        #: What containers are for CEL, by schema and container: rules at several levels share it.
+        #: Containers as CEL values, by schema and container: rules at several levels share it.
         self._converted: dict[tuple[int, int], Any] = {}
         #: The value whose rules are evaluated: its place and type.
         self.reached: tuple[list[str | int], str] = [], "object"
@@ -267,14 +267,14 @@ class _Admission:
 
 
 def _item_key(schema: Schema, item: Any) -> Hashable:
-    """What an item of a list that is a map is known by; None for items of other lists, and for what cannot be a key."""
+    """The key of an item of a list that is a map; None for items of other lists, and for what cannot be a key."""
     keys = schema.get("x-kubernetes-list-map-keys")
     found = [item.get(name) for name in keys] if keys and isinstance(item, dict) else []
     return tuple(map(json_key, found)) if found and not any(isinstance(one, dict | list) for one in found) else None
 
 
 def _evaluate(rule: _Rule, now: Any, before: Any, meter: Meter) -> str:
-    """What a rule says against a value; nothing when it holds, or does not apply."""
+    """The complaint of a rule about a value; none when it holds, or does not apply."""
     meter.step(_EVALUATION)
     if rule.program is None or rule.problem:
         return ""
@@ -295,7 +295,7 @@ def _evaluate(rule: _Rule, now: Any, before: Any, meter: Meter) -> str:
 
 
 def _message(rule: _Rule, variables: Mapping[str, Any], meter: Meter) -> str:
-    """What a rule says when it does not hold. Its expression for that counts when it makes a text that can be shown."""
+    """The message of a rule that does not hold. Its expression for that counts when it makes a text that can be shown."""
     text: str = rule.data.get("message") or ""
     if rule.message is None:
         return text

@@ -27,7 +27,7 @@ _NAMES: Final = {"any": "google.protobuf.Any"}
 
 
 def problems(checked: Checked, styles: Mapping[str, bool]) -> list[Problem]:
-    """What is wrong with an expression: the part, and why.
+    """The defect of an expression: the part, and why.
 
     ``styles`` are the functions that are always called as members (True), or never (False).
     """

@@ -29,6 +29,7 @@ _CALLED: dict[str, tuple[str, ...]] = {
     "pre_filter": ("pre_filter",),
     "verdicts": ("filter_rows", "verdict_status", "refresh_filter"),
     "verdict": ("filter_row",),
+    "follow": ("follow_question",),
     "assuming": ("add_pod", "remove_pod"),
     "amounts": ("fit_amounts",),
     "pre_score": ("pre_score",),
@@ -124,41 +125,51 @@ class Asking:
 
     # -- at the start of an attempt -------------------------------------------------------------------------------
 
-    def _ask(self, pod: PodInfo) -> Question | None:
-        question: Question | None = self._plugin.ask(pod, self._handle.snapshot.table)
+    def _asked(self, pod: PodInfo) -> Question | None:
+        """The question asked for the pod in this attempt, else a new one."""
+        last, turn, question = self._last
+        if last is pod and turn == self._turn.number:
+            return question
+        question = self._plugin.ask(pod, self._handle.snapshot.table)
         if question is not None and not isinstance(question, Question):
             raise WrongAnswerError(self._plugin, "ask", f"ask returned {question!r}; expected a Question or None")
         self._last = pod, self._turn.number, question
         return question
 
-    def _take(self, pod: PodInfo) -> Question | None:
-        """The question asked for the pod in this attempt, else a new one. It is taken once: the next attempt asks again."""
-        (last, turn, question), self._last = self._last, (None, 0, None)
-        if last is not pod or turn != self._turn.number:
-            question = self._ask(pod)
-            self._last = (None, 0, None)
-        return question
+    def _take(self, pod: PodInfo) -> Question:
+        """The same for a state, which may change the question: nothing else uses it from then on."""
+        question = self._asked(pod)
+        self._last = (None, 0, None)
+        return question if question is not None else _NO_QUESTION
 
     def _sign(self, pod: PodInfo) -> Hashable | None:
-        question = self._ask(pod)
+        question = self._asked(pod)
         if question is None:
             return _NOTHING_ASKED
         return (question.key,) if question.is_local and question.key is not None else None
 
     def _skips(self, pod: PodInfo) -> bool:
-        return self._ask(pod) is None
+        return self._asked(pod) is None
 
     def interaction_key(self, pod: PodInfo) -> Hashable | None:
-        question = self._take(pod)
-        self._last = pod, self._turn.number, question
+        question = self._asked(pod)
         if question is None:
             return _NOTHING_ASKED
         return (question.key,) if question.key is not None and (question.is_local or self._names_rows) else None
 
+    def _follow_question(self, state: CycleState, pod: PodInfo) -> Question | None:
+        """Let the question of the pod or the one kept for pods like it go on, as the class says; None without a kept one."""
+        kept: Question | None = state.get(self._key)
+        if kept is None:
+            return None
+        question = self._take(pod).follow(kept)
+        state.write(self._key, question)
+        return question
+
     # -- Filter ----------------------------------------------------------------------------------------
 
     def _begin(self, state: CycleState, pod: PodInfo) -> Question:
-        question = self._take(pod) or _NO_QUESTION
+        question = self._take(pod)
         state.write(self._key, question)
         return question
 
@@ -192,14 +203,8 @@ class Asking:
         return self._at_filter(state, pod).why(verdict)
 
     def _refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
-        kept: Question | None = state.get(self._key)
-        question = self._take(pod) or _NO_QUESTION
-        if kept is None:
-            return None
-        if question is not kept:
-            question = question.follow(kept)
-            state.write(self._key, question)
-        return question.changed()
+        question = self._follow_question(state, pod)
+        return question.changed() if question is not None else None
 
     def _add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         state.write(self._key, state.read(self._key).assuming(node, (added,), ()))

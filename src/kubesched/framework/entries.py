@@ -70,7 +70,6 @@ def _quoted(name: str) -> str:
 
 _FILTER: Final = "running {} filter plugin"
 _SCORE: Final = "running Score plugins: plugin {} failed with"
-_PRE_SCORE: Final = "running PreScore plugin"
 _NORMALIZE: Final = "running Normalize on Score plugins: plugin {} failed with"
 #: (kind, item size) of a type to the least and the greatest value.
 _LIMITS: Final = {

@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from .interface import Contract
+from .question import Question, defines
 
 __all__ = ["SLOW_SECONDS", "loop_progress", "plugins_of", "watching_plugins"]
 
@@ -28,20 +29,21 @@ _SAMPLES: Final = 4
 _LONG: Final = 10
 
 _METHODS: Final = tuple(name for name, member in vars(Contract).items() if inspect.isfunction(member))
+_ASKED: Final = tuple(name for name, member in vars(Question).items() if callable(member) and name[0] != "_")
 
 
 def _codes(plugins: Iterable[object]) -> dict[CodeType, tuple[str, str]]:
-    """The code of every method of the interface to plugin and method."""
+    """The code of every method of the interface, of plugins and of their questions, to plugin and method."""
     found: dict[CodeType, tuple[str, str]] = {}
     for plugin in plugins:
-        for name in _METHODS:
-            code = getattr(inspect.unwrap(getattr(plugin, name, None) or _none), "__code__", None)
-            if isinstance(code, CodeType) and code is not _none.__code__:
+        asks = getattr(plugin, "asks", Question)
+        methods = [(name, getattr(plugin, name, None)) for name in _METHODS]
+        methods += [(name, getattr(asks, name)) for name in _ASKED if defines(asks, name)]
+        for name, method in methods:
+            code = getattr(inspect.unwrap(method), "__code__", None) if method is not None else None
+            if isinstance(code, CodeType):
                 found.setdefault(code, (str(getattr(plugin, "name", "")), name))
     return found
-
-
-def _none() -> None: ...
 
 
 @contextmanager

@@ -60,7 +60,7 @@ class _Entry(Generic[T]):
         self.latest = self.api = obj
         #: That of ``latest``.
         self.version = version
-        #: What is assumed was written, though ``latest`` is not what the write returned.
+        #: Whether the assumed object was written, though ``latest`` is not the answer to the write.
         self.is_written = False
 
 
@@ -94,7 +94,7 @@ class AssumeCache(Generic[T]):
     # -- reading ---------------------------------------------------------------------------------------
 
     def get(self, key: str) -> T:
-        """What counts.
+        """The object that counts.
 
         Raises:
             AssumeError: when there is none.
@@ -102,12 +102,12 @@ class AssumeCache(Generic[T]):
         return self._entry(key).latest
 
     def find(self, key: str) -> T | None:
-        """What counts, or None."""
+        """The object that counts, or None."""
         entry = self._entries.get(key)
         return None if entry is None else entry.latest
 
     def find_api(self, key: str) -> T | None:
-        """What the informer showed last, or None."""
+        """The object as the informer showed it last, or None."""
         entry = self._entries.get(key)
         return None if entry is None else entry.api
 
@@ -119,7 +119,7 @@ class AssumeCache(Generic[T]):
         return (entry.latest for entry in self._entries.values())
 
     def assumed(self, *, written: bool = True) -> dict[str, T]:
-        """What counts and is not what the informer showed last, by key; without ``written`` only what is still to be written."""
+        """The assumed objects, by key: the informer has not shown them. Without ``written`` only those still to be written."""
         return {
             key: entry.latest
             for key, entry in self._entries.items()
@@ -152,7 +152,7 @@ class AssumeCache(Generic[T]):
         self._deliver("on_update", old, obj)
 
     def written(self, obj: T) -> None:
-        """What was assumed of an object has been written: the next version that the informer shows ends the assumption."""
+        """An assumed object has been written: the next version that the informer shows ends the assumption."""
         entry = self._entries.get(obj.key)
         if entry is not None:
             entry.is_written = True

@@ -329,7 +329,7 @@ class InterPodAffinity(Plugin):
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         index = nodes.terms
-        if not (pod.has_affinity or (index.has_anti and index.anti_terms(pod.namespace, pod.labels))):
+        if not (pod.has_affinity or _anti_terms(pod, index)):
             if self.ignores_existing or not index.has_scoring:
                 return None
             if not index.scoring_terms(pod.namespace, pod.labels):

@@ -286,8 +286,8 @@ class PodTopologySpread(Plugin):
         super().__init__(args, handle)
         args = args if args is not None else PodTopologySpreadArgs()
         system = args.defaulting_type == "System"
-        self._defaults = SYSTEM_DEFAULTS if system else args.default_constraints
-        self._constraints = ConstraintCache(handle, self._defaults, system=system)
+        defaults = SYSTEM_DEFAULTS if system else args.default_constraints
+        self._constraints = ConstraintCache(handle, defaults, system=system)
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         if not pod.spec.topology_spread_constraints and self._constraints.has_no_default(pod):

@@ -6,6 +6,7 @@ Filter, PreScore, Score (spec "Node-level scheduler plugins" section 7.5).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["TaintToleration"]
 
 
+def _kept_away(taints: Sequence[Taint], tolerations: Sequence[Toleration], *, comparison: bool) -> bool:
+    return first_untolerated(taints, tolerations, comparison_operators=comparison) is not None
+
+
 class _Taints(Question):
     """Tolerations are evaluated once per distinct taint tuple and gathered over the rows."""
 
@@ -38,19 +43,17 @@ class _Taints(Question):
         self.key = self._tolerations = pod.spec.tolerations
         self._nodes = nodes
         self._comparison = comparison
+        self._kept_away = partial(_kept_away, tolerations=self._tolerations, comparison=comparison)
         self._soft: Sequence[Toleration] = ()
 
     # -- filter ----------------------------------------------------------------------------------------
 
-    def kept_away(self, taints: Sequence[Taint]) -> bool:
-        return first_untolerated(taints, self._tolerations, comparison_operators=self._comparison) is not None
-
     def verdicts(self, rows: RowArray) -> VerdictArray:
-        return self._nodes.taints.gather(self.kept_away, rows).astype(np.uint64)
+        return self._nodes.taints.gather(self._kept_away, rows).astype(np.uint64)
 
     def verdict(self, node: NodeInfo) -> int:
         taints = node.taints
-        return int(bool(taints) and self.kept_away(taints))
+        return int(bool(taints) and self._kept_away(taints))
 
     def why(self, verdict: int) -> Status:
         return Status.unresolvable(TaintToleration.REASON)
@@ -90,9 +93,6 @@ class TaintToleration(Plugin):
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         return _Taints(pod, nodes, comparison=self._comparison)
 
-    def _kept_away(self, taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
-        return first_untolerated(taints, tolerations, comparison_operators=self._comparison) is not None
-
     # -- queue -----------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -101,9 +101,8 @@ class TaintToleration(Plugin):
         return [ClusterEventWithHint(node, self._after_node), ClusterEventWithHint(toleration, self._after_toleration)]
 
     def _after_node(self, pod: PodInfo, old: Node | None, new: Node) -> QueueingHint:
-        tolerations = pod.spec.tolerations
-        was_kept_away = old is None or self._kept_away(old.spec.taints, tolerations)
-        helps = was_kept_away and not self._kept_away(new.spec.taints, tolerations)
+        kept_away = partial(_kept_away, tolerations=pod.spec.tolerations, comparison=self._comparison)
+        helps = (old is None or kept_away(old.spec.taints)) and not kept_away(new.spec.taints)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _after_toleration(self, pod: PodInfo, old: Pod | None, new: Pod) -> QueueingHint:

@@ -153,7 +153,7 @@ class ProfileHandle:
 
 
 class PluginRequests:
-    """What plugins ask for in cycles. It is made before them, and they before the queue, which is built from them."""
+    """Requests of plugins in cycles. It is made before them, and they before the queue, which is built from them."""
 
     _queue: SchedulingQueue
     _statuses: StatusWriter

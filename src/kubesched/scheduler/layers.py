@@ -26,7 +26,7 @@ from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, most_statuses
+from kubesched.framework.entries import FilterEntry, PluginFailedError, called, most_statuses
 from kubesched.framework.interface import IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -34,7 +34,7 @@ from kubesched.framework.status import Status
 
 from .changed_rows import Rows, greatest, merged, rows_of
 from .known_rejection import KnownRejection
-from .plan import Share
+from .plan import PRE_FILTER_FAILED, Share
 from .ranking import INFEASIBLE, Ranking
 from .score_columns import ScoreColumns
 
@@ -157,6 +157,7 @@ class Layer:
         rows = changed = self._read_journal()
         if changed is None or self._keeps_too_many_statuses():
             return self._build()
+        self.follow(pod)
         if self.base is not None:
             named = self._named(self.share.refresh_filter)
             if named is None:
@@ -167,6 +168,15 @@ class Layer:
         if self.is_scored:
             self._rescore(changed, rows, same)
         return True
+
+    def follow(self, pod: PodInfo) -> None:
+        """Let the pod's own questions take the place of kept ones, where objects that an earlier pod refers to count.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        for name, follow in self.share.follow:
+            called(PRE_FILTER_FAILED, name, follow, self.state, pod)
 
     def _build(self) -> bool:
         """Evaluate every row, from PreFilter on."""

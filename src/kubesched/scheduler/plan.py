@@ -5,18 +5,20 @@ One plan per pattern of signatures, made once. Used by :mod:`.search`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
 from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.changed_rows import ChangedRows
+from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import FilterEntry, PluginFailedError, failed
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 
-__all__ = ["Plan", "Share"]
+__all__ = ["PRE_FILTER_FAILED", "Plan", "Share"]
 
-_PRE_FILTER: Final = "running PreFilter plugin"
+#: How the text of a failure before Filter begins.
+PRE_FILTER_FAILED: Final = "running PreFilter plugin"
 
 
 class Share:
@@ -30,6 +32,8 @@ class Share:
     """
 
     view: NominatedPods | None = None
+    #: Of a signature layer, by plugin, the methods by which the question of the current pod may take the place of the kept one.
+    follow: tuple[tuple[str, Callable[[CycleState, PodInfo], object]], ...] = ()
 
     def __init__(self, framework: Framework, at_filter: frozenset[str], at_score: frozenset[str]) -> None:
         self.filters = tuple(entry for entry in framework.filters if entry.name in at_filter)
@@ -65,6 +69,10 @@ class Plan:
         scored = signed - ({entry.name for entry in framework.scores if entry.needs_all} - absent)
         names = frozenset(framework.plugins)
         self.signed = Share(framework, signed, scored)
+        asking = (framework.answering[name] for name in sorted(signed - absent))
+        self.signed.follow = tuple(
+            (each.name, each.follow_question) for each in asking if hasattr(each, "follow_question")
+        )
         self.unsigned = unsigned = Share(framework, names - signed, names - scored)
         plugins = unsigned.plugins
         #: Skipping and interaction layers are for plugins whose Filter and Score follow their PreFilter and PreScore. One
@@ -112,7 +120,7 @@ class Plan:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
+                raise PluginFailedError(name, failed(PRE_FILTER_FAILED, name, error)) from error
             if key is None:
                 return None
             found.append(key)
@@ -140,7 +148,7 @@ class Plan:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                raise PluginFailedError(name, failed(_PRE_FILTER, name, error)) from error
+                raise PluginFailedError(name, failed(PRE_FILTER_FAILED, name, error)) from error
         return True
 
 

@@ -262,6 +262,7 @@ class Search:
         layer = self._layers.get((signature, None))
         if layer is None or not signature.plan.all_skip(pod):
             return None
+        layer.follow(pod)
         state = prepared(layer.state.clone(), record_plugin_metrics)
         state.skip_filter |= signature.plan.unsigned.names
         nominated = self._nominated.of(pod.priority)

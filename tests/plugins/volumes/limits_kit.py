@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubesched.api.change_log import ChangeLog
+from search_kit import Nominated
+
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
 from kubesched.api.types import Node, Pod
@@ -39,29 +40,6 @@ LIMITS = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeZone")
 class StillClock:
     def now(self) -> float:
         return 0.0
-
-
-class Nominated:
-    """Node name to nominated pods."""
-
-    def __init__(self) -> None:
-        self._pods: dict[str, list[PodInfo]] = {}
-        self.changed: ChangeLog[str] = ChangeLog(0)
-
-    @property
-    def pods(self) -> dict[str, list[PodInfo]]:
-        """For tests to change as they like: everything may be another now."""
-        self.changed.forget()
-        return self._pods
-
-    def nominated_nodes(self) -> Iterable[str]:
-        return list(self._pods)
-
-    def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
-        return list(self._pods.get(node_name, ()))
-
-    def node_of(self, uid: str) -> str | None:
-        return next((node for node, pods in self._pods.items() if any(pod.uid == uid for pod in pods)), None)
 
 
 class Cluster:

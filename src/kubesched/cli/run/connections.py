@@ -47,7 +47,7 @@ class Connections:
         self._rng = rng
         self._stack = stack
         self._log = ConnectionLog(access.url)
-        #: What may only write as the leader.
+        #: The transports that may only write as the leader.
         self._writers: list[HttpTransport | MeteredTransport] = []
 
     def port(self, config: KubeSchedulerConfiguration, *, watch_list: bool) -> ApiPort:

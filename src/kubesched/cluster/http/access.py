@@ -24,7 +24,7 @@ from .users import ACCOUNTS, ADMIN, ANONYMOUS, Accounts, User, impersonated
 
 __all__ = ["AUTHORIZATION_MODES", "Access"]
 
-#: What ``--authorization-mode`` takes: upstream's names.
+#: Values of ``--authorization-mode``: upstream's names.
 AUTHORIZATION_MODES: Final = ("AlwaysAllow", "RBAC")
 _OPEN_PATHS: Final = ("/healthz", "/livez", "/readyz", "/version")
 _NODE_NAME: Final = "authentication.kubernetes.io/node-name"

@@ -147,7 +147,7 @@ class _BindingForm(msgspec.Struct, rename="camel"):
     subjects: list[_Reference] | None = None
 
 
-#: What a binding is found by: the namespace it holds in ("" for all), User or Group, and the name.
+#: The key of a binding: the namespace it holds in ("" for all), User or Group, and the name.
 _Subject = tuple[str, str, str]
 
 

@@ -43,7 +43,7 @@ _NOT_INSTALLED: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a pod adds to a node.
+    """Volumes that a pod adds to a node.
 
     Attributes:
         counts: driver to number of volumes.

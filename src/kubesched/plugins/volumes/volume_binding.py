@@ -8,7 +8,7 @@ claims demand), :mod:`.placement` (which nodes satisfy that), :mod:`.reservation
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import numpy as np
 
@@ -44,7 +44,7 @@ _RESERVED: Final = f"Reserve{names.VOLUME_BINDING}"
 
 
 class _Claims(Question):
-    """What the pod's claims demand of a node. Pods are alike when the content of what their claims refer to is.
+    """Demands of the pod's claims on a node. Pods are alike when the content of what their claims refer to is.
 
     A pod with a claim that is to be bound to one of several free volumes is like no other.
     """
@@ -52,11 +52,9 @@ class _Claims(Question):
     reads = Reads.NODE
     stands_alone = frozenset({"score"})
 
-    def __init__(
-        self, plugin: VolumeBinding, pod: PodInfo, nodes: NodeTable, demand: Demand, rejected: Rejected | None
-    ) -> None:
+    def __init__(self, plugin: VolumeBinding, nodes: NodeTable, demand: Demand, rejected: Rejected | None) -> None:
         """``demand`` says nothing when the pod is ``rejected``."""
-        self.pod, self.demand, self.rejected = pod, demand, rejected
+        self.demand, self.rejected = demand, rejected
         self._plugin, self._nodes = plugin, nodes
         self._cache, self._pools = plugin.state.cache, plugin.state.pools
         #: Whether PreFilter has run, and has not rejected the pod.
@@ -91,18 +89,16 @@ class _Claims(Question):
         Raises:
             PlacementError: when that cannot be done for one of them.
         """
-        return place(self._current(), self._nodes, rows, self._cache, self._pools)
+        return place(self.demand, self._nodes, rows, self._cache, self._pools)
 
     def chosen(self, found: Placements) -> NodeVolumes:
-        """What the pod would get on the node of the first row."""
+        """The volumes that the pod would get on the node of the first row."""
         return volumes_of(found, 0, self._cache, self._pools)
 
-    def _current(self) -> Demand:
-        """What the claims demand: those of the current pod where this question was kept of an earlier one like it."""
-        latest = self._plugin.latest
-        if latest is None or self.key is None or latest.key != self.key:
-            return self.demand
-        return latest.demand
+    def follow(self, kept: Self) -> Question:
+        # The claims of an earlier pod may be gone, or have volumes now.
+        self.is_prepared = kept.is_prepared
+        return self
 
     # -- filter ----------------------------------------------------------------------------------------
 
@@ -122,7 +118,7 @@ class _Claims(Question):
 
     def verdict(self, node: NodeInfo) -> int:
         self.check_prepared()
-        demand = self._current()
+        demand = self.demand
         if demand.delayed:
             return int(self.verdicts(np.array([node.row], np.intp))[0])
         try:
@@ -170,8 +166,6 @@ class VolumeBinding(Plugin):
         self.state: VolumeState = VolumeState.of(handle)
         self._binder = VolumeBinder(self.state.cache, handle, float(args.bind_timeout_seconds))
         self.scorer = StorageScorer(args.shape) if handle.gate("StorageCapacityScoring") and args.shape else None
-        #: The question that was asked for last.
-        self.latest: _Claims | None = None
 
     def concerns(self, pod: PodInfo) -> bool:
         return bool(pod.storage) and any(
@@ -185,11 +179,10 @@ class VolumeBinding(Plugin):
             demand = demand_of(pod, self._storage, self.state.cache) or NO_DEMAND
         except Rejected as rejected:
             problem = rejected
-        self.latest = _Claims(self, pod, nodes, demand, problem)
-        return self.latest
+        return _Claims(self, nodes, demand, problem)
 
     def volumes_on(self, state: CycleState, pod: PodInfo, nodes: NodeTable, row: int) -> NodeVolumes:
-        """What the pod would get on a node that fits it; nothing in a profile without the plugin's PreFilter."""
+        """The volumes that the pod would get on a node that fits it; nothing in a profile without the plugin's PreFilter."""
         question: _Claims | None = state.get(question_key(self.name))
         if question is None or not question.is_prepared:
             return NodeVolumes()
@@ -198,14 +191,14 @@ class VolumeBinding(Plugin):
     # -- reserve ---------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        self._check_prepared(state)
-        latest, nodes = self.latest, self.handle.snapshot.table
-        if latest is None or latest.pod.uid != pod.uid or latest.rejected or latest.demand.delayed:
-            latest = self.ask(pod, nodes)
+        if not self._prepared(state).demand.delayed:
+            return None  # claims that were bound when the pod was evaluated still are
+        nodes = self.handle.snapshot.table
+        latest = self.ask(pod, nodes)
         if latest.rejected is not None:
             return Status.from_error(latest.rejected)
         if not latest.demand.delayed:
-            return None  # claims that were bound when the pod was evaluated still are
+            return None
         row = nodes.row_of(node_name)
         if row is None:
             return Status.from_error(f'node "{node_name}" not found')
@@ -223,13 +216,15 @@ class VolumeBinding(Plugin):
         state.write(_RESERVED, reservation)
         return None
 
-    def _check_prepared(self, state: CycleState) -> None:
-        """Raises:
+    def _prepared(self, state: CycleState) -> _Claims:
+        """The question of the attempt.
 
-        KeyError: when PreFilter has not run.
+        Raises:
+            KeyError: when PreFilter has not run.
         """
         question: _Claims = state.read(question_key(self.name))
         question.check_prepared()
+        return question
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         reservation: Reservation | None = state.get(_RESERVED)
@@ -242,7 +237,7 @@ class VolumeBinding(Plugin):
     def pre_bind_pre_flight(
         self, state: CycleState, pod: PodInfo, node_name: str
     ) -> Status | tuple[PreBindPreFlight | None, Status | None]:
-        self._check_prepared(state)
+        self._prepared(state)
         if state.get(_RESERVED) is None:
             return Status.skip()
         return PreBindPreFlight(allow_parallel=True), None

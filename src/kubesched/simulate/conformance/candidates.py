@@ -1,4 +1,4 @@
-"""What a PostFilter plugin says that preemption would do, node by node, as the golden files write it."""
+"""The preemption that a PostFilter plugin would make, node by node, as the golden files write it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .world import World
 __all__ = ["ListsCandidates", "Question", "listed", "lister"]
 
 JSON = dict[str, Any]
-#: What PostFilter is asked: the state after Filter, the pod, and why each node was rejected.
+#: The arguments of PostFilter: the state after Filter, the pod, and why each node was rejected.
 Question = tuple[CycleState, PodInfo, NodeToStatus]
 
 

@@ -46,7 +46,7 @@ async def _reserved(world: World, pod: PodInfo, node_name: str) -> Status | None
 
 
 def _bound(plugin: Any, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-    """What PreBind says of devices that were not reserved, as the profile does not have the plugin at Reserve.
+    """The answer of PreBind about devices that were not reserved, as the profile does not have the plugin at Reserve.
 
     The recording called it whether or not the profile has it at PreBind.
     """
