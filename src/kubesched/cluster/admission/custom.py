@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -18,6 +18,7 @@ import jsonschema_rs
 import msgspec
 
 from ...api.equality import same_json
+from ...api.kept import remembered
 from ...api.kinds import DEFINITIONS
 from ...api.wire import ApiError
 from ...cel.schema_rules import Failure, Rules
@@ -221,7 +222,7 @@ class CustomSchema:
                     causes.append(cause)
 
 
-@lru_cache(maxsize=256)
+@remembered(16 << 20)
 def custom_schema(raw: bytes) -> CustomSchema:
     """The schema in JSON; the same one for the same bytes."""
     return CustomSchema(msgspec.json.decode(raw))
