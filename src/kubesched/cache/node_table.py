@@ -357,7 +357,7 @@ class NodeTable:
         if pod.requests.scalars:
             for name in pod.requests.scalars:
                 index = self.resource_index.get(name)
-                if index is not None:  # else no node ever had it: any pod could ask for thousands that nobody has
+                if index is not None:  # else no node ever had it, and any pod may name thousands
                     self.requested[index, row] = _int64(total.scalars[name])
 
     def _mirror_allocatable(self, row: int, amounts: Resources) -> None:
