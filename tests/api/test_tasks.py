@@ -123,6 +123,22 @@ def test_a_crash_before_a_guard_is_logged_and_raised_at_its_entry(caplog: pytest
     play(main())
 
 
+def test_a_cancellation_before_a_guard_is_raised_and_not_logged(caplog: pytest.LogCaptureFixture, play: Any) -> None:
+    """A program that is interrupted cancels all its tasks, in any order; it has said that it was interrupted."""
+
+    async def main() -> None:
+        tasks = Supervisor("parts")
+        task = tasks.spawn(forever(), "part")
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+        await tasks.stop()
+
+    with pytest.raises(TaskCrashedError, match="task part was cancelled without being stopped"):
+        play(main())
+    assert caplog.text == ""
+
+
 def test_stop_raises_a_crash_that_no_guard_has_raised(play: Any) -> None:
     async def main() -> None:
         tasks = Supervisor("parts")

@@ -273,3 +273,26 @@ def test_claims_are_counted_by_volume_and_namespace() -> None:
     assert not snapshot.is_pvc_used("ns/c")
     assert snapshot.is_pvc_used("other/c")
     assert not snapshot.is_pvc_used("ns/unknown")
+
+
+# -- resources -----------------------------------------------------------------------------------------------
+
+
+def test_resources_that_only_pods_name_take_no_columns_until_a_node_has_one() -> None:
+    """Any pod may name 25,000 that nobody has, and a column takes 16 bytes of each node."""
+    cache = Cache()
+    cache.set_node(a_node("a"))
+    shape = cache.table.requested.shape
+    requests = {f"example.com/r{number}": 2 for number in range(1_000)}
+    add(cache, a_pod("p", requests=requests, on="a"), a_pod("q", requests={"example.com/r7": 3}, on="b"))
+    assert cache.table.requested.shape == shape
+    assert cache.table.column("example.com/r7") is None
+    cache.set_node(a_node("c", allocatable={"example.com/r7": 4}))
+    index = cache.table.column("example.com/r7")
+    rows = [info.row for name in "abc" if (info := cache.table.get(name)) is not None]
+    assert index is not None
+    assert cache.table.requested[index, rows].tolist() == [2, 3, 0]
+    assert check_cache(cache) == []
+    cache.remove_pod(a_pod("p", requests=requests, on="a"))
+    assert cache.table.requested[index, rows].tolist() == [0, 3, 0]
+    assert check_cache(cache) == []

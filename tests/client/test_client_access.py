@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from aiohttp import web
 
-from kubesched.client import access
+from kubesched.client import access, credential_sources
 from kubesched.client.access import AccessError, load_access, load_kubeconfig
 from kubesched.simulate.virtual_time import run_virtual
 
@@ -127,6 +129,81 @@ def test_what_a_failing_plugin_prints_is_not_shown(
         run(load_kubeconfig(path))
     assert "hunter2" not in str(error.value)
     assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("while True: print('hunter2' * 1000)", "exec: the plugin printed more than 1048576 bytes"),
+        ("import time; time.sleep(600)", "exec: the plugin did not end within 0.5 s"),
+        ("import os, sys, time; os.close(1); time.sleep(600)", "exec: the plugin did not end within 0.5 s"),
+        ("print('[' * 100_000)", "exec: the plugin printed no ExecCredential"),
+        ("print([])", "exec: malformed response. missing key 'apiVersion'"),
+    ],
+)
+def test_a_plugin_that_does_not_end_is_ended(
+    script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it printed was read as long as there was memory; a loud one, whose stderr nobody read, was waited for."""
+    monkeypatch.setattr(credential_sources, "_PLUGIN_SECONDS", 0.5 if "600" in message + script else 60.0)
+    pid = tmp_path / "pid"
+    note = f"import os, pathlib; pathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n"
+    path = kubeconfig(tmp_path, plugin(tmp_path, note + script))
+    with pytest.raises(AccessError, match=message):
+        run(load_kubeconfig(path))
+    if pid.exists():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid.read_text()), 0)
+
+
+def test_what_a_plugin_says_on_stderr_does_not_hold_it_up(tmp_path: Path) -> None:
+    loud = "import sys; sys.stderr.write('x' * 1_000_000)\n"
+    path = kubeconfig(tmp_path, plugin(tmp_path, loud + COUNTER))
+
+    async def main() -> str | None:
+        return await (await load_kubeconfig(path)).credentials.header()
+
+    assert run(main()) == "Bearer secret-1"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what the loader does with aiohttp
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("endless", "oidc: the issuer's answer has more than 1048576 bytes"),
+        ("silent", "oidc: the issuer has not answered within 0.5 s"),
+        ("words", "oidc: the issuer's answer is no JSON"),
+    ],
+)
+def test_the_answer_of_an_issuer_of_tokens_has_limits(
+    answer: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credential_sources, "_ANSWER_SECONDS", 0.5 if answer == "silent" else 60.0)
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while answer == "endless":
+            await response.write(b" " * 65536)
+        if answer == "silent":
+            await asyncio.sleep(600)
+        await response.write(b"no token")
+        return response
+
+    async def main() -> None:
+        runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        issuer = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        user = f"{{auth-provider: {{name: oidc, config: {{client-id: a, client-secret: b, refresh-token: c, idp-issuer-url: '{issuer}'}}}}}}"
+        try:
+            await load_kubeconfig(kubeconfig(tmp_path, user))
+        finally:
+            await runner.cleanup()
+
+    with pytest.raises(AccessError, match=message):
+        run(main())
 
 
 def test_nothing_to_connect_to_is_said_in_upstreams_words() -> None:

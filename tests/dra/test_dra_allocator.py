@@ -153,6 +153,26 @@ def test_the_selectors_of_an_attempt_have_an_allowance_and_the_next_attempt_goes
     assert selector.evaluations <= 30 + len(evaluated)
 
 
+def test_the_devices_of_a_class_are_counted_on_all_nodes_with_one_allowance() -> None:
+    """Each node had one of its own, so that scoring 5,000 nodes by devices could take 5,000 of them."""
+    ten, index = "[1,2,3,4,5,6,7,8,9,10]", 'device.attributes["gpu.example.com"].index'
+    slow = f"{ten}.all(a, {ten}.all(b, {ten}.all(c, a + b + c > 0))) && {index} >= 0"
+    nodes = [a_node(f"n{number}") for number in range(30)]
+    slices = [  # all devices differ, so each is evaluated for itself
+        a_slice(f"s{n}", [a_device(f"gpu-{n}", index=2 * n), a_device(f"gpu-{n}b", index=2 * n + 1)], node=f"n{n}")
+        for n in range(30)
+    ]
+    world = World(slices, [a_class("gpu", slow)], nodes)
+    counted: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kubesched.dra.selectors._ATTEMPT_COST", 100_000)
+        while sum(counted) < 30:
+            found = world.allocator.devices_of_class("gpu", nodes[sum(counted) :])
+            assert found == [(2, 0)] * len(found)
+            counted.append(len(found))
+    assert max(counted) < 10
+
+
 def test_compiling_takes_of_the_allowance_of_an_attempt_and_the_next_attempt_goes_on_from_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

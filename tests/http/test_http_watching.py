@@ -201,6 +201,22 @@ def test_too_many_watches_get_429() -> None:
     run(main())
 
 
+def test_a_watch_with_a_long_selector_counts_as_several() -> None:
+    """Every change is compared with it: 300 with 500 requirements each made every write take a second and more."""
+    long = ",".join(f"k{number} notin (a)" for number in range(50))
+
+    async def main() -> None:
+        async with served(max_watches=25) as api:
+            async with api.watch(PODS, labelSelector=long), api.watch(PODS, labelSelector=long):
+                assert (await api.get(PODS, watch="true", labelSelector=long)).status == 429
+                async with api.watch(PODS, labelSelector="app=a,tier in (b)"):
+                    assert len(api.server.watches) == 3
+            while (await api.get(PODS, watch="true", labelSelector=long, timeoutSeconds=1)).status != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    run(main())
+
+
 def test_a_client_that_goes_away_leaves_no_watch_behind() -> None:
     async def main() -> None:
         async with served() as api:

@@ -4,8 +4,8 @@
       │           └─ at most HAND_SHAKE_SECONDS   └─ closed when the client takes nothing for STALL_SECONDS
       └─ as many as allowed: the one that has waited the longest is closed; if none waits, the new one is
 
-A TLS connection takes 256 KiB from its first byte on, so clients that connect and send nothing must not be many; and new
-clients must get in while they are. A connection that has ended may be in a cycle, for example by an error that keeps the frames
+A TLS connection takes 256 KiB from its first byte on, so clients that connect and send nothing must not be many, with the
+hand-shake done or not, however many requests may be under way; and new clients must get in while they are. A connection that has ended may be in a cycle, for example by an error that keeps the frames
 it came through, and cycles are looked for rarely (see :mod:`.collector`): common errors keep none, and a full pass is made when
 there are many others. Each server adds what it answers to requests that cannot be
 read. Callers: the HTTPS server of ``kubesched run`` and the API server of the embedded cluster. Needs aiohttp.
@@ -39,6 +39,8 @@ __all__ = ["HAND_SHAKE_SECONDS", "STALL_SECONDS", "Connection", "Connections"]
 
 #: A TLS hand-shake may take so long.
 HAND_SHAKE_SECONDS: Final = 10.0
+#: Connections over TLS that may wait, unfinished hand-shakes included.
+_MOST_WAITING_TLS: Final = 512
 #: A client that takes none of the bytes that wait for it is given up after so long, at most twice that.
 STALL_SECONDS: Final = 30.0
 #: Bytes that the system keeps for a client. It would take megabytes, of which a third has to go before progress shows.
@@ -65,7 +67,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 class Connections(web.Server):
     """Accepts connections and hands their requests to ``handler``.
 
-    At most ``most`` are open, or what the limit of descriptors allows. ``kind`` is the class of a connection, ``options`` are for
+    At most ``most`` are open, or what the limit of descriptors allows; over TLS few of them may wait. ``kind`` is the class of a connection, ``options`` are for
     it. Begin with :meth:`listen`; after :meth:`close` no new ones are accepted, and :meth:`shutdown` ends the open ones.
     """
 
@@ -82,7 +84,7 @@ class Connections(web.Server):
         super().__init__(self._handle, request_factory=request_factory, handler_cancellation=True)
         self._answer = handler
         self._kind = kind
-        self._most = min(most, _descriptors())
+        self._most = self._most_waiting = min(most, _descriptors())
         self._options = {"logger": log, "access_log": None, **options}
         self._context: ssl.SSLContext | None = None
         self._sockets: Sequence[socket.socket] = ()
@@ -108,6 +110,8 @@ class Connections(web.Server):
     def listen(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
         """Accept connections on bound sockets, which are closed by :meth:`close`; with ``context`` over TLS."""
         self._sockets, self._context = sockets, context
+        if context is not None:
+            self._most_waiting = min(self._most, _MOST_WAITING_TLS)
         loop = asyncio.get_running_loop()
         for listening in sockets:
             listening.setblocking(False)
@@ -151,13 +155,19 @@ class Connections(web.Server):
                 loop.call_later(_PAUSE, self._resume, loop, listening)
                 return
             accepted.setblocking(False)
-            if self.open >= self._most:
-                self._log.warn(f"there are {self._most} connections, which is the limit; one had to be closed")
+            if limit := self._limit_reached():
+                self._log.warn(f"{limit}, which is the limit; one had to be closed")
                 if not self._close_longest_waiting():
                     accepted.close()
                     continue
             task = self._tasks.spawn(self._begin(accepted), "connection", lasting=False)
             self._waiting[task] = accepted
+
+    def _limit_reached(self) -> str:
+        if self.open >= self._most:
+            return f"there are {self._most} connections"
+        waiting = len(self._waiting)
+        return f"{waiting} connections have no request under way" if waiting >= self._most_waiting else ""
 
     def _resume(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
         if listening in self._sockets:

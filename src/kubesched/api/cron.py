@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from .kept import remembered
 from .times import parse_duration
 
 __all__ = ["Cron", "CronError", "parse_cron", "time_zone"]
@@ -119,7 +119,7 @@ class Cron:
         ]
 
 
-@lru_cache(maxsize=1024)
+@remembered(1 << 18)
 def parse_cron(text: str) -> Cron:
     """Read a schedule.
 

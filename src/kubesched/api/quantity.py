@@ -11,8 +11,9 @@ because the same few strings occur in every pod of a cluster.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
+
+from .kept import remembered
 
 __all__ = [
     "INT64_MAX",
@@ -35,8 +36,6 @@ INT64_MAX: Final = (1 << 63) - 1
 _NANO: Final = 10**9
 #: Exponents have at most three digits, so that more digits than this say nothing. Python reads at most 4300.
 _MANY_DIGITS: Final = 2000
-#: Longer texts (letters) are rare, and remembering them would cost memory.
-_LONGEST_REMEMBERED: Final = 64
 _MAX_NANOS: Final = INT64_MAX * _NANO
 
 _PATTERN: Final = re.compile(
@@ -170,14 +169,14 @@ def _rounded_up(frac: str) -> str:
     return f"{kept}1" if rest.strip("0") else kept
 
 
-@lru_cache(maxsize=65536)
+@remembered(8 << 20)
 def _parse_text(text: str) -> Quantity:
     return Quantity.parse(text)
 
 
 def parse_quantity(text: QuantityText, path: str = "") -> Quantity:
     """Like :meth:`Quantity.parse`, remembering strings seen before."""
-    if isinstance(text, str) and len(text) <= _LONGEST_REMEMBERED:
+    if isinstance(text, str):
         try:
             return _parse_text(text)
         except QuantityError:
@@ -185,12 +184,12 @@ def parse_quantity(text: QuantityText, path: str = "") -> Quantity:
     return Quantity.parse(text, path)
 
 
-@lru_cache(maxsize=65536)
+@remembered(8 << 20)
 def _milli(text: str) -> int:
     return Quantity.parse(text).milli()
 
 
-@lru_cache(maxsize=65536)
+@remembered(8 << 20)
 def _value(text: str) -> int:
     return Quantity.parse(text).value()
 

@@ -10,9 +10,9 @@ Caller: ``framework.podinfo``, once per pod.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final
 
+from .kept import remembered
 from .quantity import Quantity, QuantityText, int_value, milli_value, parse_quantity
 from .resource import EXTENDED_RESOURCE_PREFIX
 from .selectors import is_qualified_name
@@ -53,7 +53,7 @@ _ZERO: Final = Quantity(0)
 Amounts = dict[str, Quantity]
 
 
-@lru_cache(maxsize=4096)
+@remembered(1 << 20)
 def is_extended_resource(name: str) -> bool:
     """Whether a resource is extended: a domain outside kubernetes.io and no quota prefix."""
     return (
@@ -64,7 +64,7 @@ def is_extended_resource(name: str) -> bool:
     )
 
 
-@lru_cache(maxsize=4096)
+@remembered(1 << 20)
 def is_scalar_resource(name: str) -> bool:
     """Whether the scheduler counts a resource besides cpu, memory, ephemeral-storage and pods."""
     return (
@@ -72,7 +72,7 @@ def is_scalar_resource(name: str) -> bool:
     )
 
 
-@lru_cache(maxsize=4096)
+@remembered(1 << 20)
 def may_be_devices(name: str) -> bool:
     """Whether a device class could serve a resource of this name."""
     return is_extended_resource(name) or name.startswith(EXTENDED_RESOURCE_PREFIX)

@@ -14,9 +14,9 @@ import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
+from .kept import remembered
 from .quantity import INT64_MAX
 from .types import (
     LabelSelector,
@@ -79,7 +79,7 @@ _INT64_DIGITS: Final = 19
 _INTEGER: Final = re.compile(r"^[+-]?[0-9]+\Z", re.ASCII)
 
 
-@lru_cache(maxsize=16384)
+@remembered(4 << 20)
 def is_qualified_name(key: str) -> bool:
     """Whether ``key`` is a label key: an optional DNS prefix and a name of at most 63 characters."""
     prefix, slash, name = key.rpartition("/")

@@ -18,20 +18,22 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from .decode import decode_object
+from .kept import Kept
 from .types import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 
 __all__ = ["decode_parts", "decode_pod", "next_version", "share_parts", "shared_labels", "split_spec"]
 
-_MOST: Final = 1 << 12
-_MOST_SPECS: Final = 1 << 10
+#: Bytes that the texts of what is kept may have, of each kind.
+_MOST_BYTES: Final = 32 << 20
+#: What a condition takes besides its message.
+_CONDITION: Final = 256
 #: How a spec begins that was given a node by the embedded cluster.
 _ON_NODE: Final = b'{"nodeName":"'
-#: The first pod seen of each owner, and conditions that pods have; emptied when they grow too large.
-_models: dict[str, Pod] = {}
-_conditions: dict[tuple[PodCondition, ...], tuple[PodCondition, ...]] = {}
-#: Labels that objects have, one dict each; emptied when it grows too large.
-_labels: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-_MOST_LABELS: Final = 1 << 14
+#: The first pod seen of each owner, and conditions that pods have.
+_models: Kept[str, Pod] = Kept(_MOST_BYTES)
+_conditions: Kept[tuple[PodCondition, ...], tuple[PodCondition, ...]] = Kept(_MOST_BYTES)
+#: Labels that objects have, one dict each.
+_labels: Kept[tuple[tuple[str, str], ...], dict[str, str]] = Kept(_MOST_BYTES)
 
 
 class _Shell(msgspec.Struct, rename="camel", gc=False):
@@ -46,12 +48,11 @@ T = TypeVar("T")
 
 
 class _Sections(Generic[T]):
-    """Decoded sections, each once, by the text that decides what they are; emptied when there are too many."""
+    """Decoded sections, each once, by the text that decides what they are."""
 
-    def __init__(self, type_: type[T], most: int) -> None:
+    def __init__(self, type_: type[T]) -> None:
         self._decode = msgspec.json.Decoder(type_).decode
-        self._known: dict[bytes, T] = {}
-        self._most = most
+        self._known: Kept[bytes, T] = Kept(_MOST_BYTES)
 
     def get(self, text: bytes) -> T | None:
         return self._known.get(text)
@@ -64,18 +65,15 @@ class _Sections(Generic[T]):
         """
         section = self._known.get(text)
         if section is None:
-            section = self._decode(whole(text))
-            if len(self._known) >= self._most:
-                self._known.clear()
-            self._known[text] = section
+            section = self._known.keep(text, self._decode(whole(text)), len(text))
         return section
 
 
 _shell: Final = msgspec.json.Decoder(_Shell).decode
 #: Specs by their text without the node; metadata and status by texts that leave out what differs from pod to pod.
-_specs: Final = _Sections(PodSpec, _MOST_SPECS)
-_metadata: Final = _Sections(ObjectMeta, _MOST)
-_statuses: Final = _Sections(PodStatus, _MOST)
+_specs: Final = _Sections(PodSpec)
+_metadata: Final = _Sections(ObjectMeta)
+_statuses: Final = _Sections(PodStatus)
 
 
 def shared_labels(labels: dict[str, str]) -> dict[str, str]:
@@ -83,9 +81,7 @@ def shared_labels(labels: dict[str, str]) -> dict[str, str]:
     key = tuple(labels.items())
     known = _labels.get(key)
     if known is None:
-        if len(_labels) >= _MOST_LABELS:
-            _labels.clear()
-        known = _labels[key] = dict(labels)
+        known = _labels.keep(key, dict(labels), sum(len(name) + len(value) for name, value in key))
     return known
 
 
@@ -108,7 +104,7 @@ def decode_pod(raw: bytes, namespace: str = "", name: str = "", uid: str = "") -
         force_setattr(metadata, "namespace", namespace)
         force_setattr(metadata, "name", name)
         force_setattr(metadata, "uid", uid)
-    share_parts(pod)
+    share_parts(pod, len(raw))
     return pod
 
 
@@ -128,7 +124,10 @@ def decode_parts(
     try:
         if shared_metadata is None or shared_status is None:
             shared_metadata, shared_status = _metadata.read(*metadata), _statuses.read(*status)
-            share_parts(Pod(shared_metadata, _shared_spec("", spec), shared_status))
+            share_parts(
+                Pod(shared_metadata, _shared_spec("", spec), shared_status),
+                len(metadata[0]) + len(spec) + len(status[0]),
+            )
         pods_spec = _shared_spec(node, spec)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
@@ -148,7 +147,7 @@ def next_version(before: Pod, resource_version: int, status: Section | None) -> 
                 known = _statuses.read(*status)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 return None
-            share_parts(Pod(before.metadata, before.spec, known))
+            share_parts(Pod(before.metadata, before.spec, known), len(status[0]))
         after = known
     return Pod(replace(before.metadata, resource_version=str(resource_version)), before.spec, after)
 
@@ -171,8 +170,8 @@ def _shared_spec(node: str, raw: bytes) -> PodSpec:
     return replace(spec, node_name=node) if node else spec
 
 
-def share_parts(pod: Pod) -> None:
-    """Let a freshly decoded pod use the parts of another one of its owner where they are equal.
+def share_parts(pod: Pod, size: int) -> None:
+    """Let a freshly decoded pod, of so many bytes, use the parts of another one of its owner where they are equal.
 
     Objects of the API never change, which is why their parts can be shared. This puts an equal value in the place of
     a value, in an object that is not shared yet.
@@ -192,18 +191,14 @@ def share_parts(pod: Pod) -> None:
         if known is not None:
             force_setattr(status, "conditions", known)
         else:
-            if len(_conditions) >= _MOST:
-                _conditions.clear()
-            _conditions[conditions] = conditions
+            _conditions.keep(conditions, conditions, sum(_CONDITION + len(one.message) for one in conditions))
     owners = metadata.owner_references
     if not owners:
         return
     uid = owners[0].uid
     model = _models.get(uid)
     if model is None:
-        if len(_models) >= _MOST:
-            _models.clear()
-        _models[uid] = pod
+        _models.keep(uid, pod, size)
         return
     if owners == model.metadata.owner_references:
         force_setattr(metadata, "owner_references", model.metadata.owner_references)

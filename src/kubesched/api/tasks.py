@@ -212,18 +212,17 @@ class Supervisor:
             except Exception as error:
                 error.__context__ = crash
                 crash = _crashed(f"task {task.get_name()}", task.get_name(), error)
-        self._record(crash)
+        self._record(crash, is_end=task.cancelled())
 
-    def _record(self, crash: TaskCrashedError) -> None:
-        interrupted = isinstance(crash.__cause__, KeyboardInterrupt)  # which the runner of the loop raises again
+    def _record(self, crash: TaskCrashedError, *, is_end: bool = False) -> None:
+        # A program that ends cancels all its tasks, and the runner of its loop raises an interrupt again: neither is logged.
+        is_end = is_end or isinstance(crash.__cause__, KeyboardInterrupt)
         if self._crash is not None:
-            if (
-                crash.__cause__ is not None and not interrupted
-            ):  # a program that cancels all its tasks at the end needs no report of each
+            if crash.__cause__ is not None and not is_end:
                 logger.error("%s: %s, after %s", self.name, crash, self._crash, exc_info=crash)
             return
         self._crash = crash
-        if not self._guards and not self._stopping and not interrupted:
+        if not self._guards and not self._stopping and not is_end:
             logger.error("%s: %s", self.name, crash, exc_info=crash)
         for guard in self._guards:
             guard.fire()

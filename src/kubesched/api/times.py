@@ -13,6 +13,8 @@ from functools import lru_cache
 from math import modf
 from typing import Final, Protocol
 
+from .kept import remembered
+
 __all__ = [
     "Clock",
     "FixedClock",
@@ -94,7 +96,7 @@ def parse_time(text: str) -> float:
     return moment.timestamp()
 
 
-@lru_cache(maxsize=1 << 16)
+@remembered(8 << 20)
 def cached_time(text: str) -> float | None:
     """As :func:`parse_time`, for texts that are read often; None for one that cannot be read."""
     try:
@@ -107,7 +109,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-@lru_cache(maxsize=1 << 10)
+@remembered(1 << 17)
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as ``1m30s``, ``250ms``, ``-1h`` or ``0``.
 

@@ -5,12 +5,12 @@ its mirror in NumPy columns, which is what column plugins read. Both are written
 here, and every write is put in the change journal. Row numbers are stable; a removed node frees its row.
 
 Callers: :mod:`.cache` (writes), column plugins and the decision core (read).
-Shapes: ``capacity`` is the number of rows allocated, ``R`` the number of resources seen so far.
+Shapes: ``capacity`` is the number of rows allocated, ``R`` the number of resources that nodes have had so far.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 from weakref import WeakSet
 
@@ -35,7 +35,7 @@ from .term_index import TermIndex
 
 __all__ = ["CPU_ROW", "EPHEMERAL_ROW", "MEMORY_ROW", "NODE_CHANGED", "PODS_CHANGED", "PODS_ROW", "NodeTable"]
 
-#: Fixed resource indexes; scalar resources follow as they are seen.
+#: Fixed resource indexes; scalar resources follow as nodes have them.
 CPU_ROW: Final = 0
 MEMORY_ROW: Final = 1
 EPHEMERAL_ROW: Final = 2
@@ -150,7 +150,7 @@ class NodeTable:
         return self._order
 
     def column(self, resource: str) -> int | None:
-        """The resource's index in ``allocatable`` and ``requested``, or None when no node or pod ever named it."""
+        """The resource's index in ``allocatable`` and ``requested``, or None when no node ever had it."""
         return self.resource_index.get(resource)
 
     def matches_term(self, term: TermMatcher, rows: RowArray) -> BoolArray:
@@ -356,11 +356,13 @@ class NodeTable:
             requested[EPHEMERAL_ROW, row] = _int64(total.ephemeral_storage)
         if pod.requests.scalars:
             for name in pod.requests.scalars:
-                index = self._resource(name)
-                self.requested[index, row] = _int64(total.scalars[name])
+                index = self.resource_index.get(name)
+                if index is not None:  # else no node ever had it, and any pod may name thousands
+                    self.requested[index, row] = _int64(total.scalars[name])
 
     def _mirror_allocatable(self, row: int, amounts: Resources) -> None:
-        scalars = {self._resource(name): amount for name, amount in amounts.scalars.items()}
+        self._add_resources([name for name in amounts.scalars if name not in self.resource_index])
+        scalars = {self.resource_index[name]: amount for name, amount in amounts.scalars.items()}
         allocatable = self.allocatable
         for index in self._scalars.pop(row, ()):
             allocatable[index, row] = 0
@@ -373,15 +375,23 @@ class NodeTable:
         if scalars:
             self._scalars[row] = tuple(scalars)
 
-    def _resource(self, name: str) -> int:
-        index = self.resource_index.get(name)
-        if index is None:
-            index = self.resource_index[name] = len(self.resource_index)
-            if index >= len(self.allocatable):
-                # More than needed: every node may have a resource of its own, and each growth copies all there is.
-                self.allocatable = _grown(self.allocatable, index, (2 * index, self.capacity))
-                self.requested = _grown(self.requested, index, (2 * index, self.capacity))
-        return index
+    def _add_resources(self, new: Sequence[str]) -> None:
+        """Begin the columns of resources that no node had before; pods may have requested them all the same."""
+        if not new:
+            return
+        used = len(self.resource_index)
+        self.resource_index.update(zip(new, range(used, used + len(new)), strict=True))
+        if len(self.resource_index) > len(self.allocatable):
+            # More than needed: every node may have a resource of its own, and each growth copies all there is.
+            shape = 2 * len(self.resource_index), self.capacity
+            self.allocatable, self.requested = (
+                _grown(self.allocatable, used, shape),
+                _grown(self.requested, used, shape),
+            )
+        names = set(new)
+        for info in self.all_infos():
+            for name in names & info.requested.scalars.keys() if info.requested.scalars else ():
+                self.requested[self.resource_index[name], info.row] = _int64(info.requested.scalars[name])
 
     def _grow(self) -> None:
         old, new = self.capacity, self.capacity * 2

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from .engine import MissingLibraryError
 from .environment import CompilationError, Environment
-from .meter import COST_LIMIT, EvaluationCancelledError, EvaluationInterruptedError
+from .meter import COST_LIMIT, EvaluationCancelledError, EvaluationInterruptedError, Meter
 from .program import Program
+from .regex import states as pattern_states
 from .syntax import Call, Checked, Constant, Expr, Ident, Select, children
 from .values import DefaultMap, EvaluationError, Semver, kind_of, parse_semver
 
@@ -26,6 +27,7 @@ __all__ = [
     "EvaluationInterruptedError",
     "Expr",
     "Ident",
+    "Meter",
     "MissingLibraryError",
     "Program",
     "Select",
@@ -33,4 +35,5 @@ __all__ = [
     "children",
     "kind_of",
     "parse_semver",
+    "pattern_states",
 ]

@@ -180,6 +180,10 @@ async def load_kubeconfig(path: str | Path | None = None, context: str = "", *, 
     with needing("reading a kubeconfig", "server"):
         from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger  # noqa: PLC0415
 
+        from .credential_sources import use_bounded_sources  # noqa: PLC0415
+
+    use_bounded_sources()
+
     source = os.fspath(path) if path else default_kubeconfig()
     places = _files(source)
     # The loader logs what an exec plugin wrote to stderr, which may be a secret; every failure is reported here.

@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Final
 
@@ -171,20 +171,27 @@ class Allocator:
         with self._limited(node.name):
             return survey(plan.wanted, [remembered.supply(pool) for pool in view.pools])
 
-    def devices_of_class(self, name: str, node: Node) -> tuple[int, int] | None:
-        """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
+    def devices_of_class(self, name: str, nodes: Iterable[Node]) -> list[tuple[int, int]]:
+        """How many devices of a class nodes have, and how many of these are in use; none where that cannot be said.
+
+        Selectors get one allowance for all nodes. The list ends where it does: the next call goes on from there.
+        """
         found = self._classes(name)
         if found is None:
-            return None
+            return [(0, 0) for _ in nodes]
         self._selectors.allowance.renew()
         self._refresh()
         expressions = [item.cel.expression if item.cel is not None else "" for item in found.spec.selectors]
         selectors = [self._selectors.selector(expression) for expression in expressions]
-        try:
-            view = self._view(node)
-            return devices_of_class(selectors, [(pool, pool.in_use(self.allocated)) for pool in view.pools])
-        except (AllocationError, EvaluationInterruptedError):
-            return None
+        counts: list[tuple[int, int]] = []
+        with suppress(EvaluationInterruptedError):
+            for node in nodes:
+                try:
+                    pools = [(pool, pool.in_use(self.allocated)) for pool in self._view(node).pools]
+                    counts.append(devices_of_class(selectors, pools) or (0, 0))
+                except AllocationError:
+                    counts.append((0, 0))
+        return counts
 
     @contextmanager
     def _limited(self, node_name: str) -> Iterator[None]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import count
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
 
+from kubesched.api.kept import remembered
 from kubesched.api.quantity import Quantity, parse_quantity
 from kubesched.api.resource import CapacityRequestPolicy, Device, DeviceAttribute, DeviceTaint
 from kubesched.cel import DefaultMap, EvaluationError, Semver, parse_semver
@@ -137,7 +138,7 @@ class Profile:
         raise EvaluationError("unsupported attribute value")
 
 
-@lru_cache(maxsize=4096)
+@remembered(1 << 20)
 def _version(text: str) -> Semver:
     try:
         return parse_semver(text)

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from ...api.equality import json_key
+from ...api.kept import Kept
 from ...api.kinds import LIMIT_RANGES, NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
 from ...api.quantity import parse_quantity
 from ..schema import check_type, encode, fill_defaults
@@ -28,7 +29,8 @@ __all__ = ["SYSTEM_PRIORITIES", "Admission", "PreparedSpec", "default_pod_spec"]
 
 #: The classes that every cluster has.
 SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
-_MEMO_SIZE: Final = 4096
+#: Bytes of the specs whose defaults are known.
+_MEMO_SIZE: Final = 32 << 20
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
 
@@ -73,7 +75,7 @@ class Admission:
         self._default_tolerations = default_tolerations
         self._priority_admission = priority_admission
         #: By the specs in JSON, and by namespace where that has limit ranges.
-        self._memo: dict[tuple[str, bytes], PreparedSpec] = {}
+        self._memo: Kept[tuple[str, bytes], PreparedSpec] = Kept(_MEMO_SIZE)
         self._memo_of = (-1, -1, -1)
         #: The schemas of custom resources by group resource, for those that are served.
         self.custom: dict[str, CustomSchema] = {}
@@ -87,7 +89,7 @@ class Admission:
             ApiError: 400 for wrong types, 403 by limit range, priority or runtime class, 422 for invalid fields.
         """
         state = (self._priority_classes.end, self._runtime_classes.end, self._limit_ranges.end)
-        if state != self._memo_of or len(self._memo) > _MEMO_SIZE:
+        if state != self._memo_of:
             self._memo.clear()
             self._memo_of = state
         key = (namespace if self.limits.rules(namespace) else "", raw)
@@ -112,7 +114,7 @@ class Admission:
             msgspec.Raw(encode(spec)), msgspec.Raw(encode(_first_status(spec))), spec["terminationGracePeriodSeconds"]
         )
         if not restored:
-            self._memo[key] = prepared
+            self._memo.keep(key, prepared, len(raw))
         return prepared
 
     def global_default(self) -> dict[str, Any] | None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final
 
 from ...api.equality import same_json
+from ...api.kept import Kept
 from ...cel import Environment, Program
 from ..schema import Condition, FieldRules, encode, field_rules, holders, items_of, members, reaches, type_rules, types
 from .pod_checks import POD_CHECKS, check_mounts
@@ -85,7 +86,7 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
         if rules is not None and not shape:
             if rules.format == "device-expression":
                 causes.compiling(value)
-            if is_value and not _is_right(type_, name, value):
+            if is_value and not _is_right(type_, name, value, is_item=False):
                 _check_value(value, rules, where, causes)
         elif rules is not None:
             if rules.required is not None and not value:
@@ -103,12 +104,19 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
                 _check_fields(inner, one, f"{where}[{key}]", causes)
 
 
-@lru_cache(maxsize=4096)
-def _is_right(type_: str, name: str, value: Any, *, is_item: bool = False) -> bool:
-    """Whether a value is what the rules of its field allow; most values have been seen before."""
+#: Values that are what the rules of their fields allow, by type and field: most have been seen before.
+_right: Kept[tuple[str, str, Any, bool], bool] = Kept(1 << 20)
+
+
+def _is_right(type_: str, name: str, value: Any, *, is_item: bool) -> bool:
+    """Whether a value is what the rules of its field allow."""
+    key = type_, name, value, is_item
+    known = _right.get(key)
+    if known is not None:
+        return known
     causes = Causes()
     _check_value(value, field_rules(type_)[name], "", causes, of=name if is_item else "")
-    return not causes
+    return _right.keep(key, not causes, len(value) if isinstance(value, str) else 0)
 
 
 def _check_value(value: Any, rules: FieldRules, path: str, causes: Causes, of: str = "") -> None:

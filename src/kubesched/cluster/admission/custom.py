@@ -2,26 +2,28 @@
 
 A structural schema (OpenAPI v3) is turned into a JSON Schema for ``jsonschema-rs``; its rules are CEL expressions, see
 :mod:`kubesched.cel.schema_rules`. As in 1.36, what was wrong before and is not changed does not stop an update. Checked is the schema of
-the stored version. Callers: :mod:`.kinds`, :mod:`.kinds`; the HTTP face for warnings of unknown fields.
+the stored version. Callers: :mod:`.kinds`; the HTTP face for warnings of unknown fields.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jsonschema_rs
 import msgspec
 
 from ...api.equality import same_json
+from ...api.kept import remembered
 from ...api.kinds import DEFINITIONS
 from ...api.wire import ApiError
 from ...cel.schema_rules import Failure, Rules
 from ..schema import encode, undecodable
+from .custom_work import Part, Work, check_definition
 from .validation import Causes, dotted
 
 __all__ = ["CustomSchema", "check_schemas", "unknown_fields", "usable_schema"]
@@ -39,6 +41,11 @@ _BOUNDS: Final = ("multipleOf", "minLength", "maxLength", "minItems", "maxItems"
 _PLAIN: Final = ("enum", "required", "pattern", *_BOUNDS)
 #: Bytes of data whose errors are all looked for. The library finds them together, 17 µs each, and copies each value.
 _LARGE: Final = 64 * 1024
+#: Bytes that all errors together may copy.
+_MOST_READ: Final = 1 << 30
+_UNDESCRIBED: Final = (
+    'Invalid value: "": the object is not what its schema allows; which value is wrong is too much to find out'
+)
 _FORMATS: Final = ("date-time", "date", "email", "ipv4", "ipv6", "uri", "uuid", "hostname")
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
@@ -103,30 +110,31 @@ def _children(schema: Schema, data: Any) -> Iterator[tuple[str | int, Schema, An
             yield index, schema["items"], value
 
 
-def unknown_fields(schema: Schema, data: Any, path: str = "") -> Iterator[tuple[Data, str, str]]:
-    """The members that a schema does not know: the object they are in, their name and their path."""
+class Place(NamedTuple):
+    """Where a value is, in the value at another place. Its path is made when it is shown: it may be long, and places many."""
+
+    outer: Place | None
+    key: str | int
+
+    def __str__(self) -> str:
+        steps, place = [], self
+        while place.outer is not None:
+            steps.append(place.key)
+            place = place.outer
+        return dotted("", [place.key, *reversed(steps)])
+
+
+def unknown_fields(schema: Schema, data: Any, place: Place | None = None) -> Iterator[tuple[Data, str, Place]]:
+    """The members that a schema does not know: the object they are in, their name and their place."""
     if isinstance(data, dict) and not schema.get(_PRESERVE):
         properties, extra = schema.get("properties"), schema.get("additionalProperties")
-        known = {*(properties or ()), *(_HEAD if schema.get(_EMBEDDED) or not path else ())}
+        head = _HEAD if schema.get(_EMBEDDED) or place is None else ()
         if not extra and (properties is not None or "additionalProperties" in schema or schema.get("type") == "object"):
-            yield from ((data, key, dotted(path, [key])) for key in data if key not in known)
+            known = properties or ()
+            yield from ((data, key, Place(place, key)) for key in data if key not in known and key not in head)
     for key, child, value in _children(schema, data):
-        if isinstance(value, dict | list) and (path or key not in _HEAD):
-            yield from unknown_fields(child, value, dotted(path, [key]))
-
-
-def _fill(schema: Schema, data: Any) -> None:
-    """Drop nulls where there may be none, then fill in defaults."""
-    if isinstance(data, dict):
-        for key, child, value in list(_children(schema, data)):
-            if value is None and not child.get("nullable"):
-                del data[key]
-        for name, child in (schema.get("properties") or {}).items():
-            if "default" in child and name not in data:
-                data[name] = msgspec.json.decode(encode(child["default"]))
-    for _, child, value in _children(schema, data):
-        if isinstance(value, dict | list):
-            _fill(child, value)
+        if isinstance(value, dict | list) and (place is not None or key not in _HEAD):
+            yield from unknown_fields(child, value, Place(place, key))
 
 
 class CustomSchema:
@@ -144,18 +152,56 @@ class CustomSchema:
             pattern_options=jsonschema_rs.RegexOptions(),  # in linear time, as Go's
         )
         self.rules = Rules(schema, _children)
+        #: By the identity of schemas: what they ask of a value, and the defaults of its members.
+        self._parts: dict[int, Part] = {}
+        self._defaults: dict[int, list[tuple[str, bytes]]] = {}
 
     def fill(self, data: Data) -> None:
-        """Prune and fill in defaults, in place."""
+        """Prune and fill in defaults, in place.
+
+        Raises:
+            ApiError: 413, when that is too much work.
+        """
         for owner, name, _ in list(unknown_fields(self.schema, data)):
             del owner[name]
-        _fill(self.schema, data)
+        self._fill(self.schema, data, Work(self._parts, _children))
 
-    def values(self, data: Any, path: str = "") -> list[Problem]:
-        """The values that the schema does not allow; ``path`` is where ``data`` is. Of large data only the first one."""
+    def _fill(self, schema: Schema, data: Any, work: Work) -> None:
+        """Drop nulls where there may be none, then fill in defaults."""
+        if isinstance(data, dict):
+            for key, child, value in list(_children(schema, data)):
+                if value is None and not child.get("nullable"):
+                    del data[key]
+            for name, default in self._defaults_of(schema):
+                if name not in data:
+                    work.step(len(default))
+                    data[name] = msgspec.json.decode(default)
+        for _, child, value in _children(schema, data):
+            if isinstance(value, dict | list):
+                self._fill(child, value, work)
+
+    def _defaults_of(self, schema: Schema) -> list[tuple[str, bytes]]:
+        known = self._defaults.get(id(schema))
+        if known is None:
+            members = (schema.get("properties") or {}).items()
+            known = [(name, encode(child["default"])) for name, child in members if "default" in child]
+            self._defaults[id(schema)] = known
+        return known
+
+    def values(self, data: Any, path: str = "", work: Work | None = None) -> list[Problem]:
+        """The values that the schema does not allow; ``path`` is where ``data`` is. Of large data only the first one.
+
+        Raises:
+            ApiError: 413, when looking for them is too much work.
+        """
+        work = work or Work(self._parts, _children)
+        work.values(self.schema, data)
         if self._validator.is_valid(data):
             return []
-        if len(encode(data)) <= _LARGE:
+        size = len(encode(data))
+        if not work.is_described:
+            return [([], ("<nil>", "FieldValueInvalid", _UNDESCRIBED))]
+        if size <= _LARGE and size * work.total <= _MOST_READ:
             return [_problem(one, path) for one in self._validator.iter_errors(data)]
         try:
             self._validator.validate(data)
@@ -167,8 +213,8 @@ class CustomSchema:
 
     def check(self, data: Data, old: Data | None, causes: Causes) -> None:
         """Check an object; ``old`` is the state before an update. Rules are evaluated when the values are right."""
-        change, is_right = _Change(old, data), True
-        values = chain(self.values(data), _duplicates(self.schema, data, [], change))
+        change, is_right, work = _Change(old, data), True, Work(self._parts, _children)
+        values = chain(self.values(data, work=work), _duplicates(self.schema, data, [], change, work))
         for problems in (values, map(_broken, self.rules.failures(data, old))):
             for place, cause in problems if is_right else ():
                 is_right = False
@@ -176,7 +222,7 @@ class CustomSchema:
                     causes.append(cause)
 
 
-@lru_cache(maxsize=256)
+@remembered(16 << 20)
 def custom_schema(raw: bytes) -> CustomSchema:
     """The schema in JSON; the same one for the same bytes."""
     return CustomSchema(msgspec.json.decode(raw))
@@ -251,11 +297,12 @@ def _broken(failure: Failure) -> Problem:
     return None if failure.is_transition else failure.place, causes[0]
 
 
-def _duplicates(schema: Schema, data: Any, place: list[str | int], change: _Change) -> Iterator[Problem]:
+def _duplicates(schema: Schema, data: Any, place: list[str | int], change: _Change, work: Work) -> Iterator[Problem]:
     """Items of sets, and items of maps by their keys, that came before, in lists that are not as they were."""
     kind, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or ()
     if kind in ("set", "map") and isinstance(data, list) and not change.is_unchanged(place):
         seen: set[bytes] = set()
+        work.step(len(data) * len(keys))
         for index, item in enumerate(data):
             shown = (
                 {key: item[key] for key in keys if key in item} if kind == "map" and isinstance(item, dict) else item
@@ -268,7 +315,7 @@ def _duplicates(schema: Schema, data: Any, place: list[str | int], change: _Chan
             seen.add(raw)
     for key, child, value in _children(schema, data):
         if isinstance(value, dict | list):
-            yield from _duplicates(child, value, [*place, key], change)
+            yield from _duplicates(child, value, [*place, key], change, work)
 
 
 # -- definitions -------------------------------------------------------------------------------------------
@@ -284,7 +331,7 @@ def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
     """What keeps the schema of a definition from being used: it must be structural, and its parts readable.
 
     Raises:
-        ApiError: 400, for parts that have another form.
+        ApiError: 400, for parts that have another form; 413, when it takes too long to be used.
     """
     error = next(_form().iter_errors(schema), None)
     if error is not None:
@@ -295,6 +342,7 @@ def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
         causes.invalid(f"{path}.type", schema["type"], "must be object at the root")
     before = len(causes)
     try:
+        check_definition(schema, lambda part: (one for _, one, _ in _parts(part, "")), causes)
         _check_supported(schema, path, causes)
         _check_structure(schema, path, causes)
         if len(causes) == before:
@@ -341,12 +389,12 @@ def _check_supported(schema: Schema, path: str, causes: Causes) -> None:
     """Refuse what a schema may have elsewhere and not here, in it and in everything below."""
     for name in sorted(_UNSUPPORTED & schema.keys()):
         causes.forbidden(f"{path}.{name}", f"{name} is not supported")
-    combined = [
+    alternatives = [
         (f"{path}.{name}[{index}]", part, "")
         for name in ("allOf", "anyOf", "oneOf")
         for index, part in enumerate(schema.get(name) or ())
     ]
-    for where, part, _ in [*_parts(schema, path), *combined, (f"{path}.not", schema.get("not") or {}, "")]:
+    for where, part, _ in [*_parts(schema, path), *alternatives, (f"{path}.not", schema.get("not") or {}, "")]:
         if part:
             _check_supported(part, where, causes)
 

@@ -9,10 +9,11 @@ import ipaddress
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final
 
 from ...api.cron import CronError, parse_cron, time_zone
+from ...api.kept import remembered
 from ...api.quantity import QuantityError, parse_quantity
 from ...api.selectors import is_label_value, is_object_name, is_qualified_name
 from ...cel import CompilationError, MissingLibraryError
@@ -144,7 +145,7 @@ def _time_zone(text: str) -> str:
     return _unread(time_zone, text, CronError)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1 << 20)
 def _device_expression(text: str) -> str:
     read = partial(compile_device_expression, lists=True)
     return _unread(read, text, CompilationError, MissingLibraryError)

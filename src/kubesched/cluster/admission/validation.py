@@ -161,15 +161,10 @@ def _name_format(kind: Kind) -> str:
     return "config-key!" if kind == LEASE_CANDIDATES else "subdomain!"
 
 
-@lru_cache(maxsize=65536)
-def _is_label(key: str, value: str) -> bool:
-    return is_qualified_name(key) and is_label_value(value)
-
-
 def check_labels(labels: Mapping[str, Any], path: str, causes: Causes) -> None:
     """Label keys and values."""
     for key, value in labels.items():
-        if isinstance(value, str) and _is_label(key, value):
+        if isinstance(value, str) and is_qualified_name(key) and is_label_value(value):
             continue
         causes.check_format("key!", path, key)
         if not isinstance(value, str):

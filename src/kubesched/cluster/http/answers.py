@@ -6,12 +6,12 @@ Callers: :mod:`.server` and the verb modules. Objects are bytes already; only YA
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from aiohttp import HttpVersion11, web
 
+from ...api.kept import remembered
 from ...api.wire import ApiError
 from ...api.yamltext import to_yaml
 from ..schema import encode
@@ -65,7 +65,7 @@ class Accepted(NamedTuple):
     version: str = ""
 
 
-@lru_cache(maxsize=512)
+@remembered(1 << 18)
 def accepted(header: str) -> Accepted:
     """The best form this server can give; ranges are tried by quality, then in their order.
 

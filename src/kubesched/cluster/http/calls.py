@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
 from ...api.documents import Document
+from ...api.kept import remembered
 from ...api.kinds import Kind
 from ...api.selectors import parse_int64
 from ...api.wire import ApiError, Item
@@ -69,7 +70,7 @@ class Target(NamedTuple):
     rest: str
 
 
-@lru_cache(maxsize=512)
+@remembered(1 << 18)
 def parse_path(path: str) -> Target | None:
     """The target of a resource's path below ``/api`` or ``/apis``; None for any other path."""
     found = _PATH.fullmatch(path)

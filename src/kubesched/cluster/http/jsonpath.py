@@ -7,8 +7,9 @@ Callers: :mod:`.cells`, :mod:`.tables`, :mod:`.writing`. A path that cannot be r
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any, Final
+
+from ...api.kept import remembered
 
 __all__ = ["find", "found_all"]
 
@@ -24,7 +25,7 @@ _STEP: Final = re.compile(
 Step = str | int | tuple[str, str] | None
 
 
-@lru_cache(maxsize=1024)
+@remembered(1 << 18)
 def _steps(path: str) -> tuple[tuple[Step, ...], bool]:
     """The steps of a path, and whether all are names, as in most paths."""
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$")

@@ -42,6 +42,8 @@ MIN_SECONDS: Final = 1800.0
 _PART: Final = 256 * 1024
 #: Events that a watch takes from the history in one go.
 _EVENTS: Final = 256
+#: Comparing a change with so many terms of a selector takes as long as passing it on to a watch.
+_TERMS: Final = 5
 
 
 def answer_object(call: Call, item: Item, status: int = 200) -> web.Response:
@@ -155,7 +157,10 @@ class Lists:
 
 
 class Watches:
-    """The open watches of a server, and how they end."""
+    """The open watches of a server, and how they end.
+
+    ``limit``: so many may be open; one with a long selector, which every change is compared with, counts as several.
+    """
 
     def __init__(self, store: Store, rng: Random, *, limit: int, bookmark_seconds: float) -> None:
         self._store = store
@@ -163,6 +168,8 @@ class Watches:
         self._limit = limit
         self._bookmark_seconds = bookmark_seconds
         self._open: dict[Watch, None] = {}
+        #: What the watches count as, those included that begin.
+        self._taken = 0
         #: The server does not begin anything any more.
         self.is_closing = False
 
@@ -183,10 +190,19 @@ class Watches:
             raise ApiError(406, "NotAcceptable", "only the following media types are accepted: application/json")
         if self.is_closing:
             raise shutting_down()
-        if len(self._open) >= self._limit:
+        terms = query.text("labelSelector").count(",") + query.text("fieldSelector").count(",")
+        weight = 1 + terms // _TERMS
+        if self._taken + weight > self._limit:
             text = "too many watches are open on this server; close some, or try again later"
             raise ApiError(429, "TooManyRequests", text, {"retryAfterSeconds": 1})
-        form = form_of(call)
+        self._taken += weight
+        try:
+            return await self._answer(call)
+        finally:
+            self._taken -= weight
+
+    async def _answer(self, call: Call) -> web.StreamResponse:
+        query, form = call.query, form_of(call)
         timeout = query.number("timeoutSeconds")
         seconds = float(timeout) if timeout and timeout > 0 else MIN_SECONDS * (1.0 + self._rng.random())
         bookmarks = query.flag("allowWatchBookmarks")

@@ -53,9 +53,10 @@ def _checked(call: Call, body: Document, *, patch: bool = False) -> Any:
     kind, version = resource.kind.kind, resource.version
     found = [f'duplicate field "{twice.path}"' for twice in body.duplicates]
     if resource.defined is not None and resource.defined.schema and isinstance(data, dict):
-        for owner, name, path in list(unknown_fields(resource.defined.schema, data)):
+        unknown = list(unknown_fields(resource.defined.schema, data))
+        for owner, name, _ in unknown:
             del owner[name]
-            found.append(f'unknown field "{path}"')
+        found += [f'unknown field "{place}"' for _, _, place in unknown[:_MOST_WARNINGS]]
     elif resource.defined is None and isinstance(data, dict) and validation != "Ignore":
         known = root_type(resource.kind.group, kind, version)
         found += [f'unknown field "{path}"' for path in unknown_paths(known, data, patch=patch)]

@@ -7,12 +7,12 @@ when its bytes are read. Caller: the last step of every write.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from sys import intern
 from typing import Any, Final
 
 import msgspec
 
+from ...api.kept import Kept, remembered
 from ...api.kinds import PODS, Kind
 from ...api.shared_parts import decode_parts, next_version, split_spec
 from .objects import Document, Stored, drop_nulls, encode, encode_clean
@@ -20,9 +20,9 @@ from .objects import Document, Stored, drop_nulls, encode, encode_clean
 __all__ = ["StoredPod", "stored"]
 
 _PARTS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-_MOST_TEXTS: Final = 1 << 13
-#: Texts that pods have in common, each kept once; emptied when there are too many.
-_texts: dict[bytes, bytes] = {}
+_MOST_TEXTS: Final = 64 << 20
+#: Texts that pods have in common, each kept once.
+_texts: Kept[bytes, bytes] = Kept(_MOST_TEXTS)
 #: In the place of what was left out of a text. JSON has no such characters.
 _FIRST: Final = b"\0"
 _SECOND: Final = b"\1"
@@ -213,7 +213,7 @@ class StoredPod(Stored):
         }
 
 
-@lru_cache(_MOST_TEXTS)
+@remembered(8 << 20)
 def _says_deleted(metadata: bytes) -> bool:
     """Whether a text that pods have in common belongs to pods that are being deleted."""
     return _DELETED in metadata
@@ -247,8 +247,4 @@ def _addresses(member: bytes, address: bytes) -> bytes:
 
 def _once(text: bytes) -> bytes:
     known = _texts.get(text)
-    if known is None:
-        if len(_texts) >= _MOST_TEXTS:
-            _texts.clear()
-        known = _texts[text] = text
-    return known
+    return _texts.keep(text, text, len(text)) if known is None else known

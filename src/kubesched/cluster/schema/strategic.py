@@ -9,7 +9,7 @@ Callers: ``store.patch`` (default patch type), the HTTP face, and server-side ap
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final
 
 from ...api.equality import json_key
@@ -49,7 +49,6 @@ def is_atomic(name: str) -> bool:
     return name in _merging()[1]
 
 
-@lru_cache(1 << 10)
 def merge_key(path: tuple[str, ...]) -> str | None:
     """The merge key of the list at a path, "" for a merging list of scalars, None for an atomic list."""
     keys = list_keys(path)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, Final, Unpack
 
 from ...api.decode import DecodeError
+from ...api.kept import remembered
 from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
 from ...api.times import parse_time, timestamp
 from ...api.types import Pod
@@ -30,7 +30,7 @@ _POLICIES: Final = ("Background", "Foreground", "Orphan")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
 
-@lru_cache(1 << 10)
+@remembered(8 << 20)
 def _has_finalizers(metadata: bytes) -> bool:
     """Whether a text that pods have in common names finalizers."""
     return b'"finalizers"' in metadata

@@ -45,10 +45,12 @@ class _ClassCounts:
         else:
             self._known[changed] = False
         name = self.device_class.metadata.name
-        for row in rows[~self._known[rows]].tolist():
-            found = allocator.devices_of_class(name, nodes.info(row))
-            self._devices[row], self._in_use[row] = found if found is not None else (0, 0)
-            self._known[row] = True
+        unknown = rows[~self._known[rows]].tolist()
+        found = allocator.devices_of_class(name, map(nodes.info, unknown)) if unknown else []
+        for row, (devices, in_use) in zip(
+            unknown, found, strict=False
+        ):  # those behind the end are counted in the next attempt
+            self._devices[row], self._in_use[row], self._known[row] = devices, in_use, True
         return self._devices[rows], self._in_use[rows]
 
 

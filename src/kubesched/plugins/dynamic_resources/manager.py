@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -308,10 +308,9 @@ class NodeAllocator:
         """See :meth:`kubesched.dra.allocator.Allocator.uses_common_pools`."""
         return self._allocator.uses_common_pools(plan)
 
-    def devices_of_class(self, name: str, node: NodeInfo) -> tuple[int, int] | None:
-        """How many devices of a class a node has, and how many of these are in use; None when that cannot be said."""
-        assert node.node is not None
-        return self._allocator.devices_of_class(name, node.node)
+    def devices_of_class(self, name: str, nodes: Iterable[NodeInfo]) -> list[tuple[int, int]]:
+        """See :meth:`kubesched.dra.allocator.Allocator.devices_of_class`."""
+        return self._allocator.devices_of_class(name, (each.node for each in nodes if each.node is not None))
 
     def _catch_up(self, nodes: NodeTable) -> None:
         """Inform the allocator of nodes that came, changed or went."""

@@ -1,0 +1,115 @@
+"""Where a kubeconfig's credentials come from besides files: an exec plugin, and the issuer of OIDC tokens. Bytes and time have limits.
+
+The loader of kubernetes_asyncio reads both to their end, however long it takes to come. Caller: :mod:`.access`, for which these take the
+place of the loader's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from typing import Any, Final
+
+import aiohttp
+from kubernetes_asyncio.config import kube_config
+from kubernetes_asyncio.config.config_exception import ConfigException
+from kubernetes_asyncio.config.exec_provider import ExecProvider
+from kubernetes_asyncio.config.openid import OpenIDRequestor
+
+__all__ = ["use_bounded_sources"]
+
+#: A plugin may wait for a person who logs in.
+_PLUGIN_SECONDS: Final = 120.0
+_ANSWER_SECONDS: Final = 30.0
+#: Tokens and certificates have some kilobytes.
+_MOST_BYTES: Final = 1 << 20
+
+
+def use_bounded_sources() -> None:
+    """Have the loader use what is here; it takes both from the names of its module."""
+    setattr(kube_config, ExecProvider.__name__, _Plugin)
+    setattr(kube_config, OpenIDRequestor.__name__, _Issuer)
+
+
+class _Plugin(ExecProvider):
+    """A program that prints an ExecCredential. What it says on stderr is dropped: it may be a secret."""
+
+    async def run(self, previous_response: str | None = None) -> Any:
+        """The status of the ExecCredential.
+
+        Raises:
+            ConfigException: the program fails, prints something else or too much, or does not end.
+        """
+        info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
+        process = await asyncio.create_subprocess_exec(
+            *self.args,
+            env={**self.env, "KUBERNETES_EXEC_INFO": json.dumps(info)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(_PLUGIN_SECONDS):
+                output = await _read(process.stdout, "exec: the plugin printed")
+                code = await process.wait()
+        except TimeoutError:
+            raise ConfigException(f"exec: the plugin did not end within {_PLUGIN_SECONDS:g} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if code:
+            raise ConfigException(f"exec: process returned {code}")
+        return self._status(output)
+
+    def _status(self, output: bytes) -> Any:
+        try:
+            data = json.loads(output)
+        except (ValueError, RecursionError):
+            raise ConfigException("exec: failed to decode process output") from None
+        for key in ("apiVersion", "kind", "status"):
+            if not isinstance(data, dict) or key not in data:
+                raise ConfigException(f"exec: malformed response. missing key '{key}'")
+        if data["apiVersion"] != self.api_version:
+            raise ConfigException(f"exec: plugin api version does not match {self.api_version}")
+        return data["status"]
+
+
+class _Issuer(OpenIDRequestor):
+    """An issuer of OIDC tokens, whose answers are JSON.
+
+    It gets a secret: it has to have a certificate of the authority that is named, or of the system's. The loader would take any.
+    """
+
+    def _get_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=self._ssl_ca_cert))
+
+    async def _get(self, client: aiohttp.ClientSession, *args: Any, **options: Any) -> Any:
+        return await self._ask(client, "GET", *args, **options)
+
+    async def _post(self, client: aiohttp.ClientSession, *args: Any, **options: Any) -> Any:
+        return await self._ask(client, "POST", *args, **options)
+
+    async def _ask(self, client: aiohttp.ClientSession, method: str, *args: Any, **options: Any) -> Any:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS), client.request(method, *args, **options) as response:
+                return json.loads(await _read(response.content, "oidc: the issuer's answer has"))
+        except TimeoutError:
+            raise ConfigException(f"oidc: the issuer has not answered within {_ANSWER_SECONDS:g} s") from None
+        except (ValueError, RecursionError):
+            raise ConfigException("oidc: the issuer's answer is no JSON") from None
+
+
+async def _read(stream: asyncio.StreamReader | aiohttp.StreamReader, what: str) -> bytes:
+    """A stream to its end.
+
+    Raises:
+        ConfigException: it has too many bytes.
+    """
+    found = bytearray()
+    while piece := await stream.read(1 << 16):
+        found += piece
+        if len(found) > _MOST_BYTES:
+            raise ConfigException(f"{what} more than {_MOST_BYTES} bytes")
+    return bytes(found)

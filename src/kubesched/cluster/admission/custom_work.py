@@ -1,0 +1,164 @@
+"""What it takes to check a custom resource by the schema of its definition, counted before it is done.
+
+Who may write a definition chooses the schema, and so how much each value of an object costs: alternatives that are all tried,
+patterns, defaults of any size. Caller: :mod:`.custom`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from ...api.wire import ApiError
+from ...cel import EvaluationCancelledError, Meter, pattern_states
+from ..schema import encode
+from .validation import Causes
+
+__all__ = ["Part", "Work", "check_definition"]
+
+Schema = Mapping[str, Any]
+#: The parts of a value by its schema: key, schema, value.
+Children = Callable[[Schema, Any], Iterator[tuple[str | int, Schema, Any]]]
+
+#: The cost of one object, about two seconds. Steps are a tenth of a microsecond, as in rules.
+_LIMIT: Final = 2_000_000
+#: Steps for a value that is visited.
+_VISIT: Final = 4
+#: Bytes of a schema that a value is compared with in a step.
+_BYTES_A_STEP: Final = 16
+#: A character of a text may lead to every state of a pattern's automaton; so many of these are evaluated in a step.
+_STATES_A_STEP: Final = 4
+#: Bytes of values that errors may hold: each has a copy of its value, also those of alternatives.
+_MOST_COPIED: Final = 1 << 28
+#: What asks something of members and items; what a value itself is compared with.
+_BELOW: Final = frozenset({"properties", "items", "additionalProperties"})
+_COMPARED: Final = ("enum", "required", "minimum", "maximum", "multipleOf", "format", "pattern")
+_CLASSES: Final = re.compile(r"\\[dDsSwW]")
+#: States that the patterns of a definition may have, and the bytes of the schemas that its defaults are checked by: about a second.
+_MOST_STATES: Final = 500_000
+_MOST_CHECKED: Final = 4_000_000
+#: A pattern takes as long as so many states, however small it is.
+_PATTERN: Final = 30
+#: The check of a default takes as long as so many bytes more.
+_DEFAULT: Final = 200
+_TEXT: Final = (
+    "checking this object by the schema of its definition takes too long: make the object smaller, "
+    "or the schema simpler (alternatives, patterns, enumerations, defaults)"
+)
+
+
+def _states(pattern: str) -> int:
+    """How large an automaton a pattern becomes at most, roughly. Its classes are those of Unicode."""
+    return pattern_states(_CLASSES.sub(".", pattern))
+
+
+class Part(NamedTuple):
+    """What one schema asks of a value, without what it asks of members and items.
+
+    ``size`` is its length as JSON, ``states`` are those of its patterns, ``alternatives`` how many schemas are combined in it.
+    ``nested`` are those of them that ask something of members and items, too; these are left out of the rest.
+    """
+
+    size: int
+    states: int
+    alternatives: int
+    nested: list[Schema]
+
+
+def _part_of(schema: Schema) -> Part:
+    """The part that a schema is. Nothing that it has for readers matters."""
+    nested: list[Schema] = []
+    flat: list[Schema] = []
+    for one in _combined(schema):
+        (nested if any(not _BELOW.isdisjoint(each) for each in _within(one)) else flat).append(one)
+    found = [schema, *(each for one in flat for each in _within(one))]
+    size = sum(len(encode([one[name] for name in _COMPARED if name in one])) for one in found)
+    return Part(size, sum(_states(one["pattern"]) for one in found if one.get("pattern")), len(found) - 1, nested)
+
+
+def _combined(schema: Schema) -> Iterator[Schema]:
+    """The schemas that are combined in one."""
+    for name in ("allOf", "anyOf", "oneOf"):
+        yield from schema.get(name) or ()
+    if isinstance(schema.get("not"), dict):
+        yield schema["not"]
+
+
+def _within(schema: Schema) -> Iterator[Schema]:
+    yield schema
+    for one in _combined(schema):
+        yield from _within(one)
+
+
+def check_definition(schema: Schema, children: Callable[[Schema], Iterable[Schema]], causes: Causes) -> None:
+    """Refuse a schema that takes too long to be made ready, before that is begun. ``children`` are those of members and items.
+
+    Raises:
+        ApiError: 413.
+    """
+    patterns = defaults = 0
+    left = [schema]
+    while left:
+        one = left.pop()
+        below = [*children(one), *_combined(one)]
+        left += below
+        for rule in one.get("x-kubernetes-validations") or ():
+            causes.compiling((rule.get("rule") or "") + (rule.get("messageExpression") or ""))
+        patterns += _PATTERN + _states(one["pattern"]) if one.get("pattern") else 0
+        defaults += _DEFAULT + len(encode(one)) if "default" in one else 0
+        if patterns > _MOST_STATES or defaults > _MOST_CHECKED:
+            what = "patterns" if patterns > _MOST_STATES else "parts that have defaults"
+            raise ApiError(
+                413, "RequestEntityTooLarge", f"Request entity too large: the {what} of the schema are too large"
+            )
+
+
+class Work:
+    """What checking one object has taken, with its limit.
+
+    ``parts`` keeps those that are known, by the identity of their schemas.
+    """
+
+    def __init__(self, parts: dict[int, Part], children: Children) -> None:
+        self._parts, self._children = parts, children
+        self._meter = Meter(_LIMIT)
+        #: Bytes that errors of combined schemas may hold.
+        self._copied = 0
+
+    def step(self, amount: int) -> None:
+        """Count some work that is about to be done.
+
+        Raises:
+            ApiError: 413, it is too much.
+        """
+        try:
+            self._meter.step(amount)
+        except EvaluationCancelledError:
+            raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {_TEXT}") from None
+
+    def values(self, schema: Schema, data: Any, *, is_combined: bool = False) -> None:
+        """Count the check of a value, and of everything in it; ``is_combined``: by a schema that is combined with others."""
+        part = self._parts.get(id(schema))
+        if part is None:
+            part = self._parts[id(schema)] = _part_of(schema)
+        self.step(_VISIT + part.size // _BYTES_A_STEP)
+        if is_combined or part.alternatives or part.nested or part.states:
+            size = len(data) if isinstance(data, str) else len(encode(data)) if isinstance(data, dict | list) else 8
+            states_ = part.states if isinstance(data, str) else 0
+            self.step(size // _BYTES_A_STEP + states_ * size // _STATES_A_STEP)
+            self._copied += (part.alternatives + is_combined) * size
+        for one in part.nested:
+            self.values(one, data, is_combined=True)
+        for _, child, value in self._children(schema, data):
+            self.values(child, value, is_combined=is_combined)
+
+    @property
+    def total(self) -> int:
+        """The steps so far."""
+        return self._meter.steps
+
+    @property
+    def is_described(self) -> bool:
+        """Whether the errors may be read: what they copy is not too much."""
+        return self._copied <= _MOST_COPIED
