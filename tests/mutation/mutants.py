@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
+from types import CodeType
 from typing import Any, Final
 
 import libcst as cst
@@ -54,13 +55,18 @@ class Mutant:
         return "\n".join(unified_diff(old, new, str(self.path), str(self.path), n=2, lineterm=""))
 
     def works(self) -> bool:
-        """Whether the module can be compiled, and is not the same as before."""
-        source = self.source()
+        """Whether the module can be compiled, and into something else than before."""
         try:
-            compile(source, str(self.path), "exec", dont_inherit=True)
+            return _compiled(self.source()) != _compiled(self.module.code)
         except SyntaxError:
             return False
-        return source != self.module.code
+
+
+def _compiled(source: str | CodeType) -> tuple[object, ...]:
+    """What a module or function does, without its line numbers."""
+    code = source if isinstance(source, CodeType) else compile(source, "module", "exec", dont_inherit=True)
+    constants = tuple(_compiled(c) if isinstance(c, CodeType) else (type(c), c) for c in code.co_consts)
+    return code.co_code, code.co_names, code.co_varnames, code.co_exceptiontable, constants
 
 
 def mutants_of(root: Path, path: Path) -> list[Mutant]:

@@ -51,7 +51,7 @@ class LineTests:
             self.seconds |= trace["seconds"]
             for path, lines in trace["lines"].items():
                 for line, tests in lines.items():
-                    self._lines[path][line].update(tests)
+                    self._lines[path][line].update(trace["tests"][number] for number in tests)
 
     def of(self, mutant: Mutant) -> list[list[str]]:
         """The tests that run the lines of the mutant: those of its package, then the others, each the fastest first."""
@@ -90,23 +90,26 @@ def _pytest(copy: Path, arguments: Sequence[str], output: Path | None, seconds: 
 def _traced(copy: Path, folders: Sequence[str], jobs: int) -> LineTests:
     """The tests, run once without a fault; again only after a change of the source or the tests."""
     files = sorted(f for folder in folders for f in (copy / "tests" / folder).rglob("test_*.py"))
-    content = (f for f in sorted(copy.rglob("*.py")) if {"src", "tests"} & set(f.parts))
-    digest = sha256(b"".join([*(f.read_bytes() for f in content), *(str(f.relative_to(copy)).encode() for f in files)]))
-    kept = Path(sys.prefix) / f"mutants-{digest.hexdigest()[:16]}.json"
-    if not kept.exists():
-        outs = [copy / f"trace-{job}.json" for job in range(jobs)]
-
-        def run(job: int) -> int | None:
-            mine = [str(f) for f in files[job::jobs]]
-            return _pytest(copy, mine, None, 3600, **{plugin.TRACE: str(outs[job])})
-
-        with ThreadPoolExecutor(jobs) as pool:
-            if any(end != 0 for end in pool.map(run, range(jobs))):
-                raise SystemExit(2)
-        kept.write_text(json.dumps([json.loads(out.read_text()) for out in outs]))
-    else:  # compile everything once, so that no mutant has to
+    sources = [f for part in ("src", "tests") for f in sorted((copy / part).rglob("*.py")) if f.parent != copy / HERE]
+    content = [*(f.read_bytes() for f in sources), *(str(f.relative_to(copy)).encode() for f in (*sources, *files))]
+    digest = sha256(b"".join(content))
+    kept = Path(sys.prefix) / "mutants.json"
+    if kept.exists() and (known := json.loads(kept.read_text()))["digest"] == digest.hexdigest():
+        # Compile everything once, so that no mutant has to.
         _pytest(copy, ["--collect-only", "-qq", *map(str, files)], copy / "output.txt", 3600)
-    return LineTests(json.loads(kept.read_text()))
+        return LineTests(known["traces"])
+    outs = [copy / f"trace-{job}.json" for job in range(jobs)]
+
+    def run(job: int) -> int | None:
+        mine = [str(f) for f in files[job::jobs]]
+        return _pytest(copy, mine, None, 3600, **{plugin.TRACE: str(outs[job])})
+
+    with ThreadPoolExecutor(jobs) as pool:
+        if any(end != 0 for end in pool.map(run, range(jobs))):
+            raise SystemExit(2)
+    traces = [json.loads(out.read_text()) for out in outs]
+    kept.write_text(json.dumps({"digest": digest.hexdigest(), "traces": traces}))
+    return LineTests(traces)
 
 
 def _survives(mutant: Mutant, copy: Path, tests: LineTests) -> bool:
@@ -117,12 +120,12 @@ def _survives(mutant: Mutant, copy: Path, tests: LineTests) -> bool:
     os.utime(path, (times.st_atime, times.st_mtime + 10))
     try:
         for part in tests.of(mutant):
-            order.write_text(json.dumps(part))
+            order.write_text(json.dumps({test: tests.seconds[test] for test in part}))
             files = list(dict.fromkeys(test.split("::")[0] for test in part))
-            seconds = 30 + 5 * sum(tests.seconds[test] for test in part)
+            seconds = 60 + 5 * sum(tests.seconds[test] for test in part)
             more = {plugin.TESTS: str(order), "PYTHONDONTWRITEBYTECODE": "1"}
             end = _pytest(copy, files, output, seconds, **more)
-            if end is None or end in _NOTICED:
+            if end is None or end < 0 or end in _NOTICED:
                 return False
             if end:
                 raise RuntimeError(f"pytest ended with {end}:\n{output.read_text()}")
@@ -176,13 +179,12 @@ def main() -> int:
             finally:
                 free.put(copy)
             fate = "noticed" if not survived else "SURVIVED" if tests.of(mutant) else "SURVIVED, no test runs it"
-            print(f"{mutant.path}:{mutant.lines.start} {fate} {time.monotonic() - start:.1f} s", flush=True)
+            diff = f"\n{mutant.diff()}\n" if survived else ""
+            print(f"{mutant.path}:{mutant.lines.start} {fate} {time.monotonic() - start:.1f} s{diff}", flush=True)
             return survived
 
         with ThreadPoolExecutor(options.jobs) as pool:
             survivors = [mutant for mutant, lives in zip(drawn, pool.map(survives, drawn), strict=True) if lives]
-        for mutant in survivors:
-            print(mutant.diff(), end="\n\n")
     total = Counter(mutant.package for mutant in drawn)
     alive = Counter(mutant.package for mutant in survivors)
     for package in sorted(total):

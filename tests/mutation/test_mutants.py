@@ -58,8 +58,9 @@ def test_a_mutant_runs_against_the_tests_of_its_line_its_own_package_and_the_fas
     found = faults(tmp_path)
     slow, fast, other = "tests/queue/test_a.py::slow", "tests/queue/test_a.py::fast", "tests/cache/test_b.py::other"
     seconds = {slow: 2.0, fast: 1.0, other: 0.1}
-    lines = {"4": [""], "10": [slow, fast, other], "13": [other]}
-    tests = LineTests([{"seconds": seconds, "lines": {"src/queue/items.py": lines}}])
+    lines = {"4": [0], "10": [1, 2, 3], "13": [3]}
+    trace = {"tests": ["", slow, fast, other], "seconds": seconds, "lines": {"src/queue/items.py": lines}}
+    tests = LineTests([trace])
 
     assert tests.of(found["if not (self.closed):"]) == [[fast, slow], [other]]
     assert tests.of(found["return len(self.items) <= LIMIT"]) == [[other]]
