@@ -1,8 +1,8 @@
 """The mutants of a module: small faults, each made by one operator at one place.
 
 ``runner.py`` draws some of them and runs tests against each. The operators are mutmut's, and two more: a statement that is not
-carried out, and a condition turned round. Annotations, decorators, docstrings and what is logged stay as they are: no test
-should fix those, or a type checker does.
+carried out, and a condition turned round. Annotations, decorators, docstrings, what is logged and what cannot happen stay as they
+are: no test should fix those, or a type checker does.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ UNTOUCHED: Final = (
     | m.Assign(targets=[m.AssignTarget(target=m.Name("__slots__") | m.Name("__all__"))])
     | m.Call(func=m.Attribute(value=m.Name("_log")) | m.Name("cast") | m.Name("TypeVar") | m.Name("isinstance"))
     | m.If(test=m.Name("TYPE_CHECKING"))
+    | m.SimpleStatementLine(body=[m.Raise(exc=m.Call(func=m.Name("AssertionError")))])
 )
 
 
