@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.installed-commands
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients test test-controlplane matrix campaign fuzz fuzz-cel lint format types layers bench bench-quick conformance sweep shutdown docs clean
+.PHONY: help setup demo clients test test-controlplane matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick conformance sweep shutdown docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -52,6 +52,9 @@ fuzz-cel: $(STAMP) ## random CEL expressions over every function, with bounds in
 fuzz: $(STAMP) ## bad objects of all kinds against a whole cluster (SECONDS=3600, SEED=1)
 	KUBESCHED_FUZZ_SECONDS=$(or $(SECONDS),3600) KUBESCHED_FUZZ_SEED=$(or $(SEED),1) \
 	  $(BIN)/python -m pytest -n 0 -s tests/http/test_http_structural_fuzz.py
+
+mutants: $(STAMP) ## small faults in a copy, and whether a test notices each (PACKAGES='queue scheduler/binding.py' SAMPLE=200 SEED=1)
+	$(BIN)/python tests/mutation/runner.py $(PACKAGES) --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1)
 
 lint: $(STAMP) ## style, types and layers
 	$(BIN)/ruff check .

@@ -32,10 +32,13 @@ def anti_affinity(app: str, key: str = ZONE) -> dict[str, Any]:
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
+def where(key: str, operator: str, *values: str) -> Selector:
+    requirement = LabelSelectorRequirement(key=key, operator=operator, values=values)
+    return compile_label_selector(LabelSelector(match_expressions=(requirement,)))
+
+
 def app_is(*apps: str) -> Selector:
-    return compile_label_selector(
-        LabelSelector(match_expressions=(LabelSelectorRequirement(key="app", operator="In", values=apps),))
-    )
+    return where("app", "In", *apps)
 
 
 def pods_of(app: str, namespace: str | None = "default", *, terminating: bool = True) -> PodSet:

@@ -168,6 +168,20 @@ def test_the_table_grows_and_keeps_what_it_has() -> None:
     assert [int(cache.table.allocatable[gpu, node.row]) for node in cache.snapshot().nodes()] == list(range(200))
 
 
+def test_columns_keep_their_types_while_the_table_grows() -> None:
+    cache, types = Cache(), {}
+    for count in (0, 300):
+        for index in range(count):
+            cache.set_node(a_node(f"n{index}", allocatable={"example.com/gpu": 1}))
+        table = cache.table
+        numbers = (table.allocatable, table.requested, table.nonzero, table.features)
+        types[count] = (
+            {str(column.dtype) for column in numbers},
+            {str(c.dtype) for c in (table.alive, table.unschedulable)},
+        )
+    assert types == {0: ({"int64"}, {"bool"}), 300: ({"int64"}, {"bool"})}
+
+
 def test_a_node_with_a_broken_amount_is_refused_and_nothing_changes() -> None:
     cache = Cache()
     cache.set_node(a_node("n"))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from term_kit import ZONE, a_cache, a_node, a_pod, anti_affinity, app_is, per_zone, pods_of
+from term_kit import ZONE, a_cache, a_node, a_pod, anti_affinity, app_is, per_zone, pods_of, where
 
 from kubesched.api.decode import from_builtins
-from kubesched.api.selectors import EVERYTHING, NOTHING, Selector, required_node_affinity
-from kubesched.api.types import Namespace, PodSpec
+from kubesched.api.selectors import EVERYTHING, NOTHING, Selector, compile_label_selector, required_node_affinity
+from kubesched.api.types import LabelSelector, LabelSelectorRequirement, Namespace, PodSpec
 from kubesched.cache.check import check_cache
 from kubesched.cache.domain_counts import DomainCounts, RowMask
-from kubesched.cache.term_lookup import TermLookup
+from kubesched.cache.term_lookup import TermLookup, narrowest
 
 # -- sentences ---------------------------------------------------------------------------------------------
 
@@ -133,6 +133,32 @@ def test_a_reader_that_fell_far_behind_sums_up_again() -> None:
     assert per_zone(cache, web) == {"a": 10, "b": 0}
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_many_changes_between_two_reads_are_summed_as_one_by_one(masked: bool) -> None:
+    cache = a_cache()
+    table = cache.table
+    for number in range(300):
+        cache.set_node(a_node(f"m{number}", zone="ab"[number % 2], **({"rack": "r"} if number % 3 else {})))
+    for number in range(50):
+        cache.add_pod(a_pod(f"old{number}", f"m{number}", {"app": "web"}))
+    mask = RowMask(table, (ZONE, "rack")) if masked else None
+    domains = DomainCounts(table, table.terms.counter(pods_of("web")), ZONE, mask)
+    domains.sync()
+    seen = domains.log.position
+
+    for number in range(100):
+        cache.add_pod(a_pod(f"new{number}", "n4" if number < 5 else f"m{number}", {"app": "web"}))
+    for number in range(50):
+        cache.remove_pod(cache.pods[f"old{number}"].pod)
+    domains.sync()
+
+    counted = [number for number in range(5, 100) if number % 3 or not masked]
+    found = {value: int(domains.counts[code]) for code, value in enumerate(domains.column.values) if value in "ab"}
+    assert found == {"a": sum(not number % 2 for number in counted), "b": sum(number % 2 for number in counted)}
+    assert domains.total == len(counted)
+    assert domains.log.position == seen + 2, "each domain is named once"
+
+
 def test_a_table_that_grows_keeps_its_counts() -> None:
     cache = a_cache()
     web = pods_of("web")
@@ -221,6 +247,21 @@ def test_the_number_of_rules_and_arrays_is_bounded(monkeypatch: pytest.MonkeyPat
     assert check_cache(cache) == []
 
 
+def test_a_dropped_rule_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubesched.cache.term_index._LEAST_SETS", 8)
+    monkeypatch.setattr("kubesched.cache.term_index._BUDGET", 0)
+    index = a_cache().table.terms
+    rules = [index.counter(pods_of(f"app{number}")) for number in range(8)]
+    for each in rules:
+        index.domains(each, ZONE)
+
+    index.counter(pods_of("more"))
+
+    dropped = [each for each in rules if not each.live]
+    assert dropped
+    assert not any(each in index._awake for each in dropped)
+
+
 def test_in_a_small_cluster_rules_count_by_more_than_their_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubesched.cache.term_index._LEAST_SETS", 8)
     monkeypatch.setattr("kubesched.cache.term_index._BUDGET", 96 << 10)  # a rule on four nodes takes 3 kB
@@ -258,6 +299,9 @@ def test_a_mask_leaves_out_nodes_until_they_match() -> None:
         (app_is("web"), None, {"app": "db"}, False),
         (EVERYTHING, frozenset(("default",)), {}, True),
         (NOTHING, None, {"app": "web"}, False),
+        (where("app", "NotIn", "web"), None, {"app": "db"}, True),
+        (where("app", "NotIn", "web"), None, {}, True),
+        (where("app", "Exists"), frozenset(("default",)), {"app": "db"}, True),
         (app_is("web"), frozenset(f"ns{number}" for number in range(100)), {"app": "web"}, True),
     ],
 )
@@ -271,6 +315,21 @@ def test_the_lookup_names_rules_that_may_match(
     lookup.remove("rule")
     assert lookup.candidates("default", labels) == []
     assert len(lookup) == 0
+
+
+def test_a_rule_is_filed_under_the_requirement_with_the_fewest_values() -> None:
+    selector = compile_label_selector(
+        LabelSelector(
+            match_expressions=(
+                LabelSelectorRequirement(key="zone", operator="NotIn", values=("x",)),
+                LabelSelectorRequirement(key="app", operator="In", values=("web", "db", "cache")),
+                LabelSelectorRequirement(key="tier", operator="In", values=("front", "back")),
+                LabelSelectorRequirement(key="app", operator="Exists"),
+            )
+        )
+    )
+
+    assert narrowest(selector) == (("tier", "back"), ("tier", "front"))
 
 
 # -- anything may happen -----------------------------------------------------------------------------------

@@ -195,3 +195,12 @@ def test_a_check_finds_what_was_spoilt(spoil: Callable[[Cache, list[DomainCounts
     assert any(found in problem for problem in problems), problems
     if found.startswith("a mask"):
         assert sum(found in problem for problem in problems) == 1, "said once"
+
+
+def test_a_mask_that_two_sums_share_is_reported_once() -> None:
+    cache, held = an_observed_cache()
+    other = DomainCounts(cache.table, None, "rack", held[2]._mask)
+    other.sync()
+    assert check_cache(cache) == []
+    _spoil_mask(cache, held)
+    assert sum("a mask of ('zone',)" in problem for problem in check_cache(cache)) == 1

@@ -121,6 +121,14 @@ def test_pod_update(name: str, old: Pod, new: Pod, actions: list[ActionType]) ->
     ]
 
 
+def test_a_version_with_the_same_spec_and_another_status_has_the_events_of_the_status() -> None:
+    old = a_pod()
+    status = msgspec.structs.replace(old.status, resource_claim_statuses=(PodResourceClaimStatus(name="c"),))
+    new = msgspec.structs.replace(old, status=status)
+    assert new.spec is old.spec
+    assert pod_events(old, new) == [ClusterEvent(R.UNSCHEDULABLE_POD, A.UPDATE_POD_GENERATED_RESOURCE_CLAIM)]
+
+
 # -- updates of nodes --------------------------------------------------------------------------------------
 
 node = a_node(labels={"a": "b"}, conditions={"Ready": "True"})

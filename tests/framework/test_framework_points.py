@@ -366,6 +366,26 @@ def test_bind_and_pre_bind_may_be_coroutines() -> None:
     assert asyncio.run(run()) == [("Unschedulable", "no", "B"), ("Error", 'running Bind plugin "B": boom', "B")]
 
 
+@pytest.mark.parametrize(
+    ("last", "want"), [(None, SUCCESS), (NO, ("Unschedulable", "no", "B")), (SKIP, ("Skip", "", ""))]
+)
+def test_a_plugin_that_answers_at_once_binds_after_one_that_was_awaited(last: Any, want: Any) -> None:
+    async def skip(self: Any, *args: Any) -> Status:
+        await asyncio.sleep(0)
+        return SKIP
+
+    async def run() -> Any:
+        framework = profile(make_plugin("A", bind=skip), make_plugin("B", bind=say(last)))
+        answer = framework.binding.bind(CycleState(), info(), "n")
+        assert isinstance(answer, Awaitable)
+        durations = framework.metrics.framework_extension_point_duration_seconds.children
+        found = shown(await answer)
+        assert list(durations) == [("Bind", want[0], "default-scheduler")]
+        return found
+
+    assert asyncio.run(run()) == want
+
+
 def test_post_bind_informs_all_whatever_one_of_them_does() -> None:
     log: list[str] = []
     framework = profile(
@@ -409,6 +429,18 @@ def test_a_plugin_that_cannot_be_built_is_a_configuration_error() -> None:
 
     with pytest.raises(ConfigError, match='initializing plugin "Broken": no such GPU'):
         profile(Broken)
+
+
+def test_a_plugin_that_takes_no_arguments_is_named_with_what_would_be_right() -> None:
+    class Bare:
+        name = "Bare"
+        filter = say(None)
+
+    with pytest.raises(ConfigError) as caught:
+        profile(Bare)
+    text = str(caught.value)
+    assert text.startswith('initializing plugin "Bare": TypeError: Bare() takes no arguments')
+    assert text.endswith("; derive the class from kubesched.framework.Plugin")
 
 
 def test_closing_closes_what_can_be_closed_and_collects_errors() -> None:

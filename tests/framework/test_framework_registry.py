@@ -75,6 +75,16 @@ class Generous:
         return extra
 
 
+class AsksForMore:
+    name = "AsksForMore"
+
+    def __init__(self, args: Any, handle: Any, address: str) -> None:
+        self.address = address
+
+    def filter(self, state: Any, pod: Any, node: Any) -> None:
+        return None
+
+
 def asking(**members: Any) -> type:
     """A plugin whose question class, Asked, has these members; those of no question are the plugin's own."""
     own = {name: member for name, member in members.items() if name == "unreserve"}
@@ -89,6 +99,7 @@ REFUSED: list[tuple[str, type, list[str]]] = [
     ("no extension point", make_plugin("Idle"), ['plugin "Idle"', "extends no extension point: define at least one of pre_filter, filter"]),
     ("too few arguments", TooFew, ['plugin "TooFew"', "does not fit the interface:\n", "  it has    filter(self, state: Any, pod: Any) -> None\n", "  expected  filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None"]),
     ("too many arguments", TooMany, ["  it has    score(self, state: Any, pod: Any, node: Any, weight: int) -> int\n", "  expected  score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int | Status"]),
+    ("a constructor with another argument", AsksForMore, ['plugin "AsksForMore"', "does not fit the interface:\n", "  it has    __init__(self, args: Any, handle: Any, address: str) -> None\n", "  expected  __init__(self, args: "]),
     ("keyword arguments", KeywordOnly, ["  it has    filter(self, state: Any, pod: Any, *, node: Any) -> None\n"]),
     ("a static method with one more argument", BadStatic, ["  it has    filter(own: Any, state: Any, pod: Any, node: Any) -> None\n"]),
     ("an attribute for a method", make_plugin("Attribute", filter=3), ['plugin "Attribute"', "filter is not a method"]),
@@ -320,3 +331,44 @@ def test_an_entry_point_that_is_no_place_of_a_class_is_said_so(installed: list[F
     registry = Registry()
     registry.load_entry_points()
     assert registry.problems == ["entry point empty =  is left out: expected package.module:Class"]
+
+
+class FakePackage:
+    """An installed package, or one whose own metadata cannot be read."""
+
+    def __init__(self, name: str, offered: list[FakeEntry] | Exception) -> None:
+        self.metadata = {"Name": name}
+        self._offered = offered
+
+    @property
+    def entry_points(self) -> FakePackage:
+        if isinstance(self._offered, Exception):
+            raise self._offered
+        return self
+
+    def select(self, *, group: str) -> list[FakeEntry]:
+        assert group == "kubesched.plugins"
+        assert not isinstance(self._offered, Exception)
+        return self._offered
+
+
+def test_a_package_with_broken_metadata_harms_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry_points(*, group: str) -> list[FakeEntry]:
+        raise ValueError("not a group")
+
+    packages = [
+        FakePackage("first", [FakeEntry("a", make_plugin("A", filter=say(None)))]),
+        FakePackage("broken", ValueError("not a group")),
+        FakePackage("", ValueError("no name either")),
+        FakePackage("first", [FakeEntry("older", make_plugin("Older", filter=say(None)))]),
+        FakePackage("last", [FakeEntry("b", make_plugin("B", filter=say(None)))]),
+    ]
+    monkeypatch.setattr(registry_module, "entry_points", entry_points)
+    monkeypatch.setattr(registry_module, "distributions", lambda: packages)
+    registry = Registry()
+    registry.load_entry_points()
+    assert list(registry) == ["A", "B"]
+    assert registry.problems == [
+        "entry points of package broken cannot be read: ValueError: not a group",
+        "entry points of a package without a name cannot be read: ValueError: no name either",
+    ]

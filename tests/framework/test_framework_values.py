@@ -19,6 +19,7 @@ from kubesched.api.types import (
     PodStatus,
     ResourceRequirements,
 )
+from kubesched.framework import podinfo
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from kubesched.framework.nodeinfo import NodeInfo, PortTable
 from kubesched.framework.nominating import NominatingInfo, NominatingMode
@@ -235,6 +236,20 @@ def test_one_invalid_selector_empties_its_list_and_is_remembered() -> None:
     assert len(compiled.errors) == 1
     assert PodInfo(_with(found)).has_affinity
     assert not info().has_affinity
+
+
+def test_compiled_terms_are_shared_and_limited_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(podinfo, "_COMPILED", {})
+    monkeypatch.setattr(podinfo, "_MOST_COMPILED", 4)
+
+    def of(number: int) -> Pod:
+        terms = (PodAffinityTerm(label_selector=WEB, topology_key=f"zone{number}"),)
+        made: Pod = _with(Affinity(pod_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=terms)))
+        return made
+
+    for number in range(20):
+        assert affinity_terms(of(number)) is affinity_terms(of(number))
+        assert len(podinfo._COMPILED) <= 4
 
 
 def test_derived_totals_are_reused_only_where_they_cannot_differ() -> None:

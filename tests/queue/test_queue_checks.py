@@ -25,7 +25,7 @@ from queue_kit import (
 
 from kubesched.api.quantity import QuantityError
 from kubesched.api.types import Container, Pod, PodSpec, ResourceRequirements
-from kubesched.framework.events import QueueingHint
+from kubesched.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.queued import QueuedPodInfo, by_priority
 from kubesched.framework.status import Status
@@ -113,6 +113,13 @@ def test_heap_check_sees_an_order_changed_in_place() -> None:
     heap.put("a", item)
     item[0] = 2
     assert heap.check("heap") == ["heap: the order of a changed in place"]
+
+
+def test_heap_check_sees_entries_that_nothing_removes() -> None:
+    heap: KeyedHeap[list[int]] = KeyedHeap(lambda item: item[0])
+    heap.put("a", [0])
+    heap._heap += [(1, number, "gone", [1]) for number in range(1000)]
+    assert heap.check("heap") == ["heap: 1001 entries for 1 items"]
 
 
 # -- Pop
@@ -337,6 +344,18 @@ def test_hints_of_plugins_that_did_not_reject_are_not_run() -> None:
     assert bench.spread.calls == [("p", None, "n1")]
 
 
+def test_plans_for_many_kinds_of_events_take_limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubesched.queue.hints._MAX_PLANS", 4)
+    bench = Bench()
+    bench.rejected(a_pod("p"), "Fit")
+    for number in range(20):
+        bench.event(ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD, f"Custom{number}"))
+        assert bench.queue.views.where(a_pod("p")) == "Unschedulable"
+    assert len(bench.queue._hints._plans) <= 4
+    bench.event(NODE_ADD)
+    assert bench.queue.views.where(a_pod("p")) == "Backoff"
+
+
 def test_a_wildcard_about_another_pod_is_skipped() -> None:
     bench = Bench()
     pod = a_pod()
@@ -538,6 +557,7 @@ def test_views_of_the_queue() -> None:
     assert queue.views.in_flight_pods() == [flying]
     assert queue.views.is_queued(parked)
     assert not queue.views.is_queued(flying)
+    assert [queue.views.is_in_flight(pod.uid) for pod in (flying, parked, fresh)] == [True, False, False]
     reborn = Pod(metadata=msgspec.structs.replace(fresh.metadata, uid="new"), spec=fresh.spec)
     assert [queue.views.where(pod) for pod in (fresh, resting, parked, flying, reborn)] == [
         "Active",

@@ -128,6 +128,22 @@ def test_pods_that_cannot_be_read_are_refused_at_once() -> None:
     assert bench.queue.views.check() == []
 
 
+def test_a_pod_that_is_delivered_meanwhile_enters_afterwards() -> None:
+    bench = some_waiting()
+    slices = divided(bench)
+    bench.event(NODE_ADD)
+    assert slices.busy
+    fresh, again = a_pod("fresh"), a_pod("p1", priority=7)
+    bench.queue.add_or_update(fresh)
+    bench.queue.add_or_update(again)
+    slices.settle()
+    assert bench.place(fresh) == "Active"
+    known = bench.queue.views.get_pod("p1", "ns")
+    assert known is not None
+    assert known.pod_info.pod is again
+    assert bench.queue.views.check() == []
+
+
 def test_an_operation_that_fails_is_logged_and_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     bench = some_waiting()
     slices = divided(bench)
@@ -249,6 +265,10 @@ SABOTAGE: dict[str, tuple[Callable[[Bench], object], str]] = {
     "a pod in two places": (_file_twice, "ns/p0 is in Active and in Unschedulable"),
     "a bucket": (
         lambda bench: bench.queue._queues.unschedulable._by_rejector.clear(),
+        "unschedulable: the index by rejector plugin is wrong",
+    ),
+    "one of two rejectors that is gone": (
+        lambda bench: bench.rejected(a_pod("p9"), "Fit", "Spread").unschedulable_plugins.discard("Spread"),
         "unschedulable: the index by rejector plugin is wrong",
     ),
     "a stray entry in a bucket": (

@@ -549,7 +549,11 @@ def test_a_pod_changed_meanwhile_is_decided_about_as_it_is_then() -> None:
         world.create(a_pod("q", "900m", nodeName="n2"))
         world.patch("p", {"spec": {"tolerations": [toleration]}})
 
-    during(extender, act, lambda world: _is_on(world, "p", "n1"))
+    def check(world: World) -> None:
+        _is_on(world, "p", "n1")
+        assert world.notes("p") == [], "by the first attempt"
+
+    during(extender, act, check)
 
 
 def test_the_scheduler_stops_while_an_extender_is_awaited() -> None:

@@ -11,10 +11,10 @@ from harness import World, a_config, a_node, a_pod, world
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.tombstone import DeletedFinalStateUnknown
-from kubesched.api.types import Node, Pod
+from kubesched.api.types import Namespace, Node, Pod
 from kubesched.framework.events import ASSIGNED_POD_DELETE
 from kubesched.framework.podinfo import PodInfo
-from kubesched.scheduler.handlers import NodeHandler, PodHandler
+from kubesched.scheduler.handlers import NamespaceHandler, NodeHandler, PodHandler
 from kubesched.simulate.virtual_time import run_virtual
 
 
@@ -265,5 +265,24 @@ def test_node_events(name: str, before: dict[str, Any], after: dict[str, Any], w
                 "NodeDelete",
                 "cache.remove_node",
             ]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the deletion is seen", "the deletion was missed"])
+def test_namespaces_that_come_change_and_go(known: bool) -> None:
+    def namespace(**labels: str) -> Namespace:
+        return from_builtins({"metadata": {"name": "team", "labels": labels}}, Namespace)
+
+    async def main() -> None:
+        async with world() as found:
+            handler, namespaces = NamespaceHandler(found.scheduler.cache), found.scheduler.cache.table.terms.namespaces
+            one, other = namespace(env="dev"), namespace(env="prod")
+            handler.on_add(one, False)
+            assert namespaces["team"] == {"env": "dev"}
+            handler.on_update(one, other)
+            assert namespaces["team"] == {"env": "prod"}
+            handler.on_delete(other if known else DeletedFinalStateUnknown("team", other))
+            assert "team" not in namespaces
 
     run_virtual(main())

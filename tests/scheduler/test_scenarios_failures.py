@@ -8,6 +8,8 @@ import pytest
 from harness import PODS, World, a_config, a_node, a_pod, play
 from recording import Answers, holder
 
+from kubesched.api.decode import from_builtins
+from kubesched.api.types import Pod
 from kubesched.framework.interface import PostFilterResult
 from kubesched.framework.nominating import NominatingInfo
 from kubesched.framework.status import Status
@@ -192,6 +194,20 @@ def test_a_deleted_pod_is_skipped_with_a_word() -> None:
     play(scenario)
 
 
+def test_a_pod_of_a_scheduler_without_a_profile_is_not_kept_in_flight() -> None:
+    async def scenario(world: World) -> None:
+        world.nodes(1)
+        queue = world.scheduler.queue
+        queue.add(from_builtins(a_pod("stray", scheduler="another"), Pod))
+        world.create(a_pod("p"))
+        await world.settle()
+        assert world.node_of("p") == "n1"
+        assert queue.views.in_flight_pods() == []
+        assert queue.views.is_at_rest
+
+    play(scenario)
+
+
 def test_profiles_have_their_own_plugins_and_events() -> None:
     diary = Answers(filter=Status.unschedulable("never"), events_to_register=[])
     profiles: list[dict[str, Any]] = [
@@ -284,6 +300,23 @@ def test_a_nomination_by_post_filter_is_published_kept_and_cleared() -> None:
         assert world.scheduler.queue.nominator.node_of(uid) is None
 
     play(scenario, plugins=[holder(diary, "Helper", "post_filter")])
+
+
+def test_post_filter_is_called_only_where_there_are_nodes() -> None:
+    diary = Answers(post_filter=(None, Status.unschedulable("no")))
+
+    async def scenario(world: World) -> None:
+        world.create(a_pod("p", "2"))
+        await world.until(lambda: world.notes("p"), "a failure")
+        assert world.notes("p") == ["no nodes available to schedule pods"]
+        assert diary.diary == []
+        world.nodes(1, "1")
+        await world.until(lambda: diary.diary, "a call")
+        assert diary.diary == ["Nominates.post_filter"]
+        world.delete("p", grace_period_seconds=0)
+        await world.settle()
+
+    play(scenario, plugins=[holder(diary, "Nominates", "post_filter")])
 
 
 def test_a_message_that_changes_each_time_does_not_make_the_pod_spin() -> None:
