@@ -6,8 +6,6 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search_kit import Nominated
-
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
 from kubesched.api.types import Node, Pod
@@ -29,6 +27,7 @@ from kubesched.scheduler.full_scan import Rotation
 from kubesched.scheduler.handle import Backends, ProfileHandle
 from kubesched.scheduler.search import Decision, Path, Search
 from kubesched.simulate.conformance.objects import LocalObjects
+from search_kit import Nominated
 
 JSON = dict[str, Any]
 #: (code, reasons), or None where a node passes.
