@@ -44,7 +44,7 @@ class StillClock:
 
 @cache
 def _registry() -> Registry:
-    """Looked at once: examples make a cluster each, or four."""
+    """The classes are checked once: each example makes a cluster, or four."""
     registry = in_tree_registry()
     for plugin in RETIRED.values():
         registry.register(plugin)
