@@ -26,6 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+#: With 300 a worker takes 150 MB more.
 _TESTS_PER_FULL_PASS = 100
 _tests = itertools.count()
 
