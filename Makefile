@@ -35,7 +35,7 @@ clients: $(STAMP) ## the JavaScript client, for its test; where there is no npm 
 	else echo "no npm: the JavaScript client is not installed"; fi
 
 test: $(STAMP) ## the whole test suite, golden decisions included
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-controlplane: $(STAMP) ## the scheduler process against etcd and kube-apiserver from KUBEBUILDER_ASSETS
 	$(BIN)/python -m pytest -rs tests/controlplane/test_scenarios.py
@@ -44,7 +44,7 @@ matrix: $(STAMP) ## every command from the built wheel: the base and each extra,
 	$(BIN)/python tests/installed/matrix.py
 
 campaign: $(STAMP) ## bad days over HTTP in virtual time, thousands of seeds (SEEDS=5000; slow)
-	KUBESCHED_SEEDS=$(or $(SEEDS),5000) $(BIN)/python -m pytest -n auto tests/controlplane/test_campaign.py
+	KUBESCHED_SEEDS=$(or $(SEEDS),5000) $(BIN)/python -m pytest -n auto --dist worksteal tests/controlplane/test_campaign.py
 
 fuzz-cel: $(STAMP) ## random CEL expressions over every function, with bounds in time and memory (SECONDS=900)
 	KUBESCHED_FUZZ_SECONDS=$(or $(SECONDS),900) $(BIN)/python -m pytest -n 0 -s tests/cel/test_cel_fuzz.py
@@ -76,7 +76,7 @@ conformance: $(STAMP) ## replay the decisions recorded from Kubernetes
 	$(BIN)/kubesched conformance tests/golden
 
 sweep: $(STAMP) ## the property tests again, with many more examples (slow)
-	HYPOTHESIS_PROFILE=sweep $(BIN)/python -m pytest -n auto
+	HYPOTHESIS_PROFILE=sweep $(BIN)/python -m pytest -n auto --dist worksteal
 
 shutdown: $(STAMP) ## how soon a cluster with a thousand watchers that reconnect has saved and ended: two seconds at most
 	KUBESCHED_SHUTDOWN_SECONDS=2 $(BIN)/python -m pytest -n 0 -s tests/cli/test_cli_up_files.py -k reconnecting

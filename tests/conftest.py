@@ -1,9 +1,12 @@
-"""Shared by all tests: hypothesis profiles, signals."""
+"""Shared by all tests: hypothesis profiles, signals, compiled modules, the collector of garbage."""
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 import signal
+import sys
 
 from hypothesis import HealthCheck, settings
 
@@ -17,3 +20,28 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 # not be interrupted.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests start the commands hundreds of times, and each worker imports all tests. Where modules are not kept compiled, as images
+# of containers have it, each of these compiles the whole package first.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+#: With 300 a worker takes 150 MB more.
+_TESTS_PER_FULL_PASS = 100
+_tests = itertools.count()
+
+
+def pytest_runtest_setup() -> None:
+    """While a test runs, the collector traverses what that test has made, and not again all tests and modules that there are.
+
+    Commands that are run in this process make a full pass each, which would take longer than all else they do.
+    """
+    if next(_tests) % _TESTS_PER_FULL_PASS == 0:
+        gc.unfreeze()
+        gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """The last full pass, which finds what no test has closed or awaited, looks at everything."""
+    gc.unfreeze()

@@ -158,12 +158,12 @@ def test_kubernetes_asyncio(up: Cluster) -> None:
         async with client.ApiClient() as api:
             core = client.CoreV1Api(api)
             assert len((await core.list_node()).items) == 3
+            before = (await core.list_namespaced_pod("default")).metadata.resource_version
             await core.create_namespaced_pod("default", {**POD, "metadata": {"name": "async"}})
             phases = []
             async with watch.Watch() as events:
-                selector = "metadata.name=async"
-                stream = events.stream(core.list_namespaced_pod, "default", field_selector=selector, timeout_seconds=60)
-                async for event in stream:
+                chosen = {"field_selector": "metadata.name=async", "resource_version": before}
+                async for event in events.stream(core.list_namespaced_pod, "default", timeout_seconds=60, **chosen):
                     phases.append((event["type"], event["object"].status.phase))
                     if event["object"].status.phase == "Running" and event["type"] != "DELETED":
                         await core.delete_namespaced_pod("async", "default", grace_period_seconds=0)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cli_kit import BENCH, EXAMPLES, GOLDEN, run
 
+from kubesched.bench import decisions, measure
 from kubesched.bench.workloads import load_workloads
 from kubesched.cli.arguments import SHAPES
 
@@ -176,6 +177,14 @@ def _cases() -> list[tuple[str, str]]:
     return [(shape, item.case) for shape in SHAPES for item in load_workloads(BENCH / f"{shape}.yaml")]
 
 
+@pytest.fixture
+def collector_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs do not settle the collector: that is a full pass over all tests, four times, and takes longer than the runs."""
+    for module in (decisions, measure):
+        monkeypatch.setattr(module, "settle_collector", lambda: lambda: None)
+
+
+@pytest.mark.usefixtures("collector_as_it_is")
 @pytest.mark.parametrize(("shape", "case"), _cases())
 def test_every_shape_runs_small(capsys: pytest.CaptureFixture[str], shape: str, case: str) -> None:
     options = "--nodes 40 --pods 12 --runs 2 --decisions --json"

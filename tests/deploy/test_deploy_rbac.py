@@ -44,7 +44,7 @@ KEPT = {
 }
 
 #: A scheduler that is refused nothing needs two seconds; a slow machine gets more.
-_SECONDS = 20.0
+_SECONDS = 120.0
 
 #: What the scheduler is seen to do.
 CACHES = "its caches are filled"

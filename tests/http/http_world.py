@@ -121,7 +121,7 @@ class Events:
         self.response = response
 
     async def next(self) -> dict[str, Any]:
-        line = await asyncio.wait_for(self.response.content.readline(), 5)
+        line = await self.response.content.readline()
         assert line, "the watch ended"
         event: dict[str, Any] = msgspec.json.decode(line)
         return event
@@ -133,7 +133,7 @@ class Events:
 
     async def rest(self) -> list[dict[str, Any]]:
         """Everything up to the end of the stream."""
-        raw = await asyncio.wait_for(self.response.read(), 10)
+        raw = await self.response.read()
         return [msgspec.json.decode(line) for line in raw.splitlines()]
 
 
@@ -152,10 +152,10 @@ async def served(store: Store | None = None, **options: Any) -> AsyncIterator[Ap
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run one test; everything must be over in half a minute."""
+    """Run one test; what waits for ever ends after two minutes, as a slow machine is no reason to fail."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await main
 
     asyncio.run(bounded())

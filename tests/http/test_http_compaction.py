@@ -196,7 +196,7 @@ def test_a_watch_that_is_not_read_gets_410_and_blocks_no_other() -> None:
                     await asyncio.sleep(0)
             wire.flows.set()
             with pytest.raises(ApiError, match="too old resource version") as caught:
-                await asyncio.wait_for(task, 20)
+                await asyncio.wait_for(task, 60)
             assert (caught.value.code, caught.value.reason) == (410, "Expired")
             got = names[1:]
             assert got == [f"p{index}" for index in range(len(got))], "what comes before is whole and in order"

@@ -140,7 +140,7 @@ def test_kubelets_and_controllers_live_on_whatever_was_written(caplog: pytest.Lo
             assert (
                 await api.post(PODS, a_pod("good", tolerations=[{"operator": "Exists"}], priority=None))
             ).status == 201
-            for _ in range(400):
+            for _ in range(3000):
                 if (await api.get(f"{PODS}/good")).data["status"]["phase"] == "Running":
                     break
                 await asyncio.sleep(0.01)

@@ -249,7 +249,7 @@ def test_a_watch_in_a_terminal(tmp_path: Path) -> None:
                     break
         finally:
             watch.terminate()
-            watch.communicate(timeout=10)
+            watch.communicate(timeout=60)
     assert POD.count("name: p,") == 1
     assert lines[0].split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert lines[1].split()[:3] == ["p", "0/1", "Pending"]

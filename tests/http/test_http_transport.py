@@ -240,7 +240,7 @@ class Listing(HttpTransport):
 
 
 async def _eventually(condition: Any) -> None:
-    for _ in range(800):
+    for _ in range(3000):
         if condition():
             return
         await asyncio.sleep(0.01)

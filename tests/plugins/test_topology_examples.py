@@ -247,14 +247,14 @@ def test_a_running_scheduler_spreads_the_pods_of_a_service_and_receives_namespac
             await asyncio.sleep(0)
         for number in range(6):
             await cluster.client.create(PODS, "default", {"apiVersion": "v1", "kind": "Pod", **pod(f"p{number}", WEB)})
-        for _ in range(5000):
+        for _ in range(30_000):
             if cluster.scheduler.is_idle and len(cluster.scheduler.cache.pods) == 6:
                 break
             await asyncio.sleep(0.001)
         assert sorted(len(item.pods) for item in cluster.scheduler.cache.table.all_infos()) == [1] * 6
         assert cluster.scheduler.cache.table.terms.namespaces["labelled"]["env"] == "live"
         await cluster.client.delete(NAMESPACES, "", "labelled")
-        for _ in range(1000):
+        for _ in range(30_000):
             if "labelled" not in cluster.scheduler.cache.table.terms.namespaces:
                 break
             await asyncio.sleep(0.001)

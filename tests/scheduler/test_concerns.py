@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from harness import World, a_pod, play
 from recording import Answers, holder
-from search_kit import SIGNING, House, make_asking, rows_like
 
 from builders import a_node
 from builders import a_pod as typed
@@ -16,6 +15,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.search import Path
+from search_kit import SIGNING, House, make_asking, rows_like
 
 POINTS = (
     "pre_enqueue", "pre_filter", "filter", "post_filter", "pre_score", "score", "reserve", "unreserve", "permit",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from search_kit import House, reasons
-
 from builders import a_node, a_pod
 from kubesched.framework.nominating import NominatingInfo
 from kubesched.framework.podinfo import PodInfo
 from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.search import Path
+from search_kit import House, reasons
 
 
 def two_full_nodes() -> tuple[House, list[Path]]:

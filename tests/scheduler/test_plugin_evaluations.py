@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from search_kit import House, make_asking, make_plugin, rows_like
 
 from builders import a_node, a_pod, info
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.status import Code, Status
+from search_kit import House, make_asking, make_plugin, rows_like
 
 NODES = 8
 

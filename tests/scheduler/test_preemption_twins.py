@@ -16,7 +16,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_kit import House, best_names, reasons
 
 from builders import a_node, a_pod, a_taint
 from kubesched.api.times import timestamp
@@ -43,6 +42,7 @@ from kubesched.plugins.preemption.outcomes import FastFound, Questions
 from kubesched.queue.nominator import Nominator
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.search import Decision
+from search_kit import House, best_names, reasons
 
 NOW = 1_800_000_000.0
 PLUGINS = (

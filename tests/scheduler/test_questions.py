@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from search_kit import SIGNING, House, make_asking, rows_like
-
 from builders import a_node, a_pod, info
 from kubesched.framework.question import Question
 from kubesched.framework.status import Status
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.search import Decision
+from search_kit import SIGNING, House, make_asking, rows_like
 
 
 def late(name: str, concerned: set[str], **members: Any) -> type:

@@ -222,7 +222,7 @@ def test_the_debugger_listens_for_the_signal(caplog: pytest.LogCaptureFixture) -
         loop = asyncio.get_running_loop()
         assert built[0].debugger.install(loop)
         signal.raise_signal(signal.SIGUSR2)
-        for _ in range(100):
+        for _ in range(3000):
             await asyncio.sleep(0.01)
             if "Dump of scheduling queue" in caplog.text:
                 break

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from search_kit import SIGNING, House, best_names, make_asking
 
 from builders import a_node, a_pod, info
 from kubesched.framework.asking import answering
@@ -18,6 +17,7 @@ from kubesched.framework.entries import PluginFailedError, ScoreEntry
 from kubesched.framework.interface import NOT_SCORED, Normalize
 from kubesched.scheduler.ranking import INFEASIBLE, Ranking, pick_uniformly
 from kubesched.scheduler.score_column import ScoreColumn
+from search_kit import SIGNING, House, best_names, make_asking
 
 
 def scale(scores: Any, low: int, high: int) -> Any:

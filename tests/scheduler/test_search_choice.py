@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from search_kit import SIGNING, House, make_plugin, reasons
 
 from builders import a_node, a_pod, a_taint, field_term, info, node_affinity
 from kubesched.cache.check import check_cache
@@ -21,6 +20,7 @@ from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.full_scan import nodes_to_find
 from kubesched.scheduler.layers import Layer
 from kubesched.scheduler.search import Path
+from search_kit import SIGNING, House, make_plugin, reasons
 
 
 def many(count: int) -> list[Any]:

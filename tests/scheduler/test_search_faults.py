@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from search_kit import SIGNING, House, make_asking, make_plugin, rows_like
 
 from builders import a_node, a_pod
 from kubesched.cache.check import check_cache
@@ -15,6 +14,7 @@ from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.interface import Normalize
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
+from search_kit import SIGNING, House, make_asking, make_plugin, rows_like
 
 
 def raising(*args: Any) -> Any:

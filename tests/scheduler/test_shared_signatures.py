@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from search_kit import SIGNING, House, make_plugin
 
 from builders import a_node, a_pod
 from kubesched.api.types import ContainerImage, Pod
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.templates import PodTemplates
 from kubesched.scheduler.search import Decision
+from search_kit import SIGNING, House, make_plugin
 
 
 def counting(**more: Any) -> tuple[type, list[str]]:

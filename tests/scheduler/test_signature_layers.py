@@ -13,7 +13,6 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from search_kit import House, best_names, brute_force, reasons
 
 from builders import (
     a_node,
@@ -33,6 +32,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status
 from kubesched.scheduler.ranking import INFEASIBLE
 from kubesched.scheduler.search import Decision
+from search_kit import House, best_names, brute_force, reasons
 
 _ssd, _zone_a = term(requirement("disk", "In", "ssd")), term(requirement("topology.kubernetes.io/zone", "In", "a"))
 _fast = term(requirement("rank", "Gt", "4"))

@@ -5,6 +5,7 @@ import queue
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
@@ -88,6 +89,7 @@ def test_a_killed_sweep_leaves_no_process_and_is_continued(tmp_path: Path) -> No
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         while not (results.exists() and results.read_bytes().count(b"\n") == 21):
             assert process.poll() is None
+            time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)  # a worker that lived on would keep the pipe open
     assert process.returncode == 130

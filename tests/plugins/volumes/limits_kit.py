@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from kubesched.api.decode import from_builtins
@@ -27,7 +28,7 @@ from kubesched.scheduler.full_scan import Rotation
 from kubesched.scheduler.handle import Backends, ProfileHandle
 from kubesched.scheduler.search import Decision, Path, Search
 from kubesched.simulate.conformance.objects import LocalObjects
-from nomination_kit import Nominated
+from search_kit import Nominated
 
 JSON = dict[str, Any]
 #: (code, reasons), or None where a node passes.
@@ -39,6 +40,15 @@ LIMITS = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeZone")
 class StillClock:
     def now(self) -> float:
         return 0.0
+
+
+@cache
+def _registry() -> Registry:
+    """The classes are checked once: each example makes a cluster, or four."""
+    registry = in_tree_registry()
+    for plugin in RETIRED.values():
+        registry.register(plugin)
+    return registry
 
 
 class Cluster:
@@ -78,9 +88,7 @@ class Cluster:
             pods_in_pre_bind=self.pods_in_pre_bind,
             live_pod=lambda pod: None if pod.uid in self.gone else pod,
         )
-        registry: Registry = in_tree_registry()
-        for retired in RETIRED.values():
-            registry.register(retired)
+        registry = _registry()
         able = registry.capabilities()
         points = {
             point.key: [
