@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from builders import info
+from kubesched.api.change_log import ChangeLog
 from kubesched.api.types import Node, Pod
 from kubesched.cache import Cache
 from kubesched.framework.cycle_state import CycleState
@@ -25,7 +26,6 @@ from kubesched.scheduler.full_scan import Evaluation, Rotation
 from kubesched.scheduler.handle import Backends, ProfileHandle
 from kubesched.scheduler.search import Decision, Search
 from kubesched.simulate.conformance.objects import LocalObjects
-from nomination_kit import Nominated
 
 #: In-tree plugins that sign every pod, in upstream's order.
 SIGNING = (
@@ -48,6 +48,29 @@ class StillClock:
 
     def now(self) -> float:
         return self.time
+
+
+class Nominated:
+    """Node name to the pods nominated there."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, list[PodInfo]] = {}
+        self.changed: ChangeLog[str] = ChangeLog(0)
+
+    @property
+    def pods(self) -> dict[str, list[PodInfo]]:
+        """For tests to change as they like: everything may be another now."""
+        self.changed.forget()
+        return self._pods
+
+    def nominated_nodes(self) -> Iterable[str]:
+        return self._pods
+
+    def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
+        return list(self._pods.get(node_name, ()))
+
+    def node_of(self, uid: str) -> str | None:
+        return next((node for node, pods in self._pods.items() if any(pod.uid == uid for pod in pods)), None)
 
 
 def make_plugin(plugin_name: str, **members: Any) -> type:

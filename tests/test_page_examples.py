@@ -104,7 +104,7 @@ def problems_of_other(line: str) -> list[str]:
     words = shlex.split(line)
     if words[0] == "make":
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-        return [word for word in words[1:] if word not in targets]
+        return [word for word in words[1:] if word not in targets and not re.fullmatch(r"[A-Z]+=.*", word)]
     if words[0] == "pip":
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
             "optional-dependencies"

@@ -153,8 +153,7 @@ class PluginCluster:
             answers, again = self._answers(one), self._answers(one)
             if answers != again:
                 raise AssertionError(f"pod {name}: answers differ when asked again: {answers} and {again}")
-            sign = getattr(self._placement.framework.answering[self._name], "sign", None)
-            signature = sign(PodInfo(from_builtins(one, Pod))) if sign is not None else None
+            signature = self._placement.framework.answering[self._name].key(PodInfo(from_builtins(one, Pod)))
             if signature is None:
                 continue
             other, same = signed.setdefault(signature, (name, answers))

@@ -12,7 +12,7 @@ from framework_kit import make_plugin, nodes, profile, say, shown
 from builders import info
 from kubesched.config.errors import ConfigError
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.interface import PostFilterResult, PreBindPreFlight
 from kubesched.framework.nominating import NominatingInfo
 from kubesched.framework.status import Code, Status
@@ -462,6 +462,6 @@ def test_the_queue_gets_its_plugins() -> None:
     assert framework.queue_sort.name == "Sort"
     one: Any = 1
     assert framework.less(one, 2)  # type: ignore[arg-type]
-    assert {name: shown(method(info()))[:2] for name, method in framework.pre_enqueue_plugins(info()).items()} == {
+    assert {name: shown(method(info()))[:2] for name, method in framework.pre_enqueue_plugins.items()} == {
         "Gate": ("Unschedulable", "no")
     }

@@ -13,7 +13,7 @@ from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.templates import PodTemplates
 
 DERIVED = (
-    "requests", "nonzero_cpu", "nonzero_memory", "ports", "storage", "pvcs", "refers",
+    "requests", "nonzero_cpu", "nonzero_memory", "ports", "storage", "pvcs",
     "fit_requests", "score_requests", "affinity_terms",
 )  # fmt: skip
 

@@ -68,7 +68,7 @@ class Bench:
         Nodes that PreFilter leaves out are asked all the same.
         """
         found, state, info, table = PodInfo(pod), CycleState(), self.nodes, self.cache.table
-        if hasattr(plugin, "pre_filter"):
+        if "preFilter" in plugin.points:
             answer = plugin.pre_filter(state, found, info)
             if isinstance(answer, Status):
                 return answer
@@ -78,9 +78,9 @@ class Bench:
         outcomes: dict[str, tuple[int, tuple[str, ...]] | None] = {}
         for node, verdict in zip(info, verdicts.tolist(), strict=True):
             one = entry.one(state, found, table, node)
-            assert one == verdict, f"{node.name}: filter_row says {one}, filter_rows {verdict}"
+            assert one == verdict, f"{node.name}: verdict says {one}, verdicts {verdict}"
             alone = int(entry.many(state, found, table, np.array([node.row], np.int64))[0])
-            assert alone == verdict, f"{node.name}: filter_rows of one row says {alone}, of all {verdict}"
+            assert alone == verdict, f"{node.name}: verdicts of one row says {alone}, of all {verdict}"
             outcomes[node.name] = None
             if verdict:
                 status = entry.status(state, found, verdict)
@@ -91,7 +91,7 @@ class Bench:
     def scores(self, plugin: Any, pod: Pod, *, final: bool = False) -> dict[str, int] | Status:
         """Node to raw score, or to what normalising makes of it; or PreScore's Skip or error."""
         found, state, info, table = PodInfo(pod), CycleState(), self.nodes, self.cache.table
-        if hasattr(plugin, "pre_score"):
+        if "preScore" in plugin.points:
             status = plugin.pre_score(state, found, info)
             if isinstance(status, Status):
                 return status
@@ -100,9 +100,9 @@ class Bench:
         assert scores.dtype == np.int64
         for node, score in zip(info, scores.tolist(), strict=True):
             one = entry.one(state, found, table, node)
-            assert one == score, f"{node.name}: score_row says {one}, score_rows {score}"
+            assert one == score, f"{node.name}: score says {one}, scores {score}"
             alone = int(entry.many(state, found, table, np.array([node.row], np.int64))[0])
-            assert alone == score, f"{node.name}: score_rows of one row says {alone}, of all {score}"
+            assert alone == score, f"{node.name}: scores of one row says {alone}, of all {score}"
         if final:
             scores = entry.final_of_all(state, found, info, scores)
             assert scores.min() >= 0

@@ -107,7 +107,8 @@ def test_when_the_last_pod_of_its_kind_leaves_the_next_is_the_first() -> None:
     existing, incoming = pod("e", WEB, "n3"), pod("i", WEB, affinity=affinity(term(ZONE, app="web")))
     cluster = world(FOUR, [existing])
     state = pre_filtered(cluster, AFFINITY, incoming)
-    plugin, where = cluster.frameworks["default-scheduler"].answering[AFFINITY], cluster.cache.table.get("n3")
+    plugin: Any = cluster.frameworks["default-scheduler"].answering[AFFINITY]
+    where = cluster.cache.table.get("n3")
     assert state is not None
     assert where is not None
     assert verdicts(cluster, AFFINITY, incoming, state) == {"n1": NEAR, "n2": NEAR, "n4": NEAR}
@@ -231,7 +232,8 @@ def test_a_list_of_a_running_pod_that_cannot_be_read_is_empty_and_its_other_list
 )
 def test_a_pod_whose_terms_cannot_be_read_fits_nowhere(rules: JSON, message: str) -> None:
     cluster = world(TWO, [])
-    plugin, table = cluster.frameworks["default-scheduler"].answering[AFFINITY], cluster.cache.table
+    plugin: Any = cluster.frameworks["default-scheduler"].answering[AFFINITY]
+    table = cluster.cache.table
     status = plugin.pre_filter(CycleState(), info(pod("i", affinity=rules)), NodeList(table, table.order()))
     assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert status.reasons()[0].startswith(message)
@@ -316,7 +318,7 @@ def test_required_affinity_of_running_pods_has_the_configured_weight(weight: int
 )
 def test_scores_are_divided_first_and_multiplied_second(raw: list[int], want: list[int]) -> None:
     cluster = world(TWO, [])
-    plugin = cluster.frameworks["default-scheduler"].answering[AFFINITY]
+    plugin: Any = cluster.frameworks["default-scheduler"].answering[AFFINITY]
     incoming: PodInfo = info(pod("i"))
     nodes = NodeList(cluster.cache.table, np.arange(len(raw), dtype=np.int32))
     assert ScoreEntry(plugin, 1).final_of_all(CycleState(), incoming, nodes, np.array(raw, np.int64)).tolist() == want

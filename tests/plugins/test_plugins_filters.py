@@ -366,8 +366,8 @@ def test_node_affinity_filters_without_pre_filter() -> None:
     bench = Bench([labelled(disk="ssd")])
     plugin = bench.build(NodeAffinity)
     (node,) = bench.nodes
-    assert plugin.filter_row(CycleState(), info(node_selector={"disk": "hdd"}), bench.cache.table, node) != 0
-    assert plugin.filter_row(CycleState(), info(node_selector={"disk": "ssd"}), bench.cache.table, node) == 0
+    assert plugin.question(CycleState(), info(node_selector={"disk": "hdd"}), "filter").verdict(node) != 0
+    assert plugin.question(CycleState(), info(node_selector={"disk": "ssd"}), "filter").verdict(node) == 0
 
 
 @pytest.mark.parametrize("plugin", [NodeResourcesFit, NodeDeclaredFeatures])
@@ -376,7 +376,7 @@ def test_a_filter_without_its_state_is_an_error(plugin: type) -> None:
     (node,) = bench.nodes
     pod = info(host_network=True, host_users=False, cpu="1")
     with pytest.raises(KeyError, match="not found"):
-        bench.build(plugin).filter_row(CycleState(), pod, bench.cache.table, node)
+        bench.build(plugin).question(CycleState(), pod, "filter").verdict(node)
 
 
 @pytest.mark.parametrize(
@@ -426,13 +426,13 @@ def test_a_pod_with_more_resources_than_a_verdict_has_bits_is_filtered_all_the_s
     ],
 )
 def test_a_gated_pod_waits_for_its_gates_in_their_order(gates: tuple[str, ...], want: Status | None) -> None:
-    assert Bench().build(SchedulingGates).pre_enqueue(info(gates=gates)) == want
+    assert Bench().build(SchedulingGates).plugin.pre_enqueue(info(gates=gates)) == want
 
 
 def test_node_ports_cannot_filter_without_state() -> None:
     bench = Bench([a_node("n")])
-    plugin, table, pod = bench.build(NodePorts), bench.cache.table, PodInfo(a_pod(ports=[a_port(80)]))
+    plugin, pod = bench.build(NodePorts), PodInfo(a_pod(ports=[a_port(80)]))
     with pytest.raises(KeyError, match="not found"):
-        plugin.filter_rows(CycleState(), pod, table, bench.nodes.rows)
+        plugin.question(CycleState(), pod, "filter").verdicts(bench.nodes.rows)
     with pytest.raises(KeyError, match="not found"):
-        plugin.filter_row(CycleState(), pod, table, next(iter(bench.nodes)))
+        plugin.question(CycleState(), pod, "filter").verdict(next(iter(bench.nodes)))

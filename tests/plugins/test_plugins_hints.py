@@ -65,13 +65,13 @@ REGISTERED: dict[type, list[str]] = {
 
 @pytest.mark.parametrize("plugin", REGISTERED, ids=lambda plugin: plugin.__name__)
 def test_events_registered(plugin: type) -> None:
-    found = registrations(Bench().build(plugin))
+    found = registrations(Bench().build(plugin).plugin)
     assert [f"{item.event.describe()}{'=' if item.hint is None else ''}" for item in found] == REGISTERED[plugin]
 
 
 def test_device_classes_matter_only_with_their_gate() -> None:
     bench = Bench(gates=FeatureGates.of({"DRAExtendedResource": False}))
-    resources = {item.event.resource for item in registrations(bench.build(NodeResourcesFit))}
+    resources = {item.event.resource for item in registrations(bench.build(NodeResourcesFit).plugin)}
     assert resources == {"Pod", "Node"}
 
 
@@ -185,7 +185,7 @@ HINTS: list[Row] = [
 @pytest.mark.parametrize("row", HINTS, ids=lambda row: f"{row[0].__name__}: {row[1]}")
 def test_hint(row: Row) -> None:
     plugin, _, pod, resource, old, new, want = row
-    assert hint(Bench().build(plugin), pod, old, new, resource) is want
+    assert hint(Bench().build(plugin).plugin, pod, old, new, resource) is want
 
 
 QUIRKS: list[tuple[str, Any, Any, Pod, Node | None, Node, QueueingHint]] = [
@@ -200,7 +200,7 @@ QUIRKS: list[tuple[str, Any, Any, Pod, Node | None, Node, QueueingHint]] = [
 def test_hint_with_arguments(
     name: str, plugin: type, args: Any, pod: Pod, old: Node | None, new: Node, want: QueueingHint
 ) -> None:
-    assert hint(Bench().build(plugin, args), pod, old, new, "Node") is want, name
+    assert hint(Bench().build(plugin, args).plugin, pod, old, new, "Node") is want, name
 
 
 # -- signatures --------------------------------------------------------------------------------------------
@@ -227,4 +227,4 @@ SAME: list[tuple[type, str, Pod, Pod, bool]] = [
 @pytest.mark.parametrize(("plugin", "name", "one", "another", "same"), SAME)
 def test_signature(plugin: type, name: str, one: Pod, another: Pod, same: bool) -> None:
     built = Bench().build(plugin)
-    assert (built.sign(info(one)) == built.sign(info(another))) is same, name
+    assert (built.key(info(one)) == built.key(info(another))) is same, name

@@ -275,15 +275,17 @@ def test_a_preferred_term_that_cannot_be_parsed_is_an_error() -> None:
 def test_taint_toleration_cannot_score_without_state() -> None:
     bench = Bench([a_node("n", taints=[a_taint("k:PreferNoSchedule")])])
     with pytest.raises(KeyError, match="not found"):
-        bench.build(TaintToleration).score_rows(CycleState(), info(), bench.cache.table, bench.nodes.rows)
+        bench.build(TaintToleration).question(CycleState(), info(), "score").scores(bench.nodes.rows)
 
 
 def score_without_pre_score(plugin: type, pod: Pod) -> dict[str, int]:
     """What the plugin scores when PreScore did not run, by node; its two forms must agree."""
     bench = Bench([a_node("a", cpu="4", labels={"disk": "ssd"}), a_node("b", cpu="2")])
-    built, table, nodes, found = bench.build(plugin), bench.cache.table, bench.nodes, info(pod)
-    scores = dict(zip(nodes.names(), built.score_rows(CycleState(), found, table, nodes.rows).tolist(), strict=True))
-    assert scores == {node.name: built.score_row(CycleState(), found, table, node) for node in nodes}
+    built, nodes, found = bench.build(plugin), bench.nodes, info(pod)
+    scores = dict(
+        zip(nodes.names(), built.question(CycleState(), found, "score").scores(nodes.rows).tolist(), strict=True)
+    )
+    assert scores == {node.name: built.question(CycleState(), found, "score").score(node) for node in nodes}
     return scores
 
 
@@ -321,7 +323,7 @@ def test_a_term_that_cannot_be_parsed_is_an_error_without_pre_score() -> None:
     ],
 )
 def test_priority_sort(name: str, first: tuple[Any, float], second: tuple[Any, float], want: bool) -> None:
-    plugin = Bench().build(PrioritySort)
+    plugin = Bench().build(PrioritySort).plugin
     one, other = (QueuedPodInfo(info(priority=priority), timestamp=time) for priority, time in (first, second))
     assert plugin.less(one, other) is want, name
     assert (plugin.sort_key(one) < plugin.sort_key(other)) is want
@@ -349,7 +351,7 @@ class Port:
 def test_the_default_binder_binds_or_says_why_not(error: Exception | None, at_once: bool) -> None:
     port = Port(error, at_once=at_once)
     bench = Bench(client=port)
-    answer = bench.build(DefaultBinder).bind(CycleState(), info(), "n1")
+    answer = bench.build(DefaultBinder).plugin.bind(CycleState(), info(), "n1")
     if not at_once:
         answer = asyncio.run(answer)
     assert port.bound == [("p-uid", "n1")]

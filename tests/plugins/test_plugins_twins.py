@@ -225,11 +225,11 @@ def test_pods_with_equal_signatures_get_equal_answers(cluster: Cluster, some: li
         plugin = house.build(kind)
         answers: dict[object, object] = {}
         for pod in some:
-            signature = plugin.sign(PodInfo(pod))
+            signature = plugin.key(PodInfo(pod))
             assert signature is not None, kind.__name__
             answer = (
-                plain(house.outcomes(plugin, pod)) if hasattr(plugin, "filter_rows") else None,
-                plain(house.scores(plugin, pod)) if hasattr(plugin, "score_rows") else None,
+                plain(house.outcomes(plugin, pod)) if "filter" in plugin.points else None,
+                plain(house.scores(plugin, pod)) if "score" in plugin.points else None,
             )
             if answers.setdefault(signature, answer) != answer:
                 raise AssertionError(f"{kind.__name__} signs {pod} like another pod with other results")

@@ -17,6 +17,7 @@ from node_clusters import EXTENDED, Cluster, clusters, pods
 from builders import a_node, a_pod
 from kubesched.api.types import Node, OwnerReference, Pod, TopologySpreadConstraint
 from kubesched.cache import NodeList
+from kubesched.framework.asking import ABSENT
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import QueueingHint
 from kubesched.framework.podinfo import PodInfo
@@ -64,7 +65,7 @@ def test_node_label_agrees_with_its_twin(
     pod = a_pod()
     assert house.outcomes(plugin, pod) == {n.name: twins.node_label(n, present, absent) for n in cluster.nodes}
     assert house.scores(plugin, pod) == {n.name: twins.node_label_score(n, liked, disliked) for n in cluster.nodes}
-    (registered,) = plugin.events_to_register()
+    (registered,) = plugin.plugin.events_to_register()
     for node in cluster.nodes:
         helps = registered.hint(PodInfo(pod), None, node) is QueueingHint.QUEUE
         assert helps == (twins.node_label(node, present, absent) is None)
@@ -166,7 +167,7 @@ def test_pods_with_equal_signatures_get_equal_scores(
     answers: dict[object, object] = {}
     for pod in [*some, some[0]]:
         answer = house.scores(plugin, pod)
-        assert answers.setdefault(plugin.sign(PodInfo(pod)), answer) == answer
+        assert answers.setdefault(plugin.key(PodInfo(pod)), answer) == answer
 
 
 # -- services ----------------------------------------------------------------------------------------------
@@ -205,10 +206,10 @@ def in_order(house: Bench) -> list[Node]:
 def normalized(house: Bench, plugin: Any, pod: Pod) -> dict[str, int]:
     """Scores after the plugin's own normalising."""
     found, state, nodes, table = PodInfo(pod), CycleState(), house.nodes, house.cache.table
-    if hasattr(plugin, "pre_score"):
+    if "preScore" in plugin.points:
         assert plugin.pre_score(state, found, nodes) is None
-    raw = plugin.score_rows(state, found, table, nodes.rows)
-    scores = plugin.normalize_score(state, found, NodeList(table, nodes.rows), raw)
+    raw = plugin.question(state, found, "score").scores(nodes.rows)
+    scores = plugin.plugin.normalize_score(state, found, NodeList(table, nodes.rows), raw)
     return dict(zip(nodes.names(), scores.tolist(), strict=True))
 
 
@@ -238,13 +239,13 @@ def test_service_affinity_filters_as_its_twin(
         removed, node = PodInfo(there[0]), house.cache.snapshot().get(name)
         plugin.remove_pod(trial, found, removed, node)
         fewer = expected({**cluster.pods, name: there[1:]})
-        table, rows = house.cache.table, house.nodes.rows
-        verdicts = plugin.filter_rows(trial, found, table, rows).tolist()
+        rows = house.nodes.rows
+        verdicts = plugin.question(trial, found, "filter").verdicts(rows).tolist()
         assert dict(zip(house.nodes.names(), map(bool, verdicts), strict=True)) == {
             key: value is not None for key, value in fewer.items()
         }
-        assert verdicts == [plugin.filter_row(trial, found, table, info) for info in house.nodes]
-        again = plugin.filter_rows(state, found, table, rows).tolist()
+        assert verdicts == [plugin.question(trial, found, "filter").verdict(info) for info in house.nodes]
+        again = plugin.question(state, found, "filter").verdicts(rows).tolist()
         assert [bool(verdict) for verdict in again] == [
             want[node_name] is not None for node_name in house.nodes.names()
         ]
@@ -280,10 +281,8 @@ def test_selector_spread_skips_pods_with_constraints() -> None:
     constraint = TopologySpreadConstraint(max_skew=1, topology_key="rack", when_unsatisfiable="ScheduleAnyway")
     pod = a_pod(topology_spread_constraints=(constraint,))
     assert is_skip(house.scores(plugin, pod))
-    assert plugin.skips(PodInfo(pod))
-    assert not plugin.skips(PodInfo(a_pod()))
-    assert plugin.interaction_key(PodInfo(a_pod())) is None
-    assert not hasattr(plugin, "sign")
+    assert plugin.key(PodInfo(pod)) == ABSENT
+    assert plugin.key(PodInfo(a_pod())) is None
 
 
 # -- arguments ---------------------------------------------------------------------------------------------
@@ -308,7 +307,10 @@ def test_bad_arguments_are_refused_when_the_plugin_is_built(name: str, args: Any
 def test_arguments_may_be_left_out(name: str) -> None:
     house = Bench([a_node("n0")])
     plugin = house.build(RETIRED[name])
-    if hasattr(plugin, "filter_rows"):
+    if "filter" in plugin.points:
         answer = house.outcomes(plugin, a_pod())
         assert isinstance(answer, Status) or answer == {"n0": None}
-    assert set(normalized(house, plugin, a_pod()).values() if hasattr(plugin, "normalize_score") else (0,)) <= {0, 100}
+    assert set(normalized(house, plugin, a_pod()).values() if hasattr(plugin.plugin, "normalize_score") else (0,)) <= {
+        0,
+        100,
+    }

@@ -178,7 +178,7 @@ def test_default_constraints_of_a_list_can_be_hard() -> None:
 
 def hint(plugin: str, waiting: JSON, event: ClusterEvent, old: Any, new: Any) -> bool:
     """Whether the event wakes the pod."""
-    registered = registrations(world(FOUR, []).frameworks["default-scheduler"].answering[plugin])
+    registered: Any = registrations(world(FOUR, []).frameworks["default-scheduler"].plugins[plugin])
     answers = [item.hint(info(waiting), old, new) for item in registered if item.event.matches(event) and item.hint]
     return QueueingHint.QUEUE in answers
 
@@ -307,7 +307,7 @@ def test_the_number_of_domains_is_counted_again_when_a_node_changes_its_zone() -
         "labelSelector": {"matchLabels": WEB},
     }
     cluster = world(FOUR, [])
-    plugin = cluster.frameworks["default-scheduler"].answering["PodTopologySpread"]
+    plugin: Any = cluster.frameworks["default-scheduler"].plugins["PodTopologySpread"]
     rows = cluster.cache.table.order().copy()
     rows.flags.writeable = False
     incoming = info(pod("i", WEB, topologySpreadConstraints=[soft]))

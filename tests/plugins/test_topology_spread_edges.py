@@ -177,7 +177,8 @@ def test_what_a_pod_that_comes_or_leaves_changes(
     incoming = spread(rule)
     state = pre_filtered(cluster, SPREAD, incoming)
     assert state is not None
-    plugin, where = cluster.frameworks["default-scheduler"].answering[SPREAD], cluster.cache.table.get(on)
+    plugin: Any = cluster.frameworks["default-scheduler"].answering[SPREAD]
+    where = cluster.cache.table.get(on)
     assert where is not None
     change = plugin.add_pod if delta > 0 else plugin.remove_pod
     assert change(state, info(incoming), info(other), where) is None
@@ -252,10 +253,11 @@ def test_totals_are_rounded_to_the_nearest_number_before_they_are_compared(hosts
     names = [f"n{number}" for number in range(hosts)]
     cluster = world([node(name, host=name) for name in names], running(n0=pods))
     state, table = CycleState(), cluster.cache.table
-    plugin, incoming = cluster.frameworks["default-scheduler"].answering[SPREAD], info(spread(soft(HOST)))
+    plugin: Any = cluster.frameworks["default-scheduler"].answering[SPREAD]
+    incoming = info(spread(soft(HOST)))
     assert plugin.pre_score(state, incoming, NodeList(table, table.order())) is None
     rows = np.array([table.row_of(name) for name in names], np.int32)
-    assert plugin.score_rows(state, incoming, table, rows).tolist() == [rounded, *[0] * (hosts - 1)]
+    assert plugin.question(state, incoming, "score").scores(rows).tolist() == [rounded, *[0] * (hosts - 1)]
 
 
 # -- defaults ----------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from kubesched.api.kinds import kind_of
 from kubesched.api.types import Namespace, Node, Pod
 from kubesched.cache import NodeList
 from kubesched.cache.check import check_cache
+from kubesched.framework.asking import ABSENT
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import ScoreEntry
 from kubesched.framework.podinfo import PodInfo
@@ -213,8 +214,8 @@ def filtered(world: World, plugin: Any, pod: PodInfo, state: CycleState) -> dict
     table = world.cache.table
     rows = table.order()
     infos = [table.info(row) for row in rows.tolist()]
-    columns = plugin.filter_rows(state, pod, table, rows).tolist()
-    assert columns == [plugin.filter_row(state, pod, table, info) for info in infos]
+    columns = plugin.question(state, pod, "filter").verdicts(rows).tolist()
+    assert columns == [plugin.question(state, pod, "filter").verdict(info) for info in infos]
     return {info.name: int(verdict) for info, verdict in zip(infos, columns, strict=True)}
 
 
@@ -225,7 +226,7 @@ def scores_of(world: World, plugin: Any, pod: PodInfo, feasible: list[str]) -> d
     if answer is not None:
         assert answer.code is Code.SKIP
         return None
-    raw = plugin.score_rows(state, pod, table, rows)
+    raw = plugin.question(state, pod, "score").scores(rows)
     final = ScoreEntry(plugin, 1).final_of_all(state, pod, NodeList(table, rows), raw)
     return dict(zip(feasible, final.tolist(), strict=True))
 
@@ -239,7 +240,7 @@ def twin_verdicts(plugin_name: str, model: Model, pod: JSON) -> dict[str, int] |
 @given(data=st.data())
 def test_columns_equal_the_plain_twin_while_the_cluster_changes(plugin_name: str, data: st.DataObject) -> None:
     pair = Pair(data)
-    plugin = pair.world.frameworks["default-scheduler"].answering[plugin_name]
+    plugin: Any = pair.world.frameworks["default-scheduler"].answering[plugin_name]
     incoming = [data.draw(pods(f"i{number}")) for number in range(2)]
     for _ in range(data.draw(st.integers(1, 8))):
         for obj in incoming:
@@ -249,7 +250,7 @@ def test_columns_equal_the_plain_twin_while_the_cluster_changes(plugin_name: str
             feasible = data.draw(st.lists(st.sampled_from(sorted(pair.model.nodes)), min_size=1, unique=True))
             scores = SCORES[plugin_name](pair.model, obj, feasible)
             assert scores_of(pair.world, plugin, pod, feasible) == scores
-            if plugin.skips(pod):
+            if plugin.key(pod) == ABSENT:
                 assert (want, scores) == (None, None)
         pair.disturb(data)
         assert check_cache(pair.cache) == []
@@ -259,7 +260,7 @@ def test_columns_equal_the_plain_twin_while_the_cluster_changes(plugin_name: str
 @given(data=st.data())
 def test_adding_and_removing_pods_shifts_what_prefilter_counted(plugin_name: str, data: st.DataObject) -> None:
     pair = Pair(data)
-    plugin = pair.world.frameworks["default-scheduler"].answering[plugin_name]
+    plugin: Any = pair.world.frameworks["default-scheduler"].answering[plugin_name]
     obj = data.draw(pods("incoming"))
     pod, twin, state = pod_info(obj), FILTERS[plugin_name](pair.model, obj), CycleState()
     before = verdicts_of(pair.world, plugin, pod, state)
@@ -293,7 +294,7 @@ def test_adding_and_removing_pods_shifts_what_prefilter_counted(plugin_name: str
 def test_adding_and_removing_pods_equals_looking_at_the_changed_cluster(plugin_name: str, data: st.DataObject) -> None:
     pair = Pair(data)
     world, table, snapshot = pair.world, pair.cache.table, pair.cache.snapshot()
-    plugin = world.frameworks["default-scheduler"].answering[plugin_name]
+    plugin: Any = world.frameworks["default-scheduler"].answering[plugin_name]
     obj = data.draw(pods("incoming"))
     pod, state = pod_info(obj), CycleState()
     if plugin.pre_filter(state, pod, snapshot.nodes()) is not None:
@@ -364,7 +365,7 @@ def _look(search: Search, pod: PodInfo) -> tuple[Evaluation | None, str]:
 
 def _fresh_search(world: World) -> Search:
     """The same profile with plugins that remember nothing."""
-    backends = world.frameworks["default-scheduler"].answering["InterPodAffinity"].handle._backends
+    backends: Any = world.frameworks["default-scheduler"].plugins["InterPodAffinity"].handle._backends
     metrics = world.frameworks["default-scheduler"].metrics
     framework = build_frameworks(world.config, world.registry, backends, metrics)["default-scheduler"]
     return Search(framework, world.cache.snapshot(), world.nominations, backends.random, Rotation())

@@ -92,7 +92,7 @@ NEAR, AWAY, EXISTING = (
 def pre_filtered(of: World, plugin: str, incoming: JSON) -> CycleState | None:
     """A plugin's state of a pod after PreFilter; None when it skips."""
     state, table = CycleState(), of.cache.table
-    found = of.frameworks["default-scheduler"].answering[plugin]
+    found: Any = of.frameworks["default-scheduler"].answering[plugin]
     answer = found.pre_filter(state, info(incoming), NodeList(table, table.order()))
     assert answer is None or answer.code is Code.SKIP
     return state if answer is None else None
@@ -104,9 +104,9 @@ def verdicts(of: World, plugin: str, incoming: JSON, state: CycleState | None = 
     if state is None:
         return None
     found, table, pod_info = of.frameworks["default-scheduler"].answering[plugin], of.cache.table, info(incoming)
-    codes = found.filter_rows(state, pod_info, table, table.order()).tolist()
+    codes = found.question(state, pod_info, "filter").verdicts(table.order()).tolist()
     said = {
-        table.info(row).name: found.verdict_status(state, pod_info, code)
+        table.info(row).name: found.question(state, pod_info, "filter").why(code)
         for row, code in zip(table.order().tolist(), codes, strict=True)
         if code
     }
@@ -116,12 +116,12 @@ def verdicts(of: World, plugin: str, incoming: JSON, state: CycleState | None = 
 def scores_of(of: World, plugin: str, incoming: JSON, feasible: list[str]) -> dict[str, int] | None:
     """One plugin's normalised scores of some nodes; None when it skips."""
     state, table, pod_info = CycleState(), of.cache.table, info(incoming)
-    found = of.frameworks["default-scheduler"].answering[plugin]
+    found: Any = of.frameworks["default-scheduler"].answering[plugin]
     rows = np.array([table.row_of(name) for name in feasible], np.int32)
     answer = found.pre_score(state, pod_info, NodeList(table, rows))
     if answer is not None:
         assert answer.code is Code.SKIP
         return None
-    raw = found.score_rows(state, pod_info, table, rows)
+    raw = found.question(state, pod_info, "score").scores(rows)
     final = ScoreEntry(found, 1).final_of_all(state, pod_info, NodeList(table, rows), raw)
     return dict(zip(feasible, final.tolist(), strict=True))

@@ -90,9 +90,9 @@ def scores_of(cluster: Placement, policy: str, pod: Pod) -> dict[str, int]:
     plugin: Any = cluster.framework.answering[policy]
     table = cluster.cache.snapshot().table
     info, state, rows = PodInfo(pod), CycleState(), table.order()
-    if hasattr(plugin, "filter_rows"):
-        rows = rows[plugin.filter_rows(state, info, table, rows) == 0]
-    found = plugin.score_rows(state, info, table, rows)
+    if "filter" in plugin.points:
+        rows = rows[plugin.question(state, info, "filter").verdicts(rows) == 0]
+    found = plugin.question(state, info, "score").scores(rows)
     return {table.info(row).name: score for row, score in zip(rows.tolist(), found.tolist(), strict=True)}
 
 

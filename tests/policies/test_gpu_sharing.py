@@ -11,7 +11,7 @@ from policy_kit import gpu_node, gpu_pod, load, placement, random_cluster
 
 from builders import a_pod
 from kubesched.api.types import Pod
-from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.simulate.placement import Placement, Ties
 

@@ -128,7 +128,7 @@ class Bench:
         options.setdefault("order", by_priority)
         self.queue = SchedulingQueue(
             clock=self.clock,
-            pre_enqueue={SCHEDULER: lambda pod: {"Gate": self.gate, "Gate2": self.gate2}},
+            pre_enqueue={SCHEDULER: {"Gate": self.gate, "Gate2": self.gate2}},
             queueing_hints={SCHEDULER: hints},
             metrics=self.metrics,
             **options,

@@ -30,7 +30,7 @@ class World:
         self.queue = SchedulingQueue(
             clock=FakeClock(),
             order=by_priority,
-            pre_enqueue={SCHEDULER: lambda pod: {}},
+            pre_enqueue={SCHEDULER: {}},
             queueing_hints={SCHEDULER: {CLAIM_ADD: [("devices", hint)]}},
         )
 

@@ -113,9 +113,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def plugins_of(
         self, functions: Mapping[str, Callable[[Pod], bool]]
-    ) -> Callable[[PodInfo], Mapping[str, Callable[[PodInfo], Status | None]]]:
-        plugins = {name: self.plugin(function) for name, function in functions.items()}
-        return lambda pod: plugins
+    ) -> Mapping[str, Callable[[PodInfo], Status | None]]:
+        return {name: self.plugin(function) for name, function in functions.items()}
 
     def gate(self, name: str) -> Callable[[Pod], bool]:
         return lambda pod: (name, pod.name) not in self.closed_gates

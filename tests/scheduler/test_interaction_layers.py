@@ -22,7 +22,7 @@ from kubesched.api.decode import from_builtins
 from kubesched.api.types import Namespace, Node, Pod
 from kubesched.cache.check import check_cache
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.interface import NOT_SCORED, Plugin
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.question import Question
@@ -172,8 +172,8 @@ def fresh_search(world: World) -> Search:
 
 def layer_of(world: World, pod: PodInfo) -> Layer | None:
     search = world.searches["default-scheduler"]
-    signature = search.sign(pod)
-    return search._layers.get((signature, search._plan(signature).interaction_key(pod)))
+    asked = search.ask(pod)
+    return search._layers.get((asked.signature, asked.linked))
 
 
 def look(world: World, pod: PodInfo) -> Decision | None:
@@ -665,7 +665,7 @@ def test_an_evicted_base_does_not_leave_a_stale_interaction_layer() -> None:
     world = world_of_zones(2, 3)
     place(world, "soft-both", 4)
     search = world.searches["default-scheduler"]
-    search._layers.drop((search.sign(a_pod("soft-both", "x")), None))
+    search._layers.drop((search.ask(a_pod("soft-both", "x")).signature, None))
     world.cache.remove_node("n0")
     assert look(world, a_pod("soft-both", "y")) is not None
     assert look(world, a_pod("soft-both", "z")) is not None

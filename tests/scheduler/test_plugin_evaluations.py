@@ -8,7 +8,7 @@ import pytest
 
 from builders import a_node, a_pod, info
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.status import Code, Status
 from search_kit import House, make_asking, make_plugin, rows_like
 

@@ -36,7 +36,7 @@ def test_a_pod_that_begins_to_concern_several_plugins_is_evaluated_by_all_of_the
         assert found.message() == "0/2 nodes are available: denied."
 
 
-def test_a_question_about_the_pod_alone_is_asked_once_and_one_about_other_nodes_at_every_attempt() -> None:
+def test_a_question_about_the_spec_alone_is_asked_once_and_another_at_every_attempt() -> None:
     asked: list[str] = []
 
     def noting(name: str, **members: Any) -> type:
@@ -50,7 +50,8 @@ def test_a_question_about_the_pod_alone_is_asked_once_and_one_about_other_nodes_
         plugin.ask = noted
         return plugin  # type: ignore[no-any-return]
 
-    house = House([a_node("a"), a_node("b")], plugins=[*SIGNING, noting("Local"), noting("Far", is_local=False)])
+    plugins: list[str | type] = [*SIGNING, noting("Local", by_spec=True), noting("Far", is_local=False)]
+    house = House([a_node("a"), a_node("b")], plugins=plugins)
     pod = info(a_pod())
     for attempt in range(1, 5):
         assert isinstance(house.search.find(pod), Decision)

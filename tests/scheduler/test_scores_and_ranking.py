@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from builders import a_node, a_pod, info
 from kubesched.framework.asking import answering
-from kubesched.framework.entries import PluginFailedError, ScoreEntry
+from kubesched.framework.entries import ScoreEntry
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.interface import NOT_SCORED, Normalize
 from kubesched.scheduler.ranking import INFEASIBLE, Ranking, pick_uniformly
 from kubesched.scheduler.score_column import ScoreColumn
@@ -54,10 +55,10 @@ def expected(plugin: Any, raw: list[int], weight: int) -> list[int]:
         low, high = min(known, default=0), max(known, default=-1)
         return [0 if score == NOT_SCORED else int(scale(np.array([score]), low, high)[0]) * weight for score in raw]
     greatest = max(known, default=0)
-    if plugin.normalize is None:
+    if plugin.asks.normalize is None:
         return [score * weight for score in raw]
     scaled = [score * 100 // greatest if greatest else 0 for score in raw]
-    return [(100 - score if plugin.normalize is Normalize.REVERSE else score) * weight for score in scaled]
+    return [(100 - score if plugin.asks.normalize is Normalize.REVERSE else score) * weight for score in scaled]
 
 
 @given(data=st.data(), kind=st.sampled_from(_KINDS), weight=st.integers(1, 3), size=st.integers(2, 8))
@@ -155,7 +156,7 @@ def test_scores_near_10_to_the_17_are_the_same_after_few_changes_many_and_in_a_f
         assert evaluation.scores is not None
         assert evaluation.scores["Vast"].min() >= 0
         assert len(set(evaluation.scores["Vast"].tolist())) > 1
-        layer = house.search._layers.get((house.search.sign(info(pod)), None))
+        layer = house.search._layers.get((house.search.ask(info(pod)).signature, None))
         assert layer is not None
         assert layer.ranking.total[evaluation.feasible].tolist() == evaluation.totals.tolist()
         assert decision.node.name in best_names(house, evaluation)

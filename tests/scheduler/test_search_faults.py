@@ -10,7 +10,7 @@ import pytest
 
 from builders import a_node, a_pod
 from kubesched.cache.check import check_cache
-from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.interface import Normalize
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Status

@@ -1,27 +1,36 @@
-"""Pods with the same spec are signed once, unless a plugin signs more than the spec."""
+"""Pods with the same spec are asked for once, except by plugins that read more of a pod."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from builders import a_node, a_pod
 from kubesched.api.types import ContainerImage, Pod
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.templates import PodTemplates
 from kubesched.scheduler.search import Decision
-from search_kit import SIGNING, House, make_plugin
+from search_kit import SIGNING, House, make_asking, rows_like
 
 
-def counting(**more: Any) -> tuple[type, list[str]]:
-    signed: list[str] = []
+def counting(*, by_spec: bool = False, concerned: bool = True) -> tuple[type, list[str]]:
+    """A plugin whose questions are about labels unless they are ``by_spec``, and the pods that it was asked for."""
+    asked: list[str] = []
+    plugin: Any = make_asking("Counts", verdicts=rows_like(0, np.uint64), by_spec=by_spec)
+    make = plugin.ask
 
-    def sign(self: Any, info: Any) -> Any:
-        signed.append(info.name)
-        return tuple(sorted(info.labels.items())) if "signs_spec" not in more else ()
+    def ask(self: Any, pod: PodInfo, nodes: Any) -> Any:
+        asked.append(pod.name)
+        if not concerned:
+            return None
+        question = make(self, pod, nodes)
+        question.key = () if by_spec else tuple(sorted(pod.labels.items()))
+        return question
 
-    return make_plugin("Counts", filter=lambda self, state, info, node: None, sign=sign, **more), signed
+    plugin.ask = ask
+    return plugin, asked
 
 
 def named(pod: Pod, name: str, **labels: str) -> Pod:
@@ -29,40 +38,49 @@ def named(pod: Pod, name: str, **labels: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=meta)
 
 
-def test_pods_with_one_spec_are_signed_once_when_all_plugins_sign_specs() -> None:
-    plugin, signed = counting(signs_spec=True)
+def test_pods_with_one_spec_are_asked_for_once_by_a_plugin_that_reads_no_more() -> None:
+    plugin, signed = counting(by_spec=True)
     house, templates, pod = House([a_node("a")], plugins=(*SIGNING, plugin)), PodTemplates(), a_pod("one")
     first, second, third = (templates.info(named(pod, name)) for name in ("one", "two", "three"))
-    signatures = [house.search.sign(info) for info in (second, first, third)]
+    signatures = [house.search.ask(info).signature for info in (second, first, third)]
     assert signed == ["two"]
     assert signatures[0] == signatures[1] == signatures[2]
 
 
-def test_a_plugin_that_signs_labels_is_called_for_every_pod() -> None:
+def test_a_plugin_that_reads_labels_is_asked_for_every_pod() -> None:
     plugin, signed = counting()
     house, templates, pod = House([a_node("a")], plugins=(*SIGNING, plugin)), PodTemplates(), a_pod("one")
     infos = [templates.info(named(pod, name, app=name)) for name in ("one", "two")]
-    assert house.search.sign(infos[0]) != house.search.sign(infos[1])
+    assert house.search.ask(infos[0]).signature != house.search.ask(infos[1]).signature
     assert signed == ["one", "two"]
 
 
-def test_pods_that_do_not_concern_a_plugin_that_signs_labels_are_signed_once() -> None:
-    plugin, signed = counting(concerns=lambda self, info: False)
+def test_pods_that_do_not_concern_a_plugin_share_a_signature() -> None:
+    plugin, _ = counting(concerned=False)
     house, templates, pod = House([a_node("a")], plugins=(*SIGNING, plugin)), PodTemplates(), a_pod("one")
     infos = [templates.info(named(pod, name, app=name)) for name in ("one", "two")]
-    assert house.search.sign(infos[0]) is house.search.sign(infos[1])
-    assert not signed
+    assert house.search.ask(infos[0]) is house.search.ask(infos[1])
+
+
+def test_pods_are_asked_for_again_when_a_plugin_says_so() -> None:
+    plugin, asked = counting(by_spec=True)
+    house, info = House([a_node("a")], plugins=(*SIGNING, plugin)), PodInfo(a_pod("one"))
+    for _ in range(2):
+        house.search.ask(info)
+    house.search.table.ask_again()
+    house.search.ask(info)
+    assert asked == ["one", "one"]
 
 
 def test_pods_that_differ_in_images_share_a_signature_until_a_node_has_one_of_them() -> None:
     house = House([a_node("a"), a_node("b")], plugins=SIGNING)
     infos = [PodInfo(a_pod(name, image=f"registry.example/{name}:1")) for name in ("one", "two")]
-    assert house.search.sign(infos[0]) == house.search.sign(infos[1])
+    assert house.search.ask(infos[0]).signature == house.search.ask(infos[1]).signature
     image = ContainerImage(names=("registry.example/one:1",), size_bytes=900 << 20)
     house.cache.set_node(a_node("a", images=(image,)))
-    assert house.search.sign(infos[0]) != house.search.sign(infos[1])
+    assert house.search.ask(infos[0]).signature != house.search.ask(infos[1]).signature
     found = house.search.find(infos[0])
     assert isinstance(found, Decision)
     assert found.node.name == "a"
     house.cache.set_node(a_node("a"))
-    assert house.search.sign(infos[0]) == house.search.sign(infos[1])
+    assert house.search.ask(infos[0]).signature == house.search.ask(infos[1]).signature

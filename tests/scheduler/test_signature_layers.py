@@ -215,7 +215,7 @@ class LayerMachine(RuleBasedStateMachine):
         assert decision.feasible == len(fits)
         assert decision.evaluated == len(house.cache.table)
         assert decision.node.name in best_names(house, evaluation)
-        layer = house.search._layers.get((house.search.sign(info(pod)), None))
+        layer = house.search._layers.get((house.search.ask(info(pod)).signature, None))
         assert layer is not None
         rows = layer.feasible_rows()
         assert rows.tolist() == sorted(evaluation.feasible.tolist())

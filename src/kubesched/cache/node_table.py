@@ -91,6 +91,7 @@ class NodeTable:
         self.labels = LabelColumns(capacity, self._scan_labels)
         self.taints = TaintSets(capacity)
         self.images = ImageTable()
+        self._asked_again = 0
         self.tree = NodeTree()
         self.journal: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
         #: Grows when a node is added, removed or changes its zone: what the node order depends on.
@@ -230,6 +231,15 @@ class NodeTable:
         row = self.row_of(name)
         if row is not None:
             self.journal.append(row * 2 + NODE_CHANGED)
+
+    @property
+    def questions_version(self) -> int:
+        """Grows when what questions ``by_spec`` depend on besides a pod changes: the names of images, or by :meth:`ask_again`."""
+        return self.images.names_version + self._asked_again
+
+    def ask_again(self) -> None:
+        """All pods are to be asked for again."""
+        self._asked_again += 1
 
     def remove_node(self, name: str) -> bool:
         """Drop a node; with pods left it becomes a ghost, invisible to plugins. False when it was not there."""

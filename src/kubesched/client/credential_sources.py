@@ -11,11 +11,14 @@ import json
 import ssl
 from typing import Any, Final
 
-import aiohttp
-from kubernetes_asyncio.config import kube_config
-from kubernetes_asyncio.config.config_exception import ConfigException
-from kubernetes_asyncio.config.exec_provider import ExecProvider
-from kubernetes_asyncio.config.openid import OpenIDRequestor
+from kubesched.api.extras import needing
+
+with needing("reading a kubeconfig", "server"):
+    import aiohttp
+    from kubernetes_asyncio.config import kube_config
+    from kubernetes_asyncio.config.config_exception import ConfigException
+    from kubernetes_asyncio.config.exec_provider import ExecProvider
+    from kubernetes_asyncio.config.openid import OpenIDRequestor
 
 __all__ = ["use_bounded_sources"]
 

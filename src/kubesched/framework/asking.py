@@ -1,50 +1,52 @@
-"""Plugins that ask questions, as the decision core calls them: by extension point, with the question kept in the cycle state.
+"""Plugins as the decision core asks them: :class:`FastPlugin` has questions, :class:`PlainPlugin` is called node by node.
 
-Made once per profile and plugin by :class:`~.runtime.Framework`. A method exists here if the plugin's question class defines
-what it calls, so a plugin extends just the points that its questions answer.
+One of them is made per profile and plugin. It says what a pod's answers from the plugin depend on, so that they can be kept,
+and keeps the question of an attempt in the cycle state. Made by :class:`~.runtime.Framework`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from .cycle_state import CycleState
-from .interface import Handle
+from .failures import PluginFailedError, failed, shape_of
+from .interface import Plugin
 from .nodeinfo import NodeInfo
 from .podinfo import PodInfo
-from .question import IntArray, Question, RowArray, VerdictArray, defines
+from .points import asked_points
+from .question import IntArray, Question, Reads, RowArray, VerdictArray, defines
 from .status import Status
 from .wrong_answer import WrongAnswerError
 
 if TYPE_CHECKING:
-    from kubesched.cache import NodeList, NodeTable
+    from kubesched.cache import NodeList
 
-__all__ = ["Asking", "Turn", "answering", "question_key"]
+__all__ = ["ABSENT", "FastPlugin", "Key", "PlainPlugin", "Turn", "answering", "is_prepared", "question_key"]
 
-#: A method of :class:`Question` to the methods here that call it.
-_CALLED: dict[str, tuple[str, ...]] = {
-    "pre_filter": ("pre_filter",),
-    "verdicts": ("filter_rows", "verdict_status", "refresh_filter"),
-    "verdict": ("filter_row",),
-    "follow": ("follow_question",),
-    "assuming": ("add_pod", "remove_pod"),
-    "amounts": ("fit_amounts",),
-    "pre_score": ("pre_score",),
-    "scores": ("score_rows", "refresh_scores"),
-    "score": ("score_row",),
-    "normalized": ("normalize_within",),
-}
-_ALL_POINTS: Final = frozenset({"preFilter", "filter", "preScore", "score"})
-#: The key of a plugin whose pod does not concern it.
-_NOTHING_ASKED = ("nothing asked",)
+#: What a pod's answers from a plugin depend on besides the nodes: ``ABSENT``, (key,) where they change with a row's own node alone,
+#: (key, True) where the question names the rows that change with something else, None where they cannot be kept.
+Key = tuple[Hashable, ...] | None
+#: The key of a pod that does not concern a plugin.
+ABSENT: Final[tuple[Hashable, ...]] = ()
+#: What prepares a point.
+_PREPARED_AT: Final = {"filter": "preFilter", "score": "preScore"}
+#: Up to this many rows plain Python beats NumPy.
+_FEW: Final = 8
+#: The shape of an array that names no rows.
+_NONE: Final = (0,)
 
 
 def question_key(plugin: str) -> str:
     """The key in the cycle state of the question to a plugin."""
     return f"Question{plugin}"
+
+
+def is_prepared(plugin: Plugin) -> bool:
+    """Whether the plugin's profile has it at PreFilter. Where it has not, what comes later may fail for every pod."""
+    return any(name == plugin.name for name, _ in plugin.handle.framework.points["preFilter"])
 
 
 class Turn:
@@ -56,12 +58,67 @@ class Turn:
         self.number = 0
 
 
-def answering(plugin: Any, handle: Handle, turn: Turn | None = None, at: Container[str] = _ALL_POINTS) -> Any:
-    """The object whose methods the decision core calls for a plugin: itself, or one that asks its questions.
+def answering(plugin: Any, handle: Any, turn: Turn | None = None, at: Container[str] | None = None) -> PlainPlugin:
+    """A plugin as the decision core asks it. ``at``: keys of the points that the profile has it at; None for all."""
+    at = at if at is not None else frozenset(("preFilter", "filter", "preScore", "score"))
+    return FastPlugin(plugin, handle, turn or Turn(), at) if hasattr(plugin, "ask") else PlainPlugin(plugin, at)
 
-    ``at``: keys of the points that the profile has the plugin at.
+
+class PlainPlugin:
+    """A plugin that is called node by node.
+
+    Attributes:
+        asks: the class of its questions.
+        points: keys of the points that its questions answer.
+        reads: which changes of a row's own node make an answer stale.
+        by_spec: ``ask`` reads nothing of a pod but its spec and namespace.
+        is_local: answers change with a row's own node alone, for pods that have a key.
+        may_fail: verdicts may fail for a node because of what users wrote.
+        follows: kept questions are replaced by those of the current pod.
     """
-    return Asking(plugin, handle, turn or Turn(), at) if hasattr(plugin, "ask") else plugin
+
+    points: frozenset[str] = frozenset()
+    asks: type[Question] = Question
+    reads = Reads.NODE | Reads.PODS
+    by_spec = may_fail = follows = False
+
+    def __init__(self, plugin: Any, at: Container[str]) -> None:
+        self.plugin = plugin
+        self.name: str = plugin.name
+        self._sign: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "sign", None)
+        self.is_local = self._sign is not None
+        self.has_what_if = hasattr(plugin, "add_pod")
+
+    def at(self, point: str) -> Any:
+        """The object whose methods a point calls."""
+        return self if point in self.points else self.plugin
+
+    def question(self, state: CycleState, pod: PodInfo, point: str) -> Question:
+        """The question that answers at a point; for points in ``points`` only."""
+        raise AssertionError("a plain plugin has no questions")
+
+    def keeps(self, pod: PodInfo) -> bool:
+        """Whether the key that was given for the pod depends on nothing but its spec."""
+        return self.by_spec
+
+    def key(self, pod: PodInfo) -> Key:
+        """What the pod's answers depend on.
+
+        Raises:
+            PluginFailedError: when the plugin raises, or gives a key that has no hash.
+        """
+        try:
+            key = self._key(pod)
+            hash(key)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise PluginFailedError(self.name, failed("signing pod with plugin", self.name, error)) from error
+        return key
+
+    def _key(self, pod: PodInfo) -> Key:
+        signature = self._sign(pod) if self._sign is not None else None
+        return None if signature is None else (signature,)
 
 
 class _NoQuestion(Question):
@@ -87,149 +144,156 @@ class _NoQuestion(Question):
 _NO_QUESTION: Final = _NoQuestion()
 
 
-class Asking:
-    """One plugin's questions."""
+class FastPlugin(PlainPlugin):
+    """A plugin with questions. Of what its class of questions does not answer, the plugin itself is called node by node."""
 
-    def __init__(self, plugin: Any, handle: Handle, turn: Turn, at: Container[str]) -> None:
-        self._plugin = plugin
+    def __init__(self, plugin: Any, handle: Any, turn: Turn, at: Container[str]) -> None:
+        super().__init__(plugin, at)
+        asks = self.asks = plugin.asks
+        self.is_local = asks.is_local
         self._handle = handle
         self._turn = turn
-        self.name: str = plugin.name
-        asks: type[Question] = plugin.asks
-        self._key = question_key(self.name)
-        self.reads, self.normalize = asks.reads, asks.normalize
-        self.signs_spec, self.may_fail = asks.by_spec, asks.may_fail
+        self._state_key = question_key(self.name)
+        self.points = asked_points(asks)
+        self.reads, self.by_spec, self.may_fail = asks.reads, asks.by_spec, asks.may_fail
+        self.follows, self.has_what_if = defines(asks, "follow"), self.has_what_if or defines(asks, "assuming")
         #: The pod of the last question, the attempt, and the question.
         self._last: tuple[PodInfo | None, int, Question | None] = (None, 0, None)
         #: Points that answer only after what prepares them was called; and those where the profile lacks that.
-        self._prepared = {"filter": defines(asks, "pre_filter"), "score": defines(asks, "pre_score")}
-        for point in asks.stands_alone:
-            self._prepared[point] = False
-        self._lacks_pre_filter = "preFilter" not in at and self._prepared["filter"]
-        self._lacks_pre_score = "preScore" not in at and self._prepared["score"]
-        for called, methods in _CALLED.items():
-            for method in methods if defines(asks, called) else ():
-                setattr(self, method, getattr(self, f"_{method}"))
+        lacking = {point: f"pre_{point}" for point, before in _PREPARED_AT.items() if point in at and before not in at}
+        self._prepared = {
+            point: defines(asks, f"pre_{point}") and point not in asks.stands_alone for point in _PREPARED_AT
+        }
+        self._lacks = {point: before not in at and self._prepared[point] for point, before in _PREPARED_AT.items()}
+        #: One that the profile has at Filter without its PreFilter, or at Score without its PreScore, is called for every pod: it
+        #: may fail for the lack of what that prepares.
+        self._lacks_preparation = any(hasattr(plugin, method) or defines(asks, method) for method in lacking.values())
         #: Answers that change with other nodes are kept only if the question names the rows.
         self._names_rows = defines(asks, "changed") or defines(asks, "rescored")
-        if not asks.is_local or self._names_rows:
-            self.skips = self._skips
-        if asks.is_local:
-            # A signature is kept with the pod; whether pods elsewhere make it concern the plugin is asked at every attempt.
-            self.sign = self._sign
-        if hasattr(plugin, "concerns"):
-            self.concerns = plugin.concerns
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plugin, name)  # a plugin may have questions for Score only, and filter node by node
 
     # -- at the start of an attempt -------------------------------------------------------------------------------
 
-    def _asked(self, pod: PodInfo) -> Question | None:
+    def ask(self, pod: PodInfo) -> Question | None:
         """The question asked for the pod in this attempt, else a new one."""
         last, turn, question = self._last
         if last is pod and turn == self._turn.number:
             return question
-        question = self._plugin.ask(pod, self._handle.snapshot.table)
+        question = self.plugin.ask(pod, self._handle.snapshot.table)
         if question is not None and not isinstance(question, Question):
-            raise WrongAnswerError(self._plugin, "ask", f"ask returned {question!r}; expected a Question or None")
+            raise WrongAnswerError(self.plugin, "ask", f"ask returned {question!r}; expected a Question or None")
         self._last = pod, self._turn.number, question
         return question
 
+    def _key(self, pod: PodInfo) -> Key:
+        question = self.ask(pod)
+        if question is None:
+            return None if self._lacks_preparation else ABSENT
+        key = question.key
+        if key is None:
+            return None
+        if question.is_local:
+            return (key,)
+        return (key, True) if self._names_rows and not self._lacks_preparation else None
+
+    def keeps(self, pod: PodInfo) -> bool:
+        question = self.ask(pod) if self.by_spec else None
+        return self.by_spec if question is None else question.by_spec
+
     def _take(self, pod: PodInfo) -> Question:
-        """The same for a state, which may change the question: nothing else uses it from then on."""
-        question = self._asked(pod)
+        """The question for a state, which may change it: nothing else uses it from then on."""
+        question = self.ask(pod)
         self._last = (None, 0, None)
         return question if question is not None else _NO_QUESTION
 
-    def _sign(self, pod: PodInfo) -> Hashable | None:
-        question = self._asked(pod)
-        if question is None:
-            return _NOTHING_ASKED
-        return (question.key,) if question.is_local and question.key is not None else None
+    # -- the question of an attempt --------------------------------------------------------------------------------
 
-    def _skips(self, pod: PodInfo) -> bool:
-        return self._asked(pod) is None
-
-    def interaction_key(self, pod: PodInfo) -> Hashable | None:
-        question = self._asked(pod)
-        if question is None:
-            return _NOTHING_ASKED
-        return (question.key,) if question.key is not None and (question.is_local or self._names_rows) else None
-
-    def _follow_question(self, state: CycleState, pod: PodInfo) -> Question | None:
-        """Let the question of the pod or the one kept for pods like it go on, as the class says; None without a kept one."""
-        kept: Question | None = state.get(self._key)
-        if kept is None:
-            return None
-        question = self._take(pod).follow(kept)
-        state.write(self._key, question)
-        return question
-
-    # -- Filter ----------------------------------------------------------------------------------------
-
-    def _begin(self, state: CycleState, pod: PodInfo) -> Question:
+    def begin(self, state: CycleState, pod: PodInfo) -> Question:
+        """Put the pod's question in the state."""
         question = self._take(pod)
-        state.write(self._key, question)
+        state.write(self._state_key, question)
         return question
 
-    def _at_filter(self, state: CycleState, pod: PodInfo) -> Question:
-        question: Question | None = state.get(self._key)
-        if question is None or self._lacks_pre_filter:
-            return self._unprepared(question, state, pod, "filter")
-        return question
+    def follow(self, state: CycleState, pod: PodInfo) -> None:
+        """Let the question of the pod or the one kept for pods like it go on, as its class says; nothing without a kept one.
 
-    def _at_score(self, state: CycleState, pod: PodInfo) -> Question:
-        question: Question | None = state.get(self._key)
-        if question is None or self._lacks_pre_score:
-            return self._unprepared(question, state, pod, "score")
-        return question
+        Raises:
+            PluginFailedError: when the plugin fails.
+        """
+        kept: Question | None = state.get(self._state_key)
+        if kept is None:
+            return
+        try:
+            state.write(self._state_key, self._take(pod).follow(kept))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise PluginFailedError(self.name, failed("running PreFilter plugin", self.name, error)) from error
 
-    def _unprepared(self, question: Question | None, state: CycleState, pod: PodInfo, point: str) -> Question:
+    def question(self, state: CycleState, pod: PodInfo, point: str) -> Question:
+        """The question that answers at a point, ``filter`` or ``score``.
+
+        Raises:
+            KeyError: when the point needs another before it, which was not called.
+        """
+        question: Question | None = state.get(self._state_key)
+        if question is not None and not self._lacks[point]:
+            return question
         if question is not None or self._prepared[point]:
             raise KeyError("not found")
-        return self._begin(state, pod)
+        return self.begin(state, pod)
 
-    def _pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
-        return self._begin(state, pod).pre_filter(nodes)
+    def changed(self, state: CycleState, size: int) -> RowArray | None:
+        """The rows to filter again because of changes elsewhere; ``size`` rows are kept. None: every row may have changed.
 
-    def _filter_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        return self._at_filter(state, pod).verdicts(rows)
+        Raises:
+            PluginFailedError: when the plugin fails, or names something else than rows of the table.
+        """
+        return self._rows(state, size, "changed", "running PreFilter plugin")
 
-    def _filter_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return self._at_filter(state, pod).verdict(node)
+    def rescored(self, state: CycleState, size: int, *, same: bool) -> RowArray | None:
+        """Like :meth:`changed`, for scores; ``same`` when the feasible nodes are those of the last time."""
+        return self._rows(state, size, "rescored", "running PreScore plugin", same=same)
 
-    def _verdict_status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        return self._at_filter(state, pod).why(verdict)
+    def _rows(self, state: CycleState, size: int, method: str, prefix: str, **how: bool) -> RowArray | None:
+        question = state.get(self._state_key)
+        if question is None:
+            return None
+        try:
+            rows: RowArray | None = getattr(question, method)(**how)
+            if rows is not None and not (type(rows) is np.ndarray and rows.shape == _NONE):
+                _check_rows(method, rows, size)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise PluginFailedError(self.name, failed(prefix, self.name, error)) from error
+        return rows
 
-    def _refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> RowArray | None:
-        question = self._follow_question(state, pod)
-        return question.changed() if question is not None else None
+    # -- points --------------------------------------------------------------------------------------------------
 
-    def _add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        state.write(self._key, state.read(self._key).assuming(node, (added,), ()))
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
+        return self.begin(state, pod).pre_filter(nodes)
 
-    def _remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        state.write(self._key, state.read(self._key).assuming(node, (), (removed,)))
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        state.write(self._state_key, state.read(self._state_key).assuming(node, (added,), ()))
 
-    def _fit_amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
-        return self._at_filter(state, pod).amounts()
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        state.write(self._state_key, state.read(self._state_key).assuming(node, (), (removed,)))
 
-    # -- Score -----------------------------------------------------------------------------------------
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
+        question: Question | None = state.get(self._state_key)
+        return (question if question is not None else self.begin(state, pod)).pre_score(nodes)
 
-    def _pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        question: Question | None = state.get(self._key)
-        return (question if question is not None else self._begin(state, pod)).pre_score(nodes)
 
-    def _score_rows(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> IntArray:
-        return self._at_score(state, pod).scores(rows)
-
-    def _score_row(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        return self._at_score(state, pod).score(node)
-
-    def _refresh_scores(self, state: CycleState, pod: PodInfo, nodes: NodeTable, same: bool) -> RowArray | None:
-        question: Question = state.read(self._key)
-        return question.rescored(same=same)
-
-    def _normalize_within(self, scores: IntArray, low: int, high: int) -> IntArray:
-        return self._plugin.asks.normalized(scores, low, high)  # type: ignore[no-any-return]
+def _check_rows(method: str, rows: Any, size: int) -> None:
+    """Refuse what is no array of row numbers below ``size``."""
+    if not isinstance(rows, np.ndarray) or rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "ui"):
+        raise TypeError(f"{method} returned {shape_of(rows)}; expected an array of row numbers or None")
+    if len(rows) <= _FEW:
+        few = rows.tolist()
+        outside = bool(few) and (min(few) < 0 or max(few) >= size)
+    else:
+        # As unsigned numbers, negative ones are beyond every table.
+        outside = int(np.maximum.reduce(rows.astype(np.intp, copy=False).view(np.uintp))) >= size
+    if outside:
+        row = next(row for row in rows.tolist() if not 0 <= row < size)
+        raise TypeError(f"{method} returned row {row}; there are {size} rows")

@@ -17,7 +17,7 @@ from .answers import Answer
 from .concerned import Concerned
 from .cycle_state import CycleState
 from .driver import Driver
-from .entries import PluginFailedError
+from .failures import PluginFailedError
 from .interface import PreBindPreFlight
 from .podinfo import PodInfo
 from .points import BIND, POST_BIND, PRE_BIND, PRE_BIND_PRE_FLIGHT
@@ -27,9 +27,9 @@ __all__ = ["BindingPoints"]
 
 
 class BindingPoints:
-    """Runs the binding plugins of one profile; ``concerned`` gives those that have something to do for a pod."""
+    """Runs the binding plugins of one profile; ``concerned`` gives those that an attempt does not leave out."""
 
-    def __init__(self, driver: Driver, concerned: Callable[[PodInfo], Concerned]) -> None:
+    def __init__(self, driver: Driver, concerned: Callable[[frozenset[str]], Concerned]) -> None:
         self._driver = driver
         self._concerned = concerned
 
@@ -38,7 +38,7 @@ class BindingPoints:
 
         A PreBind plugin without this method always has work.
         """
-        concerned = self._concerned(pod)
+        concerned = self._concerned(state.absent)
         if not concerned.pre_bind:
             return Status.skip()
         skipped: set[str] = set()
@@ -68,7 +68,7 @@ class BindingPoints:
 
     def has_pre_bind_work(self, state: CycleState, pod: PodInfo) -> bool:
         """Whether some PreBind plugin did not skip this attempt."""
-        return any(plugin.name not in state.skip_pre_bind for plugin in self._concerned(pod).pre_bind)
+        return any(plugin.name not in state.skip_pre_bind for plugin in self._concerned(state.absent).pre_bind)
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run PreBind group by group; plugins of one group run at the same time."""
@@ -78,7 +78,7 @@ class BindingPoints:
         return status
 
     async def _run_groups(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        for group in self._groups(state, self._concerned(pod).pre_bind):
+        for group in self._groups(state, self._concerned(state.absent).pre_bind):
             if len(group) == 1:
                 status = await self._pre_bind_one(state, group[0], pod, node_name)
                 if status is not None:
@@ -124,7 +124,7 @@ class BindingPoints:
 
         The answer is awaitable when a plugin's is.
         """
-        return self._bind(state, pod, node_name, self._concerned(pod).bind, self._driver.now())
+        return self._bind(state, pod, node_name, self._concerned(state.absent).bind, self._driver.now())
 
     def _bind(
         self, state: CycleState, pod: PodInfo, node_name: str, plugins: Sequence[Any], start: float
@@ -163,7 +163,7 @@ class BindingPoints:
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Inform the PostBind plugins; a failure is only logged."""
-        plugins = self._concerned(pod).post_bind
+        plugins = self._concerned(state.absent).post_bind
         if not plugins:
             return
         start = self._driver.now()

@@ -1,52 +1,28 @@
-"""Which plugins concern a pod: those that have nothing to do for it are left out once, not at every extension point.
+"""Plugins that concern a pod at the points after the choice of a node.
 
-A plugin says so by ``concerns`` (see :class:`~kubesched.framework.interface.Contract`). Pods that the same plugins
-concern share a :class:`Concerned`. Made by :class:`~kubesched.framework.runtime.Framework`.
+A plugin whose class of questions says ``throughout`` is left out there, too, when the pod has no question to it: its Reserve and
+PreBind would return at once. Made by :class:`~kubesched.framework.runtime.Framework`.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from .podinfo import PodInfo
-from .status import Status
-
-__all__ = ["NOT_CONCERNED", "Concerned", "Concerns", "PreEnqueueMethod"]
-
-_log = logging.getLogger("kubesched.framework")
-
-PreEnqueueMethod = Callable[[PodInfo], Status | None]
-
-
-class _NotConcerned:
-    """The signature of a pod that does not concern a plugin; equal to no signature that a plugin gives."""
-
-    def __repr__(self) -> str:
-        return "NOT_CONCERNED"
-
-
-NOT_CONCERNED: Final = _NotConcerned()
+__all__ = ["Concerned", "Concerns"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Concerned:
-    """The plugins that concern a pod, in order, at the points that call them for each pod.
+    """The plugins that concern a pod, in order, at the points after the choice of a node.
 
     Attributes:
-        owner: who found them: another profile has other plugins.
-        absent: names of the profile's plugins that the pod does not concern.
-        pre_enqueue: name to method.
         reserve: those with the method ``reserve``.
         unreserve: those with the method ``unreserve``, in reverse order.
         pre_bind_pre_flight: those of ``pre_bind`` with the method of that name.
     """
 
-    owner: Concerns
-    absent: frozenset[str]
-    pre_enqueue: Mapping[str, PreEnqueueMethod]
     reserve: tuple[Any, ...]
     unreserve: tuple[Any, ...]
     permit: tuple[Any, ...]
@@ -59,50 +35,25 @@ class Concerned:
 class Concerns:
     """Finds the plugins of one profile that concern a pod."""
 
-    def __init__(
-        self,
-        plugins: Iterable[Any],
-        points: Mapping[str, Sequence[Any]],
-        pre_enqueue: Mapping[str, PreEnqueueMethod],
-    ) -> None:
-        """``points``: point key to plugins in order; ``pre_enqueue``: plugin name to what the queue calls."""
-        prepared = {plugin.name for plugin in points["preFilter"]}
-        #: One that the profile has without its PreFilter is called for every pod: it may fail for the lack of its state.
-        self._asked = [
-            (plugin.name, plugin.concerns)
-            for plugin in plugins
-            if hasattr(plugin, "concerns") and (plugin.name in prepared or not hasattr(plugin, "pre_filter"))
-        ]
+    def __init__(self, points: Mapping[str, Sequence[Any]], throughout: frozenset[str]) -> None:
+        """``points``: point key to plugins in order; ``throughout``: names of those that may be left out."""
         self._points = points
-        self._pre_enqueue = pre_enqueue
+        self._throughout = throughout
         self._known: dict[frozenset[str], Concerned] = {}
 
-    def of(self, pod: PodInfo) -> Concerned:
-        """The plugins that concern the pod; kept in the pod.
-
-        One that fails to answer is called at its points.
-        """
-        found: Concerned | None = pod.concerned
-        if found is None or found.owner is not self:
-            absent = frozenset([name for name, concerns in self._asked if not _concerns(name, concerns, pod)])
-            found = pod.concerned = self._of(absent)
-        return found
-
-    def _of(self, absent: frozenset[str]) -> Concerned:
+    def without(self, absent: frozenset[str]) -> Concerned:
+        """The plugins for a pod with no question to those named."""
         found = self._known.get(absent)
         if found is None:
-            found = self._known[absent] = self._without(absent)
+            found = self._known[absent] = self._without(absent & self._throughout)
         return found
 
-    def _without(self, absent: frozenset[str]) -> Concerned:
+    def _without(self, left_out: frozenset[str]) -> Concerned:
         def at(point: str, method: str = "") -> tuple[Any, ...]:
-            plugins = (plugin for plugin in self._points[point] if plugin.name not in absent)
+            plugins = (plugin for plugin in self._points[point] if plugin.name not in left_out)
             return tuple(plugin for plugin in plugins if not method or hasattr(plugin, method))
 
         return Concerned(
-            owner=self,
-            absent=absent,
-            pre_enqueue={plugin.name: self._pre_enqueue[plugin.name] for plugin in at("preEnqueue")},
             reserve=at("reserve", "reserve"),
             unreserve=at("reserve", "unreserve")[::-1],
             permit=at("permit"),
@@ -111,13 +62,3 @@ class Concerns:
             bind=at("bind"),
             post_bind=at("postBind"),
         )
-
-
-def _concerns(name: str, concerns: Callable[[PodInfo], bool], pod: PodInfo) -> bool:
-    try:
-        return bool(concerns(pod))
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        _log.exception("plugin %s failed in concerns", name)
-        return True

@@ -31,11 +31,12 @@ class CycleState:
 
     Values that AddPod or RemovePod change need a ``clone()`` method; others are shared by clones.
     ``skip_filter``, ``skip_score`` and ``skip_pre_bind`` name the plugins that answered Skip at the point
-    before. ``pre_filter_ended_by`` names the PreFilter plugin after which no other was called, if there is one.
+    before; ``absent`` those that the pod does not concern. ``pre_filter_ended_by`` names the PreFilter plugin after which no other was called, if there is one.
     """
 
     __slots__ = (
         "_values",
+        "absent",
         "parallel_pre_bind",
         "pre_filter_ended_by",
         "record_plugin_metrics",
@@ -48,6 +49,7 @@ class CycleState:
     def __init__(self) -> None:
         self._values: dict[Hashable, Any] = {}
         self.record_plugin_metrics = False
+        self.absent: frozenset[str] = frozenset()
         self.skip_filter: frozenset[str] = frozenset()
         self.skip_score: frozenset[str] = frozenset()
         self.skip_pre_bind: frozenset[str] = frozenset()
@@ -84,6 +86,7 @@ class CycleState:
         """A copy in which AddPod and RemovePod can be played through."""
         twin = CycleState.__new__(CycleState)
         twin._values = {key: value.clone() if hasattr(value, "clone") else value for key, value in self._values.items()}
+        twin.absent = self.absent
         twin.record_plugin_metrics = self.record_plugin_metrics
         twin.skip_filter, twin.skip_score = self.skip_filter, self.skip_score
         twin.skip_pre_bind, twin.parallel_pre_bind = self.skip_pre_bind, self.parallel_pre_bind

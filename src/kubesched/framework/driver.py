@@ -19,7 +19,7 @@ from kubesched.api.times import Clock
 
 from .answers import Answer
 from .cycle_state import CycleState
-from .entries import PluginFailedError, failed
+from .failures import PluginFailedError, failed
 from .metrics import SchedulerMetrics
 from .points import Point
 from .status import Code, Status

@@ -6,66 +6,28 @@ is settled here, once, when the profile is built. Every answer is checked, that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from .asking import PlainPlugin
 from .cycle_state import CycleState
+from .failures import PluginFailedError, called, failed, shape_of
 from .interface import MAX_NODE_SCORE, NOT_SCORED, IntArray, Normalize, Reads, RowArray
 from .metrics import CounterValue
 from .nodeinfo import NodeInfo
 from .normalize import bounds, scaled
 from .podinfo import PodInfo
+from .question import defines
 from .status import Code, Status, is_success
 from .wrong_answer import WrongAnswerError
 
 if TYPE_CHECKING:
     from kubesched.cache import NodeList, NodeTable
 
-__all__ = ["FilterEntry", "PluginFailedError", "ScoreEntry", "called", "failed", "most_statuses", "shape_of"]
-
-
-class PluginFailedError(Exception):
-    """A plugin raised, or answered what it must not: the attempt fails with code Error naming it."""
-
-    def __init__(self, plugin: str, error: BaseException) -> None:
-        super().__init__(str(error))
-        self.plugin = plugin
-        self.error = error
-
-    @classmethod
-    def of(cls, status: Status) -> PluginFailedError:
-        """A status other than success, where only success continues the attempt."""
-        return cls(status.plugin, status.as_error() or RuntimeError(status.message()))
-
-
-def failed(prefix: str, plugin: str, error: BaseException | None) -> RuntimeError:
-    """An error in upstream's words: ``running PreFilter plugin "X": what happened``. Its cause is ``error``."""
-    text = str(error) or type(error).__name__
-    place = prefix.format(_quoted(plugin)) if "{}" in prefix else f"{prefix} {_quoted(plugin)}"
-    found = RuntimeError(f"{place}: {text}")
-    found.__cause__ = error
-    return found
-
-
-def called(prefix: str, plugin: str, method: Callable[..., Any], *args: Any) -> Any:
-    """What a plugin's method returns; ``prefix`` as for :func:`failed`.
-
-    Raises:
-        PluginFailedError: when it raises.
-    """
-    try:
-        return method(*args)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise PluginFailedError(plugin, failed(prefix, plugin, error)) from error
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'
+__all__ = ["FilterEntry", "ScoreEntry", "most_statuses"]
 
 
 _FILTER: Final = "running {} filter plugin"
@@ -85,62 +47,38 @@ class _Entry:
     """What Filter and Score entries have in common: signatures, and calling a plugin of either style.
 
     Attributes:
-        index: its place in the profile's order of the extension point.
+        plugin, name, index: the plugin, its name, its place in the profile's order of the extension point.
         reads_pods: whether a change of a node's pods can change the answers about the node.
         reads_images: whether a change of the image table can.
-        signs_spec: the signature depends on nothing of the pod but its spec.
-        can_be_absent: some pods do not concern the plugin.
+        is_plain: the plugin is called node by node, not by its questions.
+        is_local: answers change with a row's own node alone, for pods that have a key.
         has_row_form: the plugin can evaluate one node without columns.
         evaluations: counts nodes evaluated by the plugin; what a layer remembers is no evaluation.
     """
 
-    #: How the text of a failure begins; the plugin's methods for one row and for many; what the latter returns.
+    #: The extension point; how the text of a failure begins; what answers for many rows are.
+    _point: ClassVar[str]
     _prefix: ClassVar[str]
-    _row_method: ClassVar[str]
-    _rows_method: ClassVar[str]
     _dtype: ClassVar[str]
-    #: The methods of the plugin's question that these call, which messages name.
+    #: The methods of the plugin's question for one row and for many.
     _one: ClassVar[str]
     _many: ClassVar[str]
     #: What an answer may be.
     _least: int
     _most: int
 
-    def __init__(self, plugin: Any, index: int, evaluations: CounterValue | None = None) -> None:
-        self.plugin = plugin
+    def __init__(self, asked: PlainPlugin, index: int, evaluations: CounterValue | None = None) -> None:
+        self._asked = asked
+        self.plugin = asked.plugin
         self.index = index
         self.evaluations = evaluations or CounterValue()
-        self.name: str = plugin.name
-        reads: Reads = getattr(plugin, "reads", Reads.NODE | Reads.PODS)
-        self.reads_pods = bool(reads & Reads.PODS)
-        self.reads_images = bool(reads & Reads.IMAGES)
-        self._sign: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "sign", None)
-        self.signs_spec: bool = getattr(plugin, "signs_spec", False)
-        self.can_be_absent = hasattr(plugin, "concerns")
-        self.is_plain = not hasattr(plugin, self._rows_method)
-        self._row: Callable[..., int] | None = getattr(plugin, self._row_method, None)
-        self.has_row_form = self.is_plain or self._row is not None
-
-    @property
-    def can_sign(self) -> bool:
-        return self._sign is not None
-
-    def sign(self, pod: PodInfo) -> Hashable | None:
-        """The plugin's signature of a pod, None when it has none.
-
-        Raises:
-            PluginFailedError: when the plugin raises, or signs with something that has no hash.
-        """
-        if self._sign is None:
-            return None
-        try:
-            signature = self._sign(pod)
-            hash(signature)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise PluginFailedError(self.name, failed("signing pod with plugin", self.name, error)) from error
-        return signature
+        self.name = asked.name
+        self.is_plain = self._point not in asked.points
+        reads = PlainPlugin.reads if self.is_plain else asked.reads
+        self.reads_pods, self.reads_images = bool(reads & Reads.PODS), bool(reads & Reads.IMAGES)
+        self.is_local = asked.is_local
+        self._has_one = not self.is_plain and defines(asked.asks, self._one)
+        self.has_row_form = self.is_plain or self._has_one
 
     def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         """The verdict on, or raw score of, one node; in plain Python where the plugin offers it.
@@ -148,10 +86,14 @@ class _Entry:
         Raises:
             PluginFailedError: when the plugin fails.
         """
-        if self._row is not None:
-            self.evaluations.value += 1
+        if not self.has_row_form:
+            return int(self.many(state, pod, nodes, np.array([node.row], np.int32))[0])
+        self.evaluations.value += 1
+        if self.is_plain:
+            answer = self._plain(state, pod, node)
+        else:
             try:
-                answer = self._row(state, pod, nodes, node)
+                answer = getattr(self._asked.question(state, pod, self._point), self._one)(node)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
@@ -160,11 +102,6 @@ class _Entry:
                 if not isinstance(answer, bool | np.bool_ | np.integer):
                     raise self._wrong(self._one, f"{self._one} returned {answer!r}; expected an int")
                 answer = int(answer)
-        elif self.is_plain:
-            self.evaluations.value += 1
-            answer = self._plain(state, pod, node)
-        else:
-            return int(self.many(state, pod, nodes, np.array([node.row], np.int32))[0])
         if not self._least <= answer <= self._most:
             self._refuse(answer, self._one)
         return answer
@@ -183,7 +120,12 @@ class _Entry:
                 self._check(answer)
             return answer
         rows.flags.writeable = False  # the caller uses them afterwards
-        answer = called(self._prefix, self.name, getattr(self.plugin, self._rows_method), state, pod, nodes, rows)
+        try:
+            answer = getattr(self._asked.question(state, pod, self._point), self._many)(rows)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self._failed(error) from error
         if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
             problem = f"{self._many} returned {shape_of(answer)}; expected {self._dtype}[{len(rows)}]"
             raise self._wrong(self._many, problem)
@@ -236,9 +178,8 @@ class _NumberedStatuses:
 class FilterEntry(_Entry):
     """A Filter plugin."""
 
+    _point = "filter"
     _prefix = _FILTER
-    _row_method = "filter_row"
-    _rows_method = "filter_rows"
     _dtype = "uint64"
     _one = "verdict"
     _many = "verdicts"
@@ -254,7 +195,12 @@ class FilterEntry(_Entry):
         if self.is_plain:
             numbered: _NumberedStatuses = state.read(("statuses", self.name))
             return numbered.statuses[verdict - 1]
-        status = called(_FILTER, self.name, self.plugin.verdict_status, state, pod, verdict)
+        try:
+            status = self._asked.question(state, pod, self._point).why(verdict)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self._failed(error) from error
         if not isinstance(status, Status):
             raise self._wrong("why", f"why returned {status!r}; expected a Status")
         if not status.is_rejected:
@@ -283,6 +229,12 @@ class FilterEntry(_Entry):
             state.write(("statuses", self.name), numbered)
         return numbered.number(status.with_plugin(self.name))
 
+    def amounts(self, state: CycleState, pod: PodInfo) -> Sequence[tuple[int, int]] | None:
+        """What of a pod decides by amounts alone (see ``amounts`` in :class:`.question.Question`); None when there is more to it."""
+        if self.is_plain or not defines(self._asked.asks, "amounts"):
+            return None
+        return self._asked.question(state, pod, self._point).amounts()
+
     def distinct_statuses(self, state: CycleState) -> int:
         """Number of different rejections of a plain plugin that ``state`` keeps."""
         numbered: _NumberedStatuses | None = state.get(("statuses", self.name))
@@ -298,20 +250,22 @@ class ScoreEntry(_Entry):
         is_raw: raw scores are final: nothing is normalised.
     """
 
+    _point = "score"
     _prefix = _SCORE
-    _row_method = "score_row"
-    _rows_method = "score_rows"
     _dtype = "int64"
     _one = "score"
     _many = "scores"
 
-    def __init__(self, plugin: Any, weight: int, index: int = 0, evaluations: CounterValue | None = None) -> None:
-        super().__init__(plugin, index, evaluations)
+    def __init__(
+        self, asked: PlainPlugin, weight: int, index: int = 0, evaluations: CounterValue | None = None
+    ) -> None:
+        super().__init__(asked, index, evaluations)
         self.weight = weight
-        self.has_within = hasattr(plugin, "normalize_within")
-        self.needs_all = hasattr(plugin, "normalize_score") and not self.has_within
+        by: Any = self.plugin if self.is_plain else asked.asks
+        self.has_within = not self.is_plain and defines(by, "normalized")
+        self.needs_all = hasattr(self.plugin, "normalize_score") and not self.has_within
         own = self.has_within or self.needs_all
-        self.normalize: Normalize | None = None if own else getattr(plugin, "normalize", None)
+        self.normalize: Normalize | None = None if own else getattr(by, "normalize", None)
         self.is_raw = not own and self.normalize is None
         self._least = _INT64_MIN if own else 0
         self._most = MAX_NODE_SCORE if self.is_raw else _INT64_MAX
@@ -335,7 +289,7 @@ class ScoreEntry(_Entry):
             return self._weighted(scaled(self.normalize, raw, high))
         raw = raw.view()
         raw.flags.writeable = False  # they may be the remembered ones
-        scores = called(_NORMALIZE, self.name, self.plugin.normalize_within, raw, low, high)
+        scores = called(_NORMALIZE, self.name, self._asked.asks.normalized, raw, low, high)
         return self._weighted(self._checked("normalized", scores, len(raw)))
 
     def final_or_zero(self, raw: IntArray, low: int, high: int) -> IntArray:
@@ -410,13 +364,6 @@ class ScoreEntry(_Entry):
         if not _INT64_MIN <= score <= _INT64_MAX:
             raise self._wrong("score", f"score returned {score}, which is beyond 64 bits")
         return int(score)
-
-
-def shape_of(answer: Any) -> str:
-    """What a plugin returned, for a message: type and shape of an array, anything else as it is."""
-    if isinstance(answer, np.ndarray):
-        return f"{answer.dtype}{list(answer.shape)}"
-    return repr(answer)
 
 
 def _as_error(status: Status) -> BaseException:

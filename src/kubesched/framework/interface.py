@@ -230,6 +230,10 @@ class Handle(Protocol):
         """
         ...
 
+    def ask_again(self) -> None:
+        """Something changed that questions ``by_spec`` depend on besides the pod and the nodes: all pods are asked for again."""
+        ...
+
 
 class Plugin:
     """Base class: keeps ``args`` and ``handle``. Deriving from it is convenient, not required.
@@ -266,17 +270,6 @@ class Contract:
         """May the pod enter the active queue? Cheap; no snapshot. Anything but Success keeps it out."""
         raise AssertionError("documentation only")
 
-    def concerns(self, pod: PodInfo) -> bool:
-        """Optional: whether the plugin has anything to do for a pod, by the pod's spec alone (nodeName aside).
-
-        Called once per version of the pod, and kept. False leaves the plugin out of the pod's attempts: PreEnqueue passes,
-        Filter and Score are skipped, no signature is needed, and none of Reserve, Unreserve, Permit, PreBind, Bind and
-        PostBind is called. Only PostFilter is called in any case. True when in doubt.
-
-        Not asked of a plugin that the profile lacks at PreFilter, if it has that: it is called for every pod.
-        """
-        raise AssertionError("documentation only")
-
     def less(self, first: QueuedPodInfo, second: QueuedPodInfo) -> bool:
         """Whether ``first`` is scheduled before ``second``. One QueueSort plugin, the same in all profiles."""
         raise AssertionError("documentation only")
@@ -292,7 +285,8 @@ class Contract:
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         """The pod's question to a fast plugin; None when the pod does not concern the plugin now.
 
-        To be defined together with the class attribute ``asks``. Called at the start of an attempt, so it must be cheap.
+        None leaves the plugin out of Filter and Score, and of what prepares them; where its class of questions says
+        ``throughout``, out of Reserve to PostBind as well. PreEnqueue and PostFilter are called in any case. To be defined together with the class attribute ``asks``. Called at the start of an attempt, so it must be cheap.
         """
         raise AssertionError("documentation only")
 
@@ -300,11 +294,7 @@ class Contract:
         """Plain style: a value such that pods with equal values get equal answers from this plugin on equal nodes.
 
         ``()`` when the plugin reads nothing of the pod; None when it has no signature (results are then never reused).
-
-        A pod that refers to other objects (``PodInfo.refers``: claims and volumes) is signed at every attempt, so what
-        those objects say now may be part of the value, and a change of theirs leads to other results. A pod that does
-        not is signed once, and again when an image comes to the first node that has it, or leaves the last one: which of
-        a pod's images some node has may be part of the value.
+        Called at the start of an attempt, so it must be cheap.
         """
         raise AssertionError("documentation only")
 

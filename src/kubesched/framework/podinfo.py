@@ -209,7 +209,6 @@ class PodInfo:
         "_affinity_terms",
         "_fit_requests",
         "_score_requests",
-        "concerned",
         "disks",
         "model",
         "nonzero_cpu",
@@ -217,7 +216,6 @@ class PodInfo:
         "pod",
         "ports",
         "pvcs",
-        "refers",
         "requests",
         "signature",
         "storage",
@@ -237,12 +235,8 @@ class PodInfo:
         self.storage: tuple[Volume, ...] = tuple([one for one in volumes if one.has_storage]) if volumes else ()
         self.pvcs: tuple[str, ...] = _pvc_keys(pod.metadata.namespace, self.storage) if self.storage else ()
         self.disks: tuple[DiskUse, ...] = disk_uses(self.storage) if self.storage else ()
-        #: Whether what plugins say of the pod depends on other objects that it refers to.
-        self.refers = bool(self.storage) or self.has_device_requests
         #: What the decision core remembers this pod's answers under; filled in by it, per plugin.
         self.signature: Any = None
-        #: The plugins of its profile that have something to do for the pod; filled in by :mod:`.concerned`.
-        self.concerned: Any = None
         #: A pod with the same spec object, in the same namespace, if one is known.
         self.model: PodInfo | None = None
         self._fit_requests: Resources | None = None
@@ -256,16 +250,15 @@ class PodInfo:
         twin.requests = self.requests
         twin.nonzero_cpu, twin.nonzero_memory = self.nonzero_cpu, self.nonzero_memory
         twin.ports, twin.storage, twin.pvcs, twin.disks = self.ports, self.storage, self.pvcs, self.disks
-        twin.refers = self.refers
         twin._fit_requests, twin._score_requests = self._fit_requests, self._score_requests
         twin._affinity_terms = self._affinity_terms
-        twin.signature = twin.concerned = twin.model = None
+        twin.signature = twin.model = None
         return twin
 
     def alike(self, pod: Pod) -> PodInfo:
         """A PodInfo for another pod with the same spec object, in the same namespace."""
         twin = self.with_pod(pod)
-        twin.concerned, twin.model = self.concerned, self
+        twin.model = self
         return twin
 
     def derive_all(self) -> None:
@@ -274,9 +267,7 @@ class PodInfo:
 
     def on_node(self, node_name: str) -> PodInfo:
         """The pod with its node filled in."""
-        twin = self.with_pod(self.pod.on_node(node_name))
-        twin.concerned = self.concerned
-        return twin
+        return self.with_pod(self.pod.on_node(node_name))
 
     @classmethod
     def derive(cls, pod: Pod, like: PodInfo | None) -> PodInfo:

@@ -27,6 +27,7 @@ __all__ = [
     "RESERVE",
     "UNRESERVE",
     "Point",
+    "asked_points",
     "capabilities",
 ]
 
@@ -89,8 +90,12 @@ PRE_BIND_PRE_FLIGHT: Final = Point(
 _ASKED: Final = {"pre_filter": "preFilter", "verdicts": "filter", "pre_score": "preScore", "scores": "score"}
 
 
+def asked_points(asks: type[Question]) -> frozenset[str]:
+    """The keys of the points that a class of questions answers."""
+    return frozenset(point for method, point in _ASKED.items() if defines(asks, method))
+
+
 def capabilities(plugin: type) -> frozenset[str]:
     """The keys of the points a plugin class extends, by itself or by its questions."""
-    asks: type[Question] | None = getattr(plugin, "asks", None)
-    asked = frozenset(point for method, point in _ASKED.items() if asks is not None and defines(asks, method))
+    asked = asked_points(getattr(plugin, "asks", Question))
     return asked | frozenset(point.key for point in POINTS if any(hasattr(plugin, method) for method in point.methods))

@@ -69,14 +69,18 @@ class Question:
 
     #: Which changes of a row's own node make an answer about the row stale.
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
-    #: Whether ``ask`` reads nothing of a pod but its spec and namespace: pods of one template are then asked for once.
-    by_spec: ClassVar[bool] = False
+    #: Whether ``ask`` reads nothing of a pod but its spec and namespace: pods of one template are then asked for once, and again
+    #: when images come to the cluster or leave it, and after ``handle.ask_again()``. A question that depends on more sets False
+    #: for itself: then None alone is by the spec.
+    by_spec: bool = False
     #: Ready-made normalisation of raw scores; None means scores are final, or ``normalized`` is defined.
     normalize: ClassVar[Normalize | None] = None
     #: Whether verdicts may fail for a node because of objects that users wrote. They are then asked for in the profile's
     #: order, also for nodes that a later filter rejects.
     may_fail: ClassVar[bool] = False
 
+    #: Whether a pod without a question leaves the plugin out after the choice of a node, too: Reserve to PostBind are not called.
+    throughout: ClassVar[bool] = False
     #: Keys of extension points, ``filter`` and ``score``, that work in a profile without the point that prepares them.
     stands_alone: ClassVar[frozenset[str]] = frozenset()
 

@@ -39,7 +39,9 @@ _ATTRIBUTES: Final = ("asks", "informs", "normalize")
 #: Public names of a question: methods, and attributes with their defaults.
 _QUESTION: Final = {name: getattr(Question, name) for name in vars(Question) if not name.startswith("_")}
 #: Names of questions that mean nothing in a plugin class, and are no names of helpers either.
-_ASKED_NAMES: Final = frozenset({"by_spec", "is_local", "may_fail", "normalized", "reads", "stands_alone", "verdicts"})
+_ASKED_NAMES: Final = frozenset(
+    {"by_spec", "is_local", "may_fail", "normalized", "reads", "stands_alone", "throughout", "verdicts"}
+)
 #: Methods that are nothing without another: method to the other one.
 _NEEDED: Final = {"add_pod": "remove_pod", "remove_pod": "add_pod", "sort_key": "less"}
 _NEEDED_OF_QUESTIONS: Final = {

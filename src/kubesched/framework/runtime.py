@@ -23,10 +23,11 @@ from kubesched.config.errors import ArgsTypeError, ConfigError
 
 from .asking import Turn, answering
 from .binding_points import BindingPoints
-from .concerned import Concerned, Concerns, PreEnqueueMethod
+from .concerned import Concerns
 from .cycle_state import CycleState
 from .driver import Driver
-from .entries import FilterEntry, PluginFailedError, ScoreEntry
+from .entries import FilterEntry, ScoreEntry
+from .failures import PluginFailedError
 from .interface import MAX_NODE_SCORE, Handle, NodeToStatus, PostFilterResult
 from .metrics import CounterValue, SchedulerMetrics
 from .nodeinfo import NodeInfo
@@ -71,8 +72,6 @@ _DEFECTS: Final = (
 
 #: The points whose plugins are counted: keys and labels. (spec "Metrics, events and the API client" section 2.1)
 _EVALUATING: Final = (("preFilter", "PreFilter"), ("filter", "Filter"), ("preScore", "PreScore"), ("score", "Score"))
-
-_ASKED_AT: Final = frozenset(key for key, _ in _EVALUATING)
 
 #: A Permit plugin cannot hold a pod longer than this (seconds).
 MAX_PERMIT_WAIT: Final = 15 * 60.0
@@ -142,16 +141,13 @@ class Framework:
                 hint = "; derive the class from kubesched.framework.Plugin" if bare else ""
                 raise ConfigError("framework", [f'initializing plugin "{name}": {_said(error)}{hint}']) from error
         self.turn = Turn()
-        #: By plugin, the object whose methods the decision core calls.
+        #: By name, the plugins as the decision core asks them.
         self.answering = {
             name: answering(plugin, handle, self.turn, {key for key, listed in points.items() if name in dict(listed)})
             for name, plugin in self.plugins.items()
         }
         self._points: dict[str, tuple[Any, ...]] = {
-            point.key: tuple(
-                (self.answering if point.key in _ASKED_AT else self.plugins)[name]
-                for name, _ in points.get(point.key, ())
-            )
+            point.key: tuple(self.answering[name].at(point.key) for name, _ in points.get(point.key, ()))
             for point in POINTS
         }
         self.points: Mapping[str, Sequence[tuple[str, int]]] = {
@@ -160,21 +156,25 @@ class Framework:
         pre_filter, filter_, pre_score, score = self._evaluations()
         self._pre_filtered, self._pre_scored = pre_filter, pre_score
         self.filters = tuple(
-            FilterEntry(plugin, index, filter_[plugin.name]) for index, plugin in enumerate(self._points["filter"])
+            FilterEntry(self.answering[name], index, filter_[name])
+            for index, (name, _) in enumerate(self.points["filter"])
         )
         self.scores = tuple(
-            ScoreEntry(plugin, weight or 1, evaluations=score[plugin.name])
-            for plugin, (_, weight) in zip(self._points["score"], points.get("score", ()), strict=True)
+            ScoreEntry(self.answering[name], weight or 1, evaluations=score[name])
+            for name, weight in self.points["score"]
         )
         #: The greatest total score that a node can have.
         self.most_total = MAX_NODE_SCORE * sum([entry.weight for entry in self.scores])
-        pre_filters = self._points["preFilter"]
-        self._with_extensions = tuple(plugin for plugin in pre_filters if hasattr(plugin, "add_pod"))
-        pre_enqueuing = {plugin.name: partial(self._pre_enqueue, plugin) for plugin in self._points["preEnqueue"]}
-        #: The plugins that have something to do for a pod.
-        self.concerned: Callable[[PodInfo], Concerned] = Concerns(
-            self.answering.values(), self._points, pre_enqueuing
-        ).of
+        self._with_extensions = tuple(
+            plugin for plugin in self._points["preFilter"] if self.answering[plugin.name].has_what_if
+        )
+        #: The PreEnqueue methods, by plugin, in order. What one raises, and nonsense, is an Error status.
+        self.pre_enqueue_plugins: Mapping[str, Callable[[PodInfo], Status | None]] = {
+            plugin.name: partial(self._pre_enqueue, plugin) for plugin in self._points["preEnqueue"]
+        }
+        throughout = frozenset(name for name, plugin in self.answering.items() if plugin.asks.throughout)
+        #: The plugins to call after the choice of a node, by the names of those that the pod has no question to.
+        self.concerned = Concerns(self._points, throughout).without
         #: The points of the binding cycle.
         self.binding = BindingPoints(self._driver, self.concerned)
 
@@ -194,10 +194,6 @@ class Framework:
         self._driver.observe(point, Code.SUCCESS, seconds)
 
     # -- queue -----------------------------------------------------------------------------------------
-
-    def pre_enqueue_plugins(self, pod: PodInfo) -> Mapping[str, PreEnqueueMethod]:
-        """The PreEnqueue methods for a pod, by plugin, in order. What one raises, and nonsense, is an Error status."""
-        return self.concerned(pod).pre_enqueue
 
     def _pre_enqueue(self, plugin: Any, pod: PodInfo) -> Status | None:
         try:
@@ -266,7 +262,7 @@ class Framework:
                 return outcome.status
             return False
 
-        absent = self.concerned(pod).absent
+        absent = state.absent
         plugins = self._at(PRE_FILTER, only, absent)
         start = self._driver.now()
         ended = self._driver.each(state, PRE_FILTER, plugins, pod, nodes, take=take)
@@ -434,7 +430,7 @@ class Framework:
 
         Plugins that answer Skip are added to ``state.skip_score``.
         """
-        absent = self.concerned(pod).absent
+        absent = state.absent
         if not self._points["preScore"]:
             state.skip_score |= absent
             return None
@@ -453,17 +449,17 @@ class Framework:
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; on failure the caller runs :meth:`unreserve`."""
-        plugins = self.concerned(pod).reserve
+        plugins = self.concerned(state.absent).reserve
         return self._driver.run(state, RESERVE, plugins, pod, node_name) if plugins else None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo Reserve for all its plugins in reverse order, also those that never ran. A failure is only logged."""
-        for plugin in self.concerned(pod).unreserve:
+        for plugin in self.concerned(state.absent).unreserve:
             self._driver.ask(state, UNRESERVE, plugin, pod, node_name)  # logs a failure; the others still run
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, dict[str, float]]:
         """Run Permit: (status, plugin to seconds it wants to wait). A Wait status has a non-empty map."""
-        plugins = self.concerned(pod).permit
+        plugins = self.concerned(state.absent).permit
         if not plugins:
             return None, {}
         waiting: dict[str, float] = {}

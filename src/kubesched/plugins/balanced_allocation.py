@@ -71,7 +71,9 @@ class _Balance(Question):
         if any(amount for _, amount in asked):
             self._amounts = [(name, amount) for name, amount in asked if amount or not is_scalar_resource(name)]
         self.key = tuple(self._amounts) if requests.scalars else requests.as_tuple()
-        self.is_local = counts.of(requests) is None  # else the score changes with devices, whatever happens to the node
+        self.is_local = self.by_spec = (
+            counts.of(requests) is None
+        )  # else the score changes with devices, whatever happens to the node
         if not self.is_local:
             self.key = self.key, counts.key(requests)
 

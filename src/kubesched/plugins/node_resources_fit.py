@@ -6,7 +6,7 @@ Spec "Node-level scheduler plugins" sections 8.2 to 8.5. The three scoring strat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -89,6 +89,7 @@ class _Fit(Question):
         )  # else the score changes with devices, whatever happens to the node
         if not self.is_local:
             self.key = self.key, plugin.counts.key(scored)
+        self.by_spec = self.is_local and not delegated  # else what nodes have of the resources themselves counts, too
 
     # -- filter ----------------------------------------------------------------------------------------
 
@@ -225,11 +226,6 @@ class NodeResourcesFit(Plugin):
             return frozenset()
         class_of = self._classes.class_of
         return frozenset(name for name, amount in requests.scalars.items() if amount and class_of(name))
-
-    def signs_until(self) -> Hashable | None:
-        if self._classes is None:
-            return 0
-        return None if self._classes.serves_any else self._classes.version
 
     def is_ignored(self, name: str) -> bool:
         """Whether the configuration says that Filter leaves this resource out."""

@@ -20,9 +20,6 @@ class SchedulingGates(Plugin):
 
     name = names.SCHEDULING_GATES
 
-    def concerns(self, pod: PodInfo) -> bool:
-        return bool(pod.spec.scheduling_gates)
-
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         gates = pod.spec.scheduling_gates
         if not gates:

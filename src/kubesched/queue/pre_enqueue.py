@@ -20,8 +20,8 @@ __all__ = ["PreEnqueue", "PreEnqueuePlugins"]
 
 _log = logging.getLogger("kubesched.queue")
 
-#: Scheduler name -> what gives the plugins for a pod: plugin name -> the plugin's function, in order. None: the pod may pass.
-PreEnqueuePlugins = Mapping[str, Callable[[PodInfo], Mapping[str, Callable[[PodInfo], Status | None]]]]
+#: Scheduler name -> plugin name -> the plugin's function, in order. None: the pod may pass.
+PreEnqueuePlugins = Mapping[str, Mapping[str, Callable[[PodInfo], Status | None]]]
 
 _POINT: Final = "PreEnqueue"
 
@@ -52,8 +52,7 @@ class PreEnqueue:
         """
         profile = record.pod_info.pod.spec.scheduler_name
         started = self._clock.now()
-        plugins_for = self._plugins.get(profile)
-        plugins = plugins_for(record.pod_info) if plugins_for is not None else None
+        plugins = self._plugins.get(profile)
         if plugins:
             self._run(record, profile, plugins)
         elif record.gating_plugin:

@@ -100,7 +100,7 @@ class BindingCycles:
         """Whether nothing comes before the Bind plugins: no PreBind, no status to be written, no extender that binds."""
         assumed = attempt.assumed
         return (
-            not attempt.profile.framework.concerned(assumed).pre_bind
+            not attempt.profile.framework.concerned(attempt.state.absent).pre_bind
             and self._publish_node
             and self._statuses.is_settled(assumed.uid)
             and not (self._extenders and extender_calls.may_bind(self._extenders, assumed))

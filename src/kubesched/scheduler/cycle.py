@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from kubesched.api.times import Clock
 from kubesched.cache import Cache, CacheError
-from kubesched.framework.entries import PluginFailedError
 from kubesched.framework.extenders import ExtenderError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.interface import PostFilterResult
 from kubesched.framework.metrics import Sampling, SchedulerMetrics
 from kubesched.framework.preemption import Preemption

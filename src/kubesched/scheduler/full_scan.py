@@ -9,7 +9,7 @@ Used by :mod:`.search`, which chooses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,8 @@ from kubesched.cache import NodeList, NodeTable, Snapshot
 from kubesched.cache.columns import RowArray
 from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError
+from kubesched.framework.entries import FilterEntry
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.interface import IntArray, VerdictArray
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.podinfo import PodInfo
@@ -59,7 +60,7 @@ class ScanRequest:
     """One pod's way through a full scan.
 
     ``plan`` is that of its signature, and ``layer`` what is remembered for that, None for nothing. ``nominated`` are the
-    nominated pods that count for the pod, perhaps with the pod itself; ``remembered`` gives what is remembered of their rows.
+    nominated pods that count for the pod, perhaps with the pod itself; ``nominations`` is what is remembered of their rows.
 
     ``only`` are the candidates of a second scan, by name: what is left of a first one. ``sampled``: nodes are expensive
     for another reason than the plugins. ``try_nominated``: try the node that the pod is nominated to first.
@@ -71,7 +72,7 @@ class ScanRequest:
     nominated: NominatedPods
     plan: Plan
     layer: Layer | None = None
-    remembered: Callable[[], NominationFilter | None] = lambda: None
+    nominations: NominationFilter | None = None
     only: Collection[str] | None = None
     sampled: bool = False
     try_nominated: bool = True
@@ -167,12 +168,8 @@ class FullScan:
         remembering = layer.filters if layer is not None else ()
         skipped = state.skip_filter.union(entry.name for entry in remembering)
         active = [entry for entry in self._framework.filters if entry.name not in skipped]
-        absent = self._framework.concerned(request.pod).absent
         signed = request.plan.signed.names  # their answers are remembered, or there are few nodes
-        expensive = any(
-            entry.is_plain and entry.name not in absent and entry.name not in signed
-            for entry in (*active, *self._framework.scores)
-        )
+        expensive = any(entry.is_plain and entry.name not in signed for entry in (*active, *self._framework.scores))
         sampled = request.only is None and (request.sampled or bool(self._percentage) or expensive)
         want = nodes_to_find(len(rows), self._percentage) if sampled else len(rows)
         if want < len(rows):
@@ -181,7 +178,7 @@ class FullScan:
         owners = layer.owner[rows] if layer is not None else np.zeros(len(rows), np.uint8)
         verdicts = layer.verdict[rows].astype(np.uint64) if layer is not None else np.zeros(len(rows), np.uint64)
         apart: list[Status] = []
-        remembered = request.remembered() if request.nominated.pods else None
+        remembered = request.nominations
         examined = found = 0
         # Filters in columns are cheapest for many rows at once; those of plain plugins cost the same for each.
         step = len(rows) if want >= len(rows) else _CHUNK if expensive else want + 1

@@ -151,6 +151,9 @@ class ProfileHandle:
     def node_changed(self, node_name: str) -> None:
         self._backends.node_changed(node_name)
 
+    def ask_again(self) -> None:
+        self._backends.snapshot.table.ask_again()
+
 
 class PluginRequests:
     """Requests of plugins in cycles. It is made before them, and they before the queue, which is built from them."""

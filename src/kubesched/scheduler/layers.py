@@ -6,8 +6,8 @@ pass, and their weighted total. It has a base layer or none:
 * A **signature layer** has no base. Its plugins signed the pod: pods with equal signatures get equal answers on equal
   nodes, so an answer changes only with the node itself. The rows to evaluate again are those in the change journal.
 * An **interaction layer** stands on a signature layer and adds the plugins whose answers depend on other nodes, for
-  pods with an equal interaction key. They name the further rows to evaluate again (``refresh_filter`` and
-  ``refresh_scores`` in :class:`~kubesched.framework.interface.Contract`), such as those of a zone whose count changed.
+  pods whose questions to them have equal keys. Questions name the further rows to evaluate again (``changed`` and
+  ``rescored`` in :class:`~kubesched.framework.question.Question`), such as those of a zone whose count changed.
 
 Called by :mod:`.search`, and by :mod:`.full_scan` for what cannot be cached. See ``docs/decision-core.md``.
 """
@@ -24,9 +24,9 @@ import numpy.typing as npt
 from kubesched.api.change_log import Follower
 from kubesched.cache import NodeList, NodeTable
 from kubesched.cache.columns import IntpArray, RowArray
-from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, called, most_statuses
+from kubesched.framework.entries import FilterEntry, most_statuses
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.interface import IntArray
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
@@ -34,7 +34,7 @@ from kubesched.framework.status import Status
 
 from .changed_rows import Rows, greatest, merged, rows_of
 from .known_rejection import KnownRejection
-from .plan import PRE_FILTER_FAILED, Share
+from .plan import Share
 from .ranking import INFEASIBLE, Ranking
 from .score_columns import ScoreColumns
 
@@ -159,7 +159,7 @@ class Layer:
             return self._build()
         self.follow(pod)
         if self.base is not None:
-            named = self._named(self.share.refresh_filter)
+            named = self.share.changed(self.state, pod, len(self.owner))
             if named is None:
                 return self._build()
             if named:
@@ -175,8 +175,8 @@ class Layer:
         Raises:
             PluginFailedError: when a plugin fails.
         """
-        for name, follow in self.share.follow:
-            called(PRE_FILTER_FAILED, name, follow, self.state, pod)
+        for plugin in self.share.follow:
+            plugin.follow(self.state, pod)
 
     def _build(self) -> bool:
         """Evaluate every row, from PreFilter on."""
@@ -224,20 +224,6 @@ class Layer:
         self.columns.grow(size)
         if self.is_scored:
             self.ranking.grow(size)
-
-    def _named(self, plugins: Sequence[ChangedRows], *more: bool) -> list[RowArray] | None:
-        """The rows that the plugins name because of changes elsewhere; None: every row may have changed.
-
-        For a layer with a base: only plugins that cannot sign know of changes elsewhere.
-        """
-        found: list[RowArray] = []
-        for plugin in plugins:
-            rows = plugin.named(len(self.owner), self.state, self._pod, self._table, *more)
-            if rows is None:
-                return None
-            if len(rows):
-                found.append(rows)
-        return found
 
     # -- filters ---------------------------------------------------------------------------------------
 
@@ -361,7 +347,7 @@ class Layer:
         base = self.base
         if base is not None:
             base.score()
-            named = self._named(self.share.refresh_scores, same)
+            named = self.share.rescored(self.state, len(self.owner), same=same)
             if named is None:
                 self.is_scored = False
                 self.score()

@@ -20,7 +20,6 @@ from kubesched.api.change_log import Follower
 from kubesched.cache import NodeTable, Snapshot
 from kubesched.cache.columns import IntpArray, RowArray
 from kubesched.cache.nominated_rows import NominatedPods
-from kubesched.framework.changed_rows import ChangedRows
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.entries import most_statuses
 from kubesched.framework.interface import VerdictArray
@@ -50,16 +49,14 @@ class NominationFilter:
     reads_pods = True
     is_plain = False
 
-    def __init__(
-        self, framework: Framework, snapshot: Snapshot, view: NominatedPods, base: Layer, skip: frozenset[str]
-    ) -> None:
-        """``base``: the layer whose plugins have prepared the pod; ``skip``: the filters that have nothing to do."""
+    def __init__(self, framework: Framework, snapshot: Snapshot, view: NominatedPods, base: Layer) -> None:
+        """``base``: the layer whose plugins have prepared the pod; the others have nothing to do for it."""
         self._framework = framework
         self._snapshot = snapshot
         self.table: NodeTable = snapshot.table
         self.view = view
         self._base = base
-        self._skip = skip
+        self._skip = frozenset(framework.answering) - base.share.names
         self._statuses: list[Status] = []
         self._places: dict[tuple[Hashable, ...], int] = {}
         self._journal, self._nominated = Follower(self.table.journal), Follower(view.log)
@@ -134,9 +131,6 @@ class NominationFilter:
 
     # -- as a filter of a layer --------------------------------------------------------------------------
 
-    def refresh_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntpArray | None:
-        return self.refresh(pod)
-
     def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         return int(self.codes[node.row])
 
@@ -153,8 +147,13 @@ class NominationShare(Share):
         self.filters = (entry,)
         self.scores = ()
         self.pre_filters = self.pre_scores = self.names = frozenset()
-        self.plugins = ()
-        self.refresh_filter = [ChangedRows(nominations, "refresh_filter")]
-        self.refresh_scores = []
+        self.follow = ()
         self.nominations = nominations
         self.view = nominations.view
+
+    def changed(self, state: CycleState, pod: PodInfo, size: int) -> list[RowArray] | None:
+        rows = self.nominations.refresh(pod)
+        return None if rows is None else [rows]
+
+    def rescored(self, state: CycleState, size: int, *, same: bool) -> list[RowArray]:
+        return []

@@ -1,24 +1,27 @@
-"""Which layer evaluates which plugin, for pods that the same plugins signed.
+"""The questions of a pod to the plugins of its profile, and the layers that answer them.
 
-One plan per pattern of signatures, made once. Used by :mod:`.search`.
+The plugins' keys say what their answers depend on (:data:`kubesched.framework.asking.Key`). What follows for layers is a
+:class:`Plan`, made once per pattern of keys. Used by :mod:`.search`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
 
+from kubesched.cache import NodeTable
+from kubesched.cache.columns import RowArray
 from kubesched.cache.nominated_rows import NominatedPods
-from kubesched.framework.changed_rows import ChangedRows
+from kubesched.framework.asking import FastPlugin, Key, PlainPlugin
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError, failed
+from kubesched.framework.entries import FilterEntry
 from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime import Framework, PreFilterOutcome
 
-__all__ = ["PRE_FILTER_FAILED", "Plan", "Share"]
+__all__ = ["Asked", "Plan", "Questions", "Share"]
 
-#: How the text of a failure before Filter begins.
-PRE_FILTER_FAILED: Final = "running PreFilter plugin"
+#: The points that decide about nodes.
+_POINTS: Final = ("preFilter", "filter", "preScore", "score")
 
 
 class Share:
@@ -27,13 +30,12 @@ class Share:
     Attributes:
         filters, scores: entries, in the profile's order.
         pre_filters, pre_scores: names of those to call at PreFilter and PreScore.
-        plugins: all of them, each once.
+        follow: plugins whose kept question may be replaced by that of the current pod.
         view: the nominated pods that the layer counts, None unless it is a nomination layer.
     """
 
+    filters: tuple[FilterEntry, ...]
     view: NominatedPods | None = None
-    #: Of a signature layer, by plugin, the methods by which the question of the current pod may take the place of the kept one.
-    follow: tuple[tuple[str, Callable[[CycleState, PodInfo], object]], ...] = ()
 
     def __init__(self, framework: Framework, at_filter: frozenset[str], at_score: frozenset[str]) -> None:
         self.filters = tuple(entry for entry in framework.filters if entry.name in at_filter)
@@ -43,60 +45,69 @@ class Share:
         filtering = self.pre_filters.union(entry.name for entry in self.filters)
         scoring = self.pre_scores.union(entry.name for entry in self.scores)
         self.names = filtering | scoring
-        self.plugins: tuple[Any, ...] = tuple(framework.answering[name] for name in sorted(self.names))
-        self.refresh_filter = self._offered("refresh_filter", filtering)
-        self.refresh_scores = self._offered("refresh_scores", scoring)
+        fast = [plugin for name in sorted(self.names) if isinstance(plugin := framework.answering[name], FastPlugin)]
+        self.follow = tuple(plugin for plugin in fast if plugin.follows)
+        self._filtering = tuple(plugin for plugin in fast if plugin.name in filtering)
+        self._scoring = tuple(plugin for plugin in fast if plugin.name in scoring)
 
-    def _offered(self, method: str, names: frozenset[str]) -> list[ChangedRows]:
-        plugins = (plugin for plugin in self.plugins if plugin.name in names)
-        return [ChangedRows(plugin, method) for plugin in plugins if hasattr(plugin, method)]
+    def changed(self, state: CycleState, pod: PodInfo, size: int) -> list[RowArray] | None:
+        """The rows to filter again because of changes elsewhere, of ``size`` rows; None: every row may have changed.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        return _all_of(plugin.changed(state, size) for plugin in self._filtering)
+
+    def rescored(self, state: CycleState, size: int, *, same: bool) -> list[RowArray] | None:
+        """Like :meth:`changed`, for scores; ``same`` when the feasible nodes are those of the last time."""
+        return _all_of(plugin.rescored(state, size, same=same) for plugin in self._scoring)
+
+
+def _all_of(named: Iterable[RowArray | None]) -> list[RowArray] | None:
+    found: list[RowArray] = []
+    for rows in named:
+        if rows is None:
+            return None
+        if len(rows):
+            found.append(rows)
+    return found
 
 
 class Plan:
-    """The shares of the layers, for one pattern of signatures.
+    """The shares of the layers, for one pattern of keys.
 
     Attributes:
-        framework: the profile's plugins.
-        signed: what the signature layer evaluates: the plugins that signed the pod, without scores that are only
-            normalised all together.
-        unsigned: everything else: what an interaction layer evaluates, or a full scan.
-        can_interact: whether all unsigned plugins offer what an interaction layer needs.
+        absent: names of the plugins that the pod does not concern.
+        signed: what the signature layer evaluates: the plugins whose answers change with a row's own node alone, without
+            scores that are only normalised all together.
+        unsigned: everything else that concerns the pod: what an interaction layer evaluates, or a full scan.
+        can_interact: whether an interaction layer can evaluate it: each has a key and names the rows that change.
+        has_others: whether some of it takes a call for every pod, such as plugins without a signature.
     """
 
-    def __init__(self, framework: Framework, signed: frozenset[str], absent: frozenset[str] = frozenset()) -> None:
-        """``absent``: those of the ``signed`` plugins that have nothing to do for the pods; their points are skipped."""
-        self.framework = framework
-        scored = signed - ({entry.name for entry in framework.scores if entry.needs_all} - absent)
-        names = frozenset(framework.plugins)
+    def __init__(self, framework: Framework, keys: dict[str, Key]) -> None:
+        self.absent = frozenset(name for name, key in keys.items() if key is not None and not key)
+        signed = frozenset(name for name, key in keys.items() if key is not None and len(key) == 1)
+        concerned = frozenset(keys) - self.absent
+        scored = signed - {entry.name for entry in framework.scores if entry.needs_all}
         self.signed = Share(framework, signed, scored)
-        asking = (framework.answering[name] for name in sorted(signed - absent))
-        self.signed.follow = tuple(
-            (each.name, each.follow_question) for each in asking if hasattr(each, "follow_question")
-        )
-        self.unsigned = unsigned = Share(framework, names - signed, names - scored)
-        plugins = unsigned.plugins
-        #: Skipping and interaction layers are for plugins whose Filter and Score follow their PreFilter and PreScore. One
-        #: that a profile has at the later point only is called, and may fail for the lack of its state.
-        prepared = not any(_lacks_preparation(framework, plugin) for plugin in plugins)
-        skipping = prepared and all(hasattr(plugin, "skips") for plugin in plugins)
-        #: Their ``skips``; None when one of them lacks it.
-        self._skips = tuple((plugin.name, plugin.skips) for plugin in plugins) if skipping else None
-        self.can_interact = (
-            prepared
-            and all(hasattr(plugin, "interaction_key") for plugin in plugins)
-            and all(hasattr(entry.plugin, "refresh_filter") for entry in unsigned.filters)
-            and all(
-                hasattr(entry.plugin, "refresh_scores") and not entry.needs_all and not entry.is_plain
-                for entry in unsigned.scores
-            )
-        )
-
-        self._keys = tuple((plugin.name, plugin.interaction_key) for plugin in plugins) if self.can_interact else ()
-        #: Names of plugins to skip, and the same with those of ``unsigned``.
-        self._skipping: dict[frozenset[str], frozenset[str]] = {}
-        failing = [entry.index for entry in unsigned.filters if getattr(entry.plugin, "may_fail", False)]
+        self.unsigned = unsigned = Share(framework, concerned - signed, concerned - scored)
+        self.can_interact = scored == signed and all(key is not None for key in keys.values())
+        self.has_others = not self.can_interact and bool(unsigned.names)
+        failing = [entry.index for entry in unsigned.filters if framework.answering[entry.name].may_fail]
         #: The place of the first unsigned filter that may fail for a node, None without any.
         self._first_failing = min(failing, default=None)
+
+    def is_answered(self, state: CycleState, outcome: PreFilterOutcome | None) -> bool:
+        """Whether the signature layer answers everything: the others answered Skip at PreFilter, or there are none.
+
+        ``outcome`` is theirs, None when they were not called.
+        """
+        others = self.unsigned
+        if not others.names:
+            return True
+        went_well = outcome is not None and outcome.status is None and outcome.nodes is None
+        return went_well and not others.scores and not others.pre_scores and others.names <= state.skip_filter
 
     def follows(self, filters: Iterable[FilterEntry]) -> bool:
         """Whether no filter comes after an unsigned one that may fail.
@@ -106,56 +117,105 @@ class Plan:
         first = self._first_failing
         return first is None or all(entry.index < first for entry in filters)
 
-    def interaction_key(self, pod: PodInfo) -> tuple[Hashable, ...] | None:
-        """What the unsigned plugins' answers depend on of a pod, if they ``can_interact``; None when one gives no signature.
+
+class Signature(tuple[Key, ...]):
+    """The keys of the plugins that a signature layer evaluates; None in the place of the others."""
+
+    _hash: int
+
+    def __init__(self, keys: Iterable[Key]) -> None:
+        self._hash = super().__hash__()  # layers are looked up several times for a pod
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+class Asked:
+    """The keys of a pod's questions, and what follows from them.
+
+    Attributes:
+        keys: of the plugins that are asked at every attempt.
+        signature: the key of the signature layer.
+        linked: the keys of the plugins whose answers depend on other nodes, too: the key of an interaction layer.
+        plan: the plan for pods with such keys.
+    """
+
+    __slots__ = ("keys", "linked", "plan", "signature")
+
+    def __init__(self, keys: tuple[Key, ...], every: tuple[Key, ...], plan: Plan) -> None:
+        self.keys = keys
+        self.signature = Signature([key if key is not None and len(key) == 1 else None for key in every])
+        self.linked: tuple[Hashable, ...] = tuple([key for key in every if key is not None and len(key) > 1])
+        self.plan = plan
+
+
+class _BySpec:
+    """The keys that pods with the same spec have in common; kept in the pod, and in the model of pods of its template.
+
+    Attributes:
+        keys: of all plugins; of those asked at every attempt, as they were first.
+        each: the plugins that are asked at every attempt, with their places.
+        last: what was asked last.
+    """
+
+    __slots__ = ("each", "keys", "last", "questions", "version")
+
+    def __init__(
+        self, questions: Questions, keys: tuple[Key, ...], each: tuple[tuple[int, PlainPlugin], ...], version: int
+    ) -> None:
+        self.questions = questions
+        self.keys = keys
+        self.each = each
+        self.version = version
+        self.last: Asked | None = None
+
+
+class Questions:
+    """Asks the plugins of one profile about a pod, each at most once per attempt."""
+
+    def __init__(self, framework: Framework, table: NodeTable) -> None:
+        self._framework = framework
+        self._table = table
+        names = dict.fromkeys(name for point in _POINTS for name, _ in framework.points[point])
+        self._plugins = [framework.answering[name] for name in names]
+        self._plans: dict[tuple[int | None, ...], Plan] = {}
+
+    def of(self, pod: PodInfo) -> Asked:
+        """Ask them, at the start of an attempt. Where only the pod's spec was read, the key is kept.
 
         Raises:
-            PluginFailedError: when one of them fails.
+            PluginFailedError: when a plugin fails.
         """
-        found: list[Hashable] = []
-        for name, key_of in self._keys:
-            try:
-                key = key_of(pod)
-                hash(key)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                raise PluginFailedError(name, failed(PRE_FILTER_FAILED, name, error)) from error
-            if key is None:
-                return None
-            found.append(key)
-        return tuple(found)
+        self._framework.turn.number += 1
+        common: _BySpec | None = pod.signature
+        if common is None or common.questions is not self or common.version != self._table.questions_version:
+            common = self._common(pod)
+        keys = tuple([plugin.key(pod) for _, plugin in common.each])
+        last = common.last
+        if last is None or last.keys != keys:
+            every = list(common.keys)
+            for (place, _), key in zip(common.each, keys, strict=True):
+                every[place] = key
+            last = common.last = Asked(keys, tuple(every), self._plan(every))
+        return last
 
-    def skipping(self, names: frozenset[str]) -> frozenset[str]:
-        """These names and those of the unsigned plugins."""
-        found = self._skipping.get(names)
-        if found is None:
-            found = self._skipping[names] = names | self.unsigned.names
-        return found
+    def _common(self, pod: PodInfo) -> _BySpec:
+        """The keys that depend on the pod's spec alone, and which plugins have to be asked again."""
+        model, version = pod.model, self._table.questions_version
+        known: _BySpec | None = model.signature if model is not None else None
+        if known is None or known.questions is not self or known.version != version:
+            keys = tuple([plugin.key(pod) for plugin in self._plugins])
+            each = tuple([(place, plugin) for place, plugin in enumerate(self._plugins) if not plugin.keeps(pod)])
+            known = _BySpec(self, keys, each, version)
+            if model is not None:
+                model.signature = known
+        pod.signature = known
+        return known
 
-    def all_skip(self, pod: PodInfo) -> bool:
-        """Whether every unsigned plugin has nothing to do for the pod.
-
-        Raises:
-            PluginFailedError: when one of them fails.
-        """
-        if self._skips is None:
-            return False
-        for name, skips in self._skips:
-            try:
-                if not skips(pod):
-                    return False
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                raise PluginFailedError(name, failed(PRE_FILTER_FAILED, name, error)) from error
-        return True
-
-
-def _lacks_preparation(framework: Framework, plugin: Any) -> bool:
-    """Whether the profile has the plugin at Filter without its PreFilter, or at Score without its PreScore."""
-    at = {point: {name for name, _ in plugins} for point, plugins in framework.points.items()}
-    return any(
-        hasattr(plugin, method) and plugin.name in at[later] - at[earlier]
-        for method, earlier, later in (("pre_filter", "preFilter", "filter"), ("pre_score", "preScore", "score"))
-    )
+    def _plan(self, keys: Sequence[Key]) -> Plan:
+        shape = tuple([None if key is None else len(key) for key in keys])
+        plan = self._plans.get(shape)
+        if plan is None:
+            names = [plugin.name for plugin in self._plugins]
+            plan = self._plans[shape] = Plan(self._framework, dict(zip(names, keys, strict=True)))
+        return plan

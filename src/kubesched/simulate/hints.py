@@ -18,7 +18,7 @@ from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
 from kubesched.api.types import Container, Pod, PodSpec, ResourceRequirements, Taint, Toleration
 from kubesched.cache import NodeList
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.scheduler.diagnosis import Rejection
 from kubesched.scheduler.search import Search

@@ -19,7 +19,7 @@ from kubesched.api.wire import ApiError
 from kubesched.cache import NodeList
 from kubesched.cluster.store import Store
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Code, Status
@@ -134,7 +134,7 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
         return _Finding("UnknownScheduler", text)
     # As the scheduler sees it: without fields that feature gates turn off.
     info = PodInfo(scheduler.informers.live_pod(pod.namespace, pod.name) or pod)
-    for plugin in framework.pre_enqueue_plugins(info).values():
+    for plugin in framework.pre_enqueue_plugins.values():
         status = plugin(info)
         if status is not None and status.code is Code.ERROR:
             return _Finding("SchedulerError", status.message())

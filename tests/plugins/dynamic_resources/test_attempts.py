@@ -15,7 +15,7 @@ from kubesched.api.resource import DeviceTaintRule
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code, Status
 from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
@@ -53,12 +53,12 @@ def test_a_claim_is_allocated_reserved_and_protected() -> None:
 def test_pods_without_claims_are_no_concern() -> None:
     async def main() -> None:
         house = House()
-        plain = PodInfo(pod("p"))
-        assert not house.plugin.concerns(plain)
-        assert house.framework.concerned(plain).reserve == ()
-        assert house.plugin.concerns(PodInfo(pod("p", "c")))
-        assert house.plugin.concerns(PodInfo(pod("p", requests={GPU: "1"})))
-        assert not house.plugin.concerns(PodInfo(pod("p", requests={"cpu": "1", "hugepages-2Mi": "2Mi"})))
+        absent = house.search.ask(PodInfo(pod("p"))).plan.absent
+        assert absent == {house.plugin.name}
+        assert house.framework.concerned(absent).reserve == ()
+        assert not house.search.ask(PodInfo(pod("p", "c"))).plan.absent
+        for requests in ({"cpu": "1", "hugepages-2Mi": "2Mi"}, {GPU: "1"}):  # no class serves the resource
+            assert house.search.ask(PodInfo(pod("p", requests=requests))).plan.absent == absent
 
     scenario(main)
 

@@ -27,7 +27,7 @@ from kubesched.config.args import (
     ScoringStrategy,
 )
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.nominating import NoNominations
 from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins.balanced_allocation import NodeResourcesBalancedAllocation
@@ -74,8 +74,8 @@ def asking(house: House, kind: str, name: str) -> Pod:
 
 def layer_of(house: House, info: PodInfo) -> Layer | None:
     search = house.search
-    signature = search.sign(info)
-    return search._layers.get((signature, search._plan(signature).interaction_key(info)))
+    asked = search.ask(info)
+    return search._layers.get((asked.signature, asked.linked))
 
 
 def agree(house: House, wanted: Pod) -> Decision | None:

@@ -210,7 +210,7 @@ class Binding(Cluster):
 
     @property
     def state(self) -> VolumeState:
-        found: VolumeState = self.binding.state
+        found: VolumeState = self.binding.plugin.state
         return found
 
     def verdicts(self, pod: Pod) -> Any:
@@ -221,7 +221,7 @@ class Binding(Cluster):
         state, found = self.filtered(pod)
         row = self.cache.table.row_of(node)
         assert row is not None
-        volumes = self.binding.volumes_on(state, found, self.cache.table, row)
+        volumes = self.binding.plugin.volumes_on(state, found, self.cache.table, row)
         static = {one.metadata.name: bound.name for one, bound in volumes.static}
         return static, [one.metadata.name for one in volumes.dynamic]
 
@@ -235,14 +235,14 @@ class Binding(Cluster):
         """The pod after Reserve on a node."""
         state, found = self.filtered(pod)
         assumed = found.on_node(node)
-        assert self.binding.reserve(state, assumed, node) is None
+        assert self.binding.plugin.reserve(state, assumed, node) is None
         return state, assumed
 
     def problems(self) -> list[str]:
         return list(self.state.problems())
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
-        found: Status | None = await self.binding.pre_bind(state, pod, node)
+        found: Status | None = await self.binding.plugin.pre_bind(state, pod, node)
         return found
 
 

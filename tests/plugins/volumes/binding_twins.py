@@ -182,7 +182,7 @@ def provisioned(world: World, claims: list[PersistentVolumeClaim], node: Node, a
             return False, True
         size = size_of(claim.spec.resources.requests).value()
         driver = world.drivers.get(row.provisioner)
-        if not size or driver is None or driver.spec.storage_capacity is not True:
+        if "storage" not in claim.spec.resources.requests or driver is None or driver.spec.storage_capacity is not True:
             continue
         for one in world.capacities.values():
             text = one.maximum_volume_size if one.maximum_volume_size is not None else one.capacity

@@ -14,7 +14,8 @@ from kubesched.cache import Cache
 from kubesched.cache.check import check_cache
 from kubesched.config import DEFAULT_GATES, FeatureGates
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError
+from kubesched.framework.entries import FilterEntry
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.points import POINTS
@@ -137,7 +138,7 @@ class Cluster:
         """
         plugin, state, found = self.plugin(name), CycleState(), PodInfo(pod)
         nodes, table = self.cache.snapshot().nodes(), self.cache.table
-        status = plugin.pre_filter(state, found, nodes) if hasattr(plugin, "pre_filter") else None
+        status = plugin.pre_filter(state, found, nodes) if "preFilter" in plugin.points else None
         if status is not None:
             assert isinstance(status, Status)
             return SKIP if status.code is Code.SKIP else outcome_of(status)

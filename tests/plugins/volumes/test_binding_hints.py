@@ -27,7 +27,7 @@ def typed(obj: JSON) -> Any:
 
 def hint(old: JSON | None, new: JSON, pod: Pod = POD) -> bool:
     """Whether the pod is tried again."""
-    for registered in Binding().binding.events_to_register():
+    for registered in Binding().binding.plugin.events_to_register():
         if registered.event.resource.rpartition("/")[2] == new["kind"]:
             assert registered.hint is not None
             found = registered.hint(PodInfo(pod), None if old is None else typed(old), typed(new))
@@ -75,7 +75,7 @@ def test_what_an_event_is_worth(old: JSON | None, new: JSON, *, expected: bool) 
 
 
 def test_every_volume_and_every_node_may_help() -> None:
-    found = {str(one.event.resource): one for one in Binding().binding.events_to_register()}
+    found = {str(one.event.resource): one for one in Binding().binding.plugin.events_to_register()}
     assert found["PersistentVolume"].hint is None
     assert found["PersistentVolume"].event.action == ActionType.ADD | ActionType.UPDATE
     assert found["Node"].hint is None

@@ -213,7 +213,7 @@ class BindingMachine(RuleBasedStateMachine):
     def give_back(self) -> None:
         if self.held:
             state, pod, node = self.held.pop(0)
-            self.cluster.binding.unreserve(state, pod, node)
+            self.cluster.binding.plugin.unreserve(state, pod, node)
 
     @rule(pod=pods, number=st.integers(0, 11))
     def reserve(self, pod: Pod, number: int) -> None:
@@ -225,7 +225,7 @@ class BindingMachine(RuleBasedStateMachine):
             node = fitting[number % len(fitting)]
             state, info = self.cluster.filtered(pod)
             assumed = info.on_node(node)
-            assert self.cluster.binding.reserve(state, assumed, node) is None
+            assert self.cluster.binding.plugin.reserve(state, assumed, node) is None
             self.held.append((state, assumed, node))
 
     def world(self) -> twins.World:
@@ -292,7 +292,9 @@ class BindingMachine(RuleBasedStateMachine):
         table = self.cluster.cache.table
         rows = self.cluster.cache.snapshot().nodes().rows
         names = [table.info(int(row)).name for row in rows]
-        values = dict(zip(names, self.cluster.binding.score_rows(state, info, table, rows).tolist(), strict=True))
+        values = dict(
+            zip(names, self.cluster.binding.question(state, info, "score").scores(rows).tolist(), strict=True)
+        )
         assert {name: values[name] for name in expected} == {
             name: twins.score(answer, LINE) for name, answer in expected.items()
         }

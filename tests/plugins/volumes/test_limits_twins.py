@@ -247,7 +247,7 @@ class _Both:
         for cluster in self.clusters:
             cluster.check()
         for cluster in (self.cluster, self.single["NodeVolumeLimits"]):
-            assert list(AttachedVolumes.of(cluster.plugin("NodeVolumeLimits").handle).problems()) == []
+            assert list(AttachedVolumes.of(cluster.plugin("NodeVolumeLimits").plugin.handle).problems()) == []
 
 
 def _feasible(outcome: Any, nodes: int) -> int:

@@ -26,6 +26,7 @@ from kubesched.api.decode import DecodeError, from_builtins
 from kubesched.api.storage import CSINode
 from kubesched.config import DEFAULT_GATES, FeatureGates
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.entries import FilterEntry
 from kubesched.framework.podinfo import PodInfo
 from kubesched.plugins.volumes.attached_volumes import AttachedVolumes
 from kubesched.scheduler.search import Path
@@ -248,7 +249,7 @@ def limited(*objects: JSON, limit: int = 2) -> Cluster:
 def test_pods_with_as_many_new_volumes_share_a_layer_until_every_node_is_full() -> None:
     names = [f"c{number}" for number in range(7)]
     cluster = limited(*csi(*names))
-    assert len({cluster.search.sign(PodInfo(using("p", name, on=""))) for name in names}) == 1
+    assert len({cluster.search.ask(PodInfo(using("p", name, on=""))).signature for name in names}) == 1
     placed = []
     for name in names[:6]:
         decision = cluster.search.find(PodInfo(using(f"p-{name}", name, on="")))
@@ -263,7 +264,7 @@ def test_pods_with_as_many_new_volumes_share_a_layer_until_every_node_is_full() 
 def test_a_pod_whose_volume_is_in_use_is_evaluated_for_itself() -> None:
     cluster = limited(*csi("a", "b", "c"), limit=1)
     cluster.cache.add_pod(PodInfo(using("one", "a", on="n0")))
-    assert cluster.search.sign(PodInfo(using("p", "a", on=""))) == (None,)
+    assert cluster.search.ask(PodInfo(using("p", "a", on=""))).signature == (None,)
     assert cluster.decide(using("p", "a", on="")) == (3, "")
     assert cluster.decide(using("p", "b", on="")) == (2, "")
 
@@ -271,7 +272,10 @@ def test_a_pod_whose_volume_is_in_use_is_evaluated_for_itself() -> None:
 def test_a_pod_whose_volume_is_in_use_far_from_the_limit_is_like_any_other() -> None:
     cluster = limited(*csi("a", "b", "c"), limit=2)
     cluster.cache.add_pod(PodInfo(using("one", "a", on="n0")))
-    sign = cluster.search.sign
+
+    def sign(pod: PodInfo) -> tuple[Any, ...]:
+        return cluster.search.ask(pod).signature
+
     assert sign(PodInfo(using("p", "a", on=""))) == sign(PodInfo(using("q", "b", on=""))) != (None,)
     for name in ("a", "b"):
         assert cluster.decide(using("p", name, on="")) == (3, "")
@@ -296,8 +300,8 @@ def test_preemption_need_not_count_volumes_where_nothing_is_limited(
     objects: list[JSON], gates: FeatureGates, expected: Any
 ) -> None:
     cluster = Cluster([a_node("n")], (), objects, gates=gates)
-    plugin = cluster.plugin("NodeVolumeLimits")
-    assert plugin.fit_amounts(CycleState(), PodInfo(using("p", "a", on="")), cluster.cache.table) == expected
+    entry = FilterEntry(cluster.plugin("NodeVolumeLimits"), 0)
+    assert entry.amounts(CycleState(), PodInfo(using("p", "a", on=""))) == expected
 
 
 @pytest.mark.parametrize(
@@ -367,7 +371,7 @@ def test_what_if_counts_the_pods_that_would_be_there() -> None:
 def test_the_check_finds_a_column_that_is_wrong() -> None:
     cluster = limited(*csi("a"), limit=3)
     cluster.cache.add_pod(PodInfo(using("one", "a", on="n1")))
-    attached = AttachedVolumes.of(cluster.plugin("NodeVolumeLimits").handle)
+    attached = AttachedVolumes.of(cluster.plugin("NodeVolumeLimits").plugin.handle)
     assert list(attached.problems()) == []
     row = cluster.cache.snapshot().get("n1").row
     attached.count("d")[row] = 2

@@ -155,7 +155,7 @@ def test_a_write_that_is_refused_gives_up_what_was_not_written_and_keeps_what_wa
         assert failure(await attempt.start()) == "binding volumes: connection refused"
         assert list(cache.volumes.assumed()) == ["v"], "it was written: another pod must not be given it"
         assert cache.claims.assumed() == {}
-        attempt.cluster.binding.unreserve(attempt.state, attempt.pod, "a")
+        attempt.cluster.binding.plugin.unreserve(attempt.state, attempt.pod, "a")
         assert list(cache.volumes.assumed()) == ["v"]
         assert attempt.cluster.problems() == []
         attempt.show()
@@ -173,7 +173,7 @@ def test_a_volume_that_was_bound_elsewhere_in_the_meantime_is_a_conflict() -> No
         reference = replace(attempt.cluster.state.cache.volumes.find("v").spec.claim_ref, name="other", uid="other")  # type: ignore[union-attr, type-var]
         attempt.put("persistentvolumes", newer(replace(taken, spec=replace(taken.spec, claim_ref=reference))))
         assert failure(await attempt.start()) == "binding volumes: v has been modified"
-        attempt.cluster.binding.unreserve(attempt.state, attempt.pod, "a")
+        attempt.cluster.binding.plugin.unreserve(attempt.state, attempt.pod, "a")
         assert attempt.cluster.state.cache.claims.assumed() == {}
         assert attempt.cluster.client.written == []
         attempt.check_clean()
@@ -191,7 +191,7 @@ def test_the_wait_ends_after_the_timeout_and_written_objects_stay(timeout: int) 
         attempt.show()
         assert failure(await running) == "binding volumes: context deadline exceeded"
         assert loop.time() - start == timeout
-        attempt.cluster.binding.unreserve(attempt.state, attempt.pod, "a")
+        attempt.cluster.binding.plugin.unreserve(attempt.state, attempt.pod, "a")
         # The next attempt finds the volume that names the claim.
         assert attempt.cluster.chosen(POD, "a") == ({"c": "v"}, [])
         attempt.check_clean()
@@ -255,7 +255,7 @@ def test_the_wait_for_a_volume_ends_when_it_is_in_vain(happens: Callable[[Attemp
         start = asyncio.get_running_loop().time()
         assert failure(await running) == f"binding volumes: {expected}"
         assert asyncio.get_running_loop().time() == start
-        attempt.cluster.binding.unreserve(attempt.state, attempt.pod, "a")
+        attempt.cluster.binding.plugin.unreserve(attempt.state, attempt.pod, "a")
         attempt.check_clean()
 
     play(scenario)
@@ -294,7 +294,7 @@ def test_the_wait_for_provisioning_ends_when_it_is_in_vain(happens: Callable[[At
         assert not running.done()
         happens(attempt)
         assert failure(await running) == f"binding volumes: {expected}"
-        attempt.cluster.binding.unreserve(attempt.state, attempt.pod, "a")
+        attempt.cluster.binding.plugin.unreserve(attempt.state, attempt.pod, "a")
         attempt.check_clean()
 
     play(scenario)

@@ -21,6 +21,7 @@ from limits_kit import EPHEMERAL, JSON, SKIP, a_csi_node, claims, with_volumes
 from builders import a_node
 from kubesched.config import ConfigError, FeatureGates
 from kubesched.config.args import NodeAffinityArgs, UtilizationShapePoint, VolumeBindingArgs
+from kubesched.framework.asking import ABSENT
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.status import Code
@@ -125,10 +126,10 @@ def test_arguments_of_another_type_are_refused() -> None:
 def test_only_pods_with_claims_concern_the_plugin() -> None:
     binding = Binding(NODES).binding
     inline = with_volumes("p", {"csi": {"driver": "d"}}, {"emptyDir": {}}, {"gcePersistentDisk": {"pdName": "d"}})
-    assert not binding.concerns(PodInfo(inline))
-    assert not binding.concerns(PodInfo(with_volumes("p")))
-    assert binding.concerns(PodInfo(ONE))
-    assert binding.concerns(PodInfo(with_volumes("p", EPHEMERAL)))
+    assert binding.key(PodInfo(inline)) == ABSENT
+    assert binding.key(PodInfo(with_volumes("p"))) == ABSENT
+    assert binding.key(PodInfo(ONE)) != ABSENT
+    assert binding.key(PodInfo(with_volumes("p", EPHEMERAL))) != ABSENT
 
 
 # -- bound claims ------------------------------------------------------------------------------------------
@@ -424,7 +425,7 @@ def test_a_selected_node_is_the_only_one_that_fits() -> None:
 
 
 def signature(cluster: Binding, *names: str) -> Any:
-    return cluster.binding.sign(PodInfo(with_volumes("p", *claims(*names))))
+    return cluster.binding.key(PodInfo(with_volumes("p", *claims(*names))))
 
 
 def test_pods_whose_volumes_decide_alike_have_equal_signatures() -> None:
@@ -480,7 +481,7 @@ def scores(cluster: Binding, pod: Any, names: str = "abc") -> dict[str, int]:
     state, found = cluster.filtered(pod)
     table = cluster.cache.table
     rows = cluster.cache.snapshot().nodes().rows
-    values = cluster.binding.score_rows(state, found, table, rows).tolist()
+    values = cluster.binding.question(state, found, "score").scores(rows).tolist()
     return dict(zip([table.info(int(row)).name for row in rows], values, strict=True))
 
 
@@ -554,8 +555,8 @@ def test_a_reserved_volume_is_given_to_no_other_pod() -> None:
     assert cluster.chosen(with_volumes("q", *claims("d")), "a") == ({"d": "w"}, [])
     # Matching the claim again gives the volume that is reserved for it.
     assert cluster.chosen(ONE, "a") == ({"c": "v"}, [])
-    cluster.binding.unreserve(state, pod, "a")
-    cluster.binding.unreserve(state, pod, "a")
+    cluster.binding.plugin.unreserve(state, pod, "a")
+    cluster.binding.plugin.unreserve(state, pod, "a")
     assert cluster.state.cache.volumes.assumed() == {}
     assert cluster.chosen(with_volumes("q", *claims("d")), "a") == ({"d": "v"}, [])
     assert cluster.problems() == []
@@ -584,16 +585,16 @@ def test_a_claim_to_be_provisioned_has_its_node_selected() -> None:
     assert found is not None
     assert found.metadata.annotations == {SELECTED: "b"}
     assert cluster.verdicts(ONE) == {"a": rejected(NO_VOLUME), "b": None, "c": rejected(NO_VOLUME)}
-    cluster.binding.unreserve(state, pod, "b")
+    cluster.binding.plugin.unreserve(state, pod, "b")
     assert cluster.verdicts(ONE) == dict.fromkeys("abc")
 
 
 def test_nothing_is_reserved_for_bound_claims_and_nothing_written() -> None:
     cluster = Binding(NODES, [bound(), volume("v")])
     state, pod = cluster.reserved(ONE, "a")
-    status = cluster.binding.pre_bind_pre_flight(state, pod, "a")
+    status = cluster.binding.plugin.pre_bind_pre_flight(state, pod, "a")
     assert getattr(status, "code", None) is Code.SKIP
-    cluster.binding.unreserve(state, pod, "a")
+    cluster.binding.plugin.unreserve(state, pod, "a")
     assert cluster.state.reservations == {}
 
 
@@ -608,7 +609,7 @@ def test_a_claim_that_changed_since_the_decision_is_not_assumed_and_nothing_else
         original(obj)
 
     cluster.state.cache.claims.assume = assume  # type: ignore[method-assign]
-    status = cluster.binding.reserve(state, found.on_node("a"), "a")
+    status = cluster.binding.plugin.reserve(state, found.on_node("a"), "a")
     assert status is not None
     assert status.code is Code.ERROR
     assert status.message() == '"ns/d" is out of sync (stored: 2, assume: 1)'
@@ -622,8 +623,8 @@ def test_a_claim_that_another_pod_takes_to_its_node_meanwhile_is_not_reserved() 
     cluster = Binding(NODES[:2], [FAST, claim("c", storage="fast")])
     state, first = cluster.filtered(ONE)
     other_state, second = cluster.filtered(with_volumes("q", *claims("c")))
-    assert cluster.binding.reserve(state, first.on_node("a"), "a") is None
-    status = cluster.binding.reserve(other_state, second.on_node("b"), "b")
+    assert cluster.binding.plugin.reserve(state, first.on_node("a"), "a") is None
+    status = cluster.binding.plugin.reserve(other_state, second.on_node("b"), "b")
     assert status is not None
     assert (status.code, status.message()) == (Code.ERROR, NO_VOLUME)
     assert list(cluster.state.reservations) == ["p"]
@@ -640,7 +641,7 @@ def test_pods_without_claims_cost_nothing_however_many_volumes_there_are(monkeyp
 
         monkeypatch.setattr(owner, name, noting)
 
-    for name in ("ask", "reserve", "pre_bind_pre_flight"):
+    for name in ("question", "reserve"):
         note(VolumeBinding, name, getattr(VolumeBinding, name))
     for name in ("pre_filter", "verdicts", "pre_score", "scores"):
         note(VolumeBinding.asks, name, getattr(VolumeBinding.asks, name))
@@ -655,12 +656,12 @@ def test_pods_without_claims_cost_nothing_however_many_volumes_there_are(monkeyp
     decision = cluster.fresh_search().find(with_claim)
     assert isinstance(decision, Decision)
     assert cluster.framework.reserve(decision.state, with_claim, "a") is None
-    assert calls == ["ask", "pre_filter", "verdicts", "pre_score", "reserve"]
+    assert calls == ["question", "pre_filter", "verdicts", "pre_score", "reserve"]
 
 
 def test_profiles_share_what_is_assumed() -> None:
     cluster = Binding(NODES[:1])
-    assert VolumeState.of(cluster.binding.handle) is cluster.state
+    assert VolumeState.of(cluster.binding.plugin.handle) is cluster.state
 
 
 def test_the_check_names_what_is_wrong() -> None:

@@ -134,15 +134,14 @@ def test_removing_the_pods_that_use_the_claims_makes_every_node_fit() -> None:
     cluster = Cluster([a_node("n1"), a_node("n2")], users, objects)
     pod, node = PodInfo(with_volumes("p", *claims("c1", "c2"))), cluster.cache.snapshot().get("n1")
     plugin, state = counted(cluster, pod)
-    table = cluster.cache.table
     trial = state.clone()
     plugin.remove_pod(trial, pod, PodInfo(users[0]), node)
-    assert plugin.filter_row(trial, pod, table, node) == 2
+    assert plugin.question(trial, pod, "filter").verdict(node) == 2
     plugin.remove_pod(trial, pod, PodInfo(users[1]), node)
-    assert plugin.filter_row(trial, pod, table, node) == 0
+    assert plugin.question(trial, pod, "filter").verdict(node) == 0
     plugin.add_pod(trial, pod, PodInfo(users[1]), node)
-    assert plugin.filter_row(trial, pod, table, node) == 2
-    assert plugin.filter_row(state, pod, table, node) == 2, "a clone changes nothing"
+    assert plugin.question(trial, pod, "filter").verdict(node) == 2
+    assert plugin.question(state, pod, "filter").verdict(node) == 2, "a clone changes nothing"
 
 
 def test_the_other_pods_namespace_is_not_compared() -> None:
@@ -150,7 +149,7 @@ def test_the_other_pods_namespace_is_not_compared() -> None:
     pod, node = PodInfo(with_volumes("p", *claims("c"))), cluster.cache.snapshot().get("n1")
     plugin, state = counted(cluster, pod)
     plugin.remove_pod(state, pod, PodInfo(with_volumes("x", *claims("c"), namespace="other")), node)
-    assert plugin.filter_row(state, pod, cluster.cache.table, node) == 0
+    assert plugin.question(state, pod, "filter").verdict(node) == 0
 
 
 def test_a_profile_with_the_filter_alone_fails_the_attempt() -> None:
@@ -163,7 +162,7 @@ def test_pods_with_free_claims_share_what_is_remembered_and_see_when_one_is_take
     objects = [a_claim(f"c{number}", modes=ONE_POD) for number in range(4)]
     cluster = Cluster([a_node("n1"), a_node("n2")], (), objects, plugins=("VolumeRestrictions",))
     pods = [with_volumes(f"p{number}", *claims(f"c{number}")) for number in range(4)]
-    signatures = {cluster.search.sign(PodInfo(pod)) for pod in pods}
+    signatures = {cluster.search.ask(PodInfo(pod)).signature for pod in pods}
     assert len(signatures) == 1
     assert cluster.decide(pods[0]) == (2, "")
     cluster.cache.add_pod(PodInfo(with_volumes("p0", *claims("c0"), on="n1")))

@@ -117,7 +117,7 @@ def test_pods_whose_volumes_are_in_the_same_zones_share_what_is_remembered() -> 
     nodes = [a_node(zone, zone=zone) for zone in "abc"]
     cluster = Cluster(nodes, (), [*volumes, *bound], plugins=("VolumeZone",))
     pods = [with_volumes(f"p{number}", *claims(f"c{number}")) for number in range(4)]
-    assert len({cluster.search.sign(PodInfo(pod)) for pod in pods}) == 1
+    assert len({cluster.search.ask(PodInfo(pod)).signature for pod in pods}) == 1
     assert [cluster.decide(pod) for pod in pods] == [(2, "")] * 4
     # The labels of a volume change: the next attempt sees it; and so it is with those of a node.
     cluster.put(a_volume("v1", {ZONE: "c"}))

@@ -8,6 +8,7 @@ Source: spec "DynamicResources plugin and structured device allocator" section 1
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from kubesched.api.resource import EXTENDED_RESOURCE_PREFIX, DeviceClass
@@ -21,17 +22,16 @@ __all__ = ["ClassMapping", "class_mapping"]
 class ClassMapping:
     """Device classes by name, and by the resources they serve. A handler of their informer.
 
-    Attributes:
-        version: grows when a resource is served by another class, by one, or by none any more.
+    ``changed`` is called when a resource is served by another class, by one, or by none any more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
+        self._changed = changed
         self._classes: Final[dict[str, DeviceClass]] = {}
         #: Explicit resource name to the names of the classes that have it.
         self._named: Final[dict[str, set[str]]] = {}
         #: Of these the one that serves it, once known.
         self._first: Final[dict[str, str]] = {}
-        self.version = 0
 
     def find(self, name: str) -> DeviceClass | None:
         """The class of a name, or None."""
@@ -70,7 +70,7 @@ class ClassMapping:
 
     def on_delete(self, obj: DeviceClass | DeletedFinalStateUnknown) -> None:
         self._drop(final_state(obj).metadata.name)
-        self.version += 1
+        self._changed()
 
     def _put(self, device_class: DeviceClass) -> None:
         name = device_class.metadata.name
@@ -80,14 +80,14 @@ class ClassMapping:
             self._classes[name] = device_class
             if old.metadata.creation_timestamp != device_class.metadata.creation_timestamp:
                 self._first.pop(resource or "", None)
-                self.version += 1
+                self._changed()
             return
         self._drop(name)
         self._classes[name] = device_class
         if resource:
             self._named.setdefault(resource, set()).add(name)
             self._first.pop(resource, None)
-        self.version += 1
+        self._changed()
 
     def _drop(self, name: str) -> None:
         old = self._classes.pop(name, None)
@@ -103,7 +103,7 @@ def class_mapping(handle: Handle) -> ClassMapping:
     """The device classes of the scheduler, the same ones for all plugins and profiles."""
 
     def make() -> ClassMapping:
-        mapping = ClassMapping()
+        mapping = ClassMapping(handle.ask_again)
         handle.watch("deviceclasses", mapping)
         return mapping
 

@@ -27,7 +27,7 @@ from kubesched.api.resource import (
 from kubesched.config.args import DynamicResourcesArgs
 from kubesched.dra.allocator import Plan
 from kubesched.dra.interface import Verdict
-from kubesched.framework.asking import question_key
+from kubesched.framework.asking import is_prepared, question_key
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.interface import (
@@ -86,7 +86,8 @@ class _Devices(Question):
 
     #: Devices are no matter of a node's pods.
     reads = Reads.NODE
-    may_fail = True
+    by_spec = True  # but for what claims and devices say now
+    may_fail = throughout = True
     normalize = Normalize.FORWARD
 
     def __init__(self, plugin: DynamicResources, pod: PodInfo, nodes: NodeTable) -> None:
@@ -95,7 +96,7 @@ class _Devices(Question):
         self._nodes = nodes
         self._allocator = plugin.allocator
         #: A score changes with the devices, and then the verdict is asked for again, too: ``rescored`` has no rows to name.
-        self.is_local = False
+        self.is_local = self.by_spec = False
         #: Changes of devices, since the first verdicts.
         self._changes: Follower[int] | None = None
 
@@ -305,13 +306,6 @@ class DynamicResources(Plugin):
 
     # -- queue -----------------------------------------------------------------------------------------
 
-    def concerns(self, pod: PodInfo) -> bool:
-        return pod.has_device_requests
-
-    def signs_until(self) -> Hashable | None:
-        classes = self._manager.classes
-        return None if classes.serves_any else classes.version
-
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         try:
             resolve_claims(pod.pod, self._manager.claims.get)
@@ -331,8 +325,7 @@ class DynamicResources(Plugin):
 
     @cached_property
     def is_prepared(self) -> bool:
-        """Whether the profile has the plugin at PreFilter; whatever comes later fails for every pod otherwise."""
-        return any(name == self.name for name, _ in self.handle.framework.points["preFilter"])
+        return is_prepared(self)
 
     def _asked(self, state: CycleState) -> _Devices | None:
         """The question of an attempt; None where the pod did not concern the plugin, or PreFilter was not called."""

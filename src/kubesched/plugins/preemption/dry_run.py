@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.interface import Handle
 from kubesched.framework.nodeinfo import NodeInfo
 from kubesched.framework.nominating import nominations_that_count

@@ -1,7 +1,7 @@
 """The fast dry run: for all nodes at once, and remembered for preemptors that are alike.
 
 It applies when nothing but the amounts of resources that pods request can change a filter's answer: the filters that
-read a node's pods are inactive, or offer ``fit_amounts``. Then
+read a node's pods are inactive, or their questions give ``amounts``. Then
 
 * columns say which nodes hold the pod when everything of lower priority has left, nominated pods counted;
 * on the candidates, in the order of the plain procedure, pods come back (:mod:`.reprieve`);
@@ -13,7 +13,7 @@ The result is that of the plain procedure (:mod:`.dry_run`), which is used for e
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -26,7 +26,8 @@ from kubesched.cache.lower_priority import LowerPriority, LowerPriorityColumns
 from kubesched.cache.node_table import PODS_ROW
 from kubesched.cache.nominated_rows import NominatedPods
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, PluginFailedError
+from kubesched.framework.entries import FilterEntry
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.interface import Handle
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.preemption import Candidate
@@ -37,9 +38,6 @@ from .dry_run import NO_VICTIMS, DryRun
 from .reprieve import CRITERIA, EARLIEST, UNSTARTED
 
 __all__ = ["FastDryRuns", "FastFound", "Question", "Questions", "TrialOrder"]
-
-#: A filter's ``fit_amounts``: what a pod needs, or None where amounts do not decide.
-FitAmounts = Callable[[CycleState, PodInfo, NodeTable], Sequence[tuple[int, int]] | None]
 
 #: So many kinds of preemptors are remembered.
 _MOST: Final = 16
@@ -62,7 +60,7 @@ class Question(NamedTuple):
 class _Filters(NamedTuple):
     """The filters that a question is about: what gives amounts, and those that depend on the node alone."""
 
-    fits: Sequence[FitAmounts]
+    fits: Sequence[FilterEntry]
     others: Sequence[FilterEntry]
 
 
@@ -89,7 +87,7 @@ class Questions:
             return None
         amounts: list[tuple[int, int]] = []
         for fit in filters.fits:
-            wanted = fit(state, pod, self._handle.snapshot.table)
+            wanted = fit.amounts(state, pod)
             if wanted is None:
                 return None
             amounts += wanted
@@ -103,16 +101,13 @@ class Questions:
             return None
         places = {entry.name: entry.index for entry in framework.filters}
         passed = min([places.get(name, 0) for name in rejecting], default=0)
-        fits: list[FitAmounts] = []
+        fits: list[FilterEntry] = []
         others: list[FilterEntry] = []
         for entry in framework.filters:
             if entry.name in state.skip_filter:
                 continue
-            if not entry.can_sign or entry.reads_pods:
-                fit = getattr(entry.plugin, "fit_amounts", None)
-                if fit is None:
-                    return None
-                fits.append(fit)
+            if not entry.is_local or entry.reads_pods:
+                fits.append(entry)
             elif entry.index >= passed:
                 others.append(entry)
         return _Filters(fits, others)

@@ -114,14 +114,6 @@ class CloudVolumeLimits(Plugin):
         """The limit of a node where neither the node nor the administrator set one."""
         return self.default
 
-    def concerns(self, pod: PodInfo) -> bool:
-        return any(
-            volume.persistent_volume_claim is not None
-            or volume.ephemeral is not None
-            or self.disk_id(volume) is not None
-            for volume in pod.storage
-        )
-
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         try:
             wanted = self._disks(pod, is_new=True)

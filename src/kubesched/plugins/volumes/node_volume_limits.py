@@ -70,10 +70,12 @@ class _NewVolumes(Question):
     is like the others while that changes no verdict.
     """
 
+    by_spec = True  # but for what claims and nodes say now
     stands_alone = frozenset({"filter"})
 
     def __init__(self, plugin: NodeVolumeLimits, nodes: NodeTable, with_csi: _Wanted, without: _Wanted) -> None:
         """``with_csi``: on nodes with a CSINode, where in-tree volumes are migrated; ``without``: on others."""
+        self.by_spec = False
         self._attached, self._limits_on, self._nodes = plugin.attached, plugin.limits_on, nodes
         self._with_csi, self._without = with_csi, without
         if not any(side.lacking or side.error is not None or side.volumes for side in (with_csi, without)):
@@ -217,11 +219,8 @@ class NodeVolumeLimits(Plugin):
         self.attached = AttachedVolumes.of(handle)
         self._drivers_required = handle.gate("VolumeLimitScaling")
 
-    def concerns(self, pod: PodInfo) -> bool:
-        return bool(pod.storage) and any(map(is_countable, pod.storage))
-
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
-        if not self.concerns(pod):
+        if not (pod.storage and any(map(is_countable, pod.storage))):
             return None
         self.attached.refresh()
         with_csi = self._wanted(pod, migrated=True)

@@ -8,13 +8,14 @@ claims demand), :mod:`.placement` (which nodes satisfy that), :mod:`.reservation
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import numpy as np
 
 from kubesched.config.args import VolumeBindingArgs
 from kubesched.config.errors import ArgsTypeError
-from kubesched.framework.asking import question_key
+from kubesched.framework.asking import is_prepared, question_key
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import ClusterEventWithHint
 from kubesched.framework.interface import Handle, Plugin, PreBindPreFlight
@@ -50,10 +51,13 @@ class _Claims(Question):
     """
 
     reads = Reads.NODE
+    by_spec = True  # but for what claims say now
+    throughout = True
     stands_alone = frozenset({"score"})
 
     def __init__(self, plugin: VolumeBinding, nodes: NodeTable, demand: Demand, rejected: Rejected | None) -> None:
         """``demand`` says nothing when the pod is ``rejected``."""
+        self.by_spec = False
         self.demand, self.rejected = demand, rejected
         self._plugin, self._nodes = plugin, nodes
         self._cache, self._pools = plugin.state.cache, plugin.state.pools
@@ -146,6 +150,12 @@ class _Claims(Question):
         return scorer.scores(self.place(rows), self._cache, self._pools)
 
 
+def _has_claims(pod: PodInfo) -> bool:
+    return bool(pod.storage) and any(
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.storage
+    )
+
+
 class VolumeBinding(Plugin):
     """Claims and volumes; the question is :class:`_Claims`."""
 
@@ -167,13 +177,17 @@ class VolumeBinding(Plugin):
         self._binder = VolumeBinder(self.state.cache, handle, float(args.bind_timeout_seconds))
         self.scorer = StorageScorer(args.shape) if handle.gate("StorageCapacityScoring") and args.shape else None
 
-    def concerns(self, pod: PodInfo) -> bool:
-        return bool(pod.storage) and any(
-            volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.storage
-        )
+    def ask(self, pod: PodInfo, nodes: NodeTable) -> _Claims | None:
+        if self._is_prepared and self.scorer is None and not _has_claims(pod):
+            return None
+        return self.question(pod, nodes)
 
-    def ask(self, pod: PodInfo, nodes: NodeTable) -> _Claims:
-        """A question for every pod: one without claims is skipped at PreFilter, and nothing else works without that."""
+    @cached_property
+    def _is_prepared(self) -> bool:
+        return is_prepared(self)
+
+    def question(self, pod: PodInfo, nodes: NodeTable) -> _Claims:
+        """What the pod's claims demand now."""
         demand, problem = NO_DEMAND, None
         try:
             demand = demand_of(pod, self._storage, self.state.cache) or NO_DEMAND
@@ -191,10 +205,11 @@ class VolumeBinding(Plugin):
     # -- reserve ---------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        if not self._prepared(state).demand.delayed:
+        question = self._prepared(state)
+        if question is None or not question.demand.delayed:
             return None  # claims that were bound when the pod was evaluated still are
         nodes = self.handle.snapshot.table
-        latest = self.ask(pod, nodes)
+        latest = self.question(pod, nodes)
         if latest.rejected is not None:
             return Status.from_error(latest.rejected)
         if not latest.demand.delayed:
@@ -216,15 +231,19 @@ class VolumeBinding(Plugin):
         state.write(_RESERVED, reservation)
         return None
 
-    def _prepared(self, state: CycleState) -> _Claims:
-        """The question of the attempt.
+    def _prepared(self, state: CycleState) -> _Claims | None:
+        """The question of the attempt; None for a pod without claims.
 
         Raises:
             KeyError: when PreFilter has not run.
         """
-        question: _Claims = state.read(question_key(self.name))
-        question.check_prepared()
-        return question
+        question = state.get(question_key(self.name))
+        if isinstance(question, _Claims):
+            question.check_prepared()
+            return question
+        if not self._is_prepared:
+            raise KeyError("not found")
+        return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         reservation: Reservation | None = state.get(_RESERVED)

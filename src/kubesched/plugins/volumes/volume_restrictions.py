@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from kubesched.api.kinds import CLAIMS
 from kubesched.api.storage import PersistentVolumeClaim
 from kubesched.api.types import Pod, Volume
+from kubesched.framework.asking import is_prepared
 from kubesched.framework.disks import conflicts, disk_uses
 from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from kubesched.framework.interface import Handle, Plugin
@@ -49,10 +51,12 @@ class _Unshared(Question):
     """
 
     reads = Reads.PODS
+    by_spec = True  # but for who uses disks and claims now
     stands_alone = frozenset({"filter"})
 
     def __init__(self, pod: PodInfo, nodes: NodeTable, claims: frozenset[str] | Status, in_use: int) -> None:
         """``claims``: the names of those that one pod may use, or the rejection of a pod whose claims are not there."""
+        self.by_spec = False
         self._disks, self._nodes = pod.disks, nodes
         self._claims, self._in_use = claims, in_use
         self._is_prepared = False
@@ -126,10 +130,9 @@ class VolumeRestrictions(Plugin):
         super().__init__(args, handle)
         self._storage = Storage(handle)
 
-    def concerns(self, pod: PodInfo) -> bool:
-        return bool(pod.pvcs or pod.disks)
-
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+        if self._is_prepared and not (pod.pvcs or pod.disks):
+            return None
         found: set[str] = set()
         try:
             for name in _claim_names(pod.storage):
@@ -141,6 +144,10 @@ class VolumeRestrictions(Plugin):
         snapshot = self.handle.snapshot
         in_use = sum(snapshot.is_pvc_used(f"{pod.namespace}/{name}") for name in found)
         return _Unshared(pod, nodes, frozenset(found), in_use)
+
+    @cached_property
+    def _is_prepared(self) -> bool:
+        return is_prepared(self)
 
     # -- events ----------------------------------------------------------------------------------------
 

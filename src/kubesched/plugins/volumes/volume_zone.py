@@ -64,9 +64,11 @@ class _Zones(Question):
     """The zones and regions that the pod's volumes demand now; pods whose volumes demand the same share what is remembered."""
 
     reads = Reads.NODE
+    by_spec = True  # but for what volumes say now
     stands_alone = frozenset({"filter"})
 
     def __init__(self, plugin: VolumeZone, demanded: _Places | Status, nodes: NodeTable) -> None:
+        self.by_spec = False
         self._plugin, self._nodes = plugin, nodes
         #: The rejection of a pod whose demands cannot be known; it passes nowhere.
         self._rejection = demanded if isinstance(demanded, Status) else None
@@ -114,11 +116,8 @@ class VolumeZone(Plugin):
         self._met: dict[_Places, BoolArray] = {}
         self._met_version = (-1, -1)
 
-    def concerns(self, pod: PodInfo) -> bool:
-        return bool(pod.pvcs)
-
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
-        return _Zones(self, self._demanded(pod), nodes)
+        return _Zones(self, self._demanded(pod), nodes) if pod.pvcs else None
 
     def met(self, places: _Places, nodes: NodeTable) -> BoolArray:
         """bool[capacity]: the rows that meet these places."""

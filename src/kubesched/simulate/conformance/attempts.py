@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import PluginFailedError
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.podinfo import PodInfo
 from kubesched.framework.runtime import PreFilterOutcome
 from kubesched.framework.status import Code, Status
@@ -43,7 +43,7 @@ def status_of(status: Status) -> JSON:
 
 def pre_enqueue(world: World, pod: PodInfo) -> JSON | None:
     """The plugin that keeps the pod out of the queue, or None."""
-    for name, plugin in world.frameworks[pod.spec.scheduler_name].pre_enqueue_plugins(pod).items():
+    for name, plugin in world.frameworks[pod.spec.scheduler_name].pre_enqueue_plugins.items():
         status = plugin(pod)
         if status is not None:
             return {"plugin": name, **status_of(status)}
@@ -107,9 +107,12 @@ def _at(world: World, pod: PodInfo, point: str, names: Container[str]) -> list[s
 def _score_skipped(world: World, pod: PodInfo, state: CycleState) -> list[str]:
     """The plugins that skip scoring. One that the pod does not concern was not asked: it is asked here."""
     framework = world.frameworks[pod.spec.scheduler_name]
-    absent = framework.concerned(pod).absent
     named = _at(world, pod, "preScore", state.skip_score)
-    return [name for name in named if name not in absent or _skips_score(world, pod, framework.answering[name])]
+    return [
+        name
+        for name in named
+        if name not in state.absent or _skips_score(world, pod, framework.answering[name].at("preScore"))
+    ]
 
 
 def _skips_score(world: World, pod: PodInfo, plugin: Any) -> bool:

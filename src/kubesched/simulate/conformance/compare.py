@@ -153,7 +153,7 @@ class _Attempt:
             self._check("scoreSkipped", expected["scoreSkipped"], skipped)
         if "scores" in expected:
             # So do those that the pod does not concern.
-            absent = self.world.frameworks[self.pod.spec.scheduler_name].concerned(self.pod).absent
+            absent = self.world.searches[self.pod.spec.scheduler_name].ask(self.pod).plan.absent
             zeros = absent.union(missing_plugins(self.world, self.pod, "score"))
             self._met.add("scores")
             scores = answer.get("scores", {})

@@ -25,7 +25,8 @@ __all__ = ["reserved"]
 def reserved(world: World, pod: PodInfo, node_name: str) -> Status | None:
     """Set aside what a placed pod gets; None when that succeeds, else why not, with the plugin's name."""
     framework = world.frameworks[pod.spec.scheduler_name]
-    if not framework.concerned(pod).reserve and not pod.has_device_requests:
+    absent = world.searches[pod.spec.scheduler_name].ask(pod).plan.absent
+    if not framework.concerned(absent).reserve and not pod.has_device_requests:
         return None
     return asyncio.run(_reserved(world, pod, node_name))
 
@@ -33,7 +34,7 @@ def reserved(world: World, pod: PodInfo, node_name: str) -> Status | None:
 async def _reserved(world: World, pod: PodInfo, node_name: str) -> Status | None:
     framework, state = world.frameworks[pod.spec.scheduler_name], CycleState()
     world.searches[pod.spec.scheduler_name].evaluate(state, pod)
-    concerned = framework.concerned(pod)
+    concerned = framework.concerned(state.absent)
     status = framework.reserve(state, pod, node_name)
     for plugin in framework.plugins.values():
         if status is None and isinstance(plugin, ListsDevices) and plugin not in concerned.reserve:
