@@ -60,8 +60,9 @@ class Turn:
 
 def answering(plugin: Any, handle: Any, turn: Turn | None = None, at: Container[str] | None = None) -> PlainPlugin:
     """A plugin as the decision core asks it. ``at``: keys of the points that the profile has it at; None for all."""
-    at = at if at is not None else frozenset(("preFilter", "filter", "preScore", "score"))
-    return FastPlugin(plugin, handle, turn or Turn(), at) if hasattr(plugin, "ask") else PlainPlugin(plugin, at)
+    if not hasattr(plugin, "ask"):
+        return PlainPlugin(plugin)
+    return FastPlugin(plugin, handle, turn or Turn(), at if at is not None else {*_PREPARED_AT, *_PREPARED_AT.values()})
 
 
 class PlainPlugin:
@@ -82,7 +83,7 @@ class PlainPlugin:
     reads = Reads.NODE | Reads.PODS
     by_spec = may_fail = follows = False
 
-    def __init__(self, plugin: Any, at: Container[str]) -> None:
+    def __init__(self, plugin: Any) -> None:
         self.plugin = plugin
         self.name: str = plugin.name
         self._sign: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "sign", None)
@@ -148,7 +149,7 @@ class FastPlugin(PlainPlugin):
     """A plugin with questions. Of what its class of questions does not answer, the plugin itself is called node by node."""
 
     def __init__(self, plugin: Any, handle: Any, turn: Turn, at: Container[str]) -> None:
-        super().__init__(plugin, at)
+        super().__init__(plugin)
         asks = self.asks = plugin.asks
         self.is_local = asks.is_local
         self._handle = handle

@@ -50,6 +50,7 @@ _NEEDED_OF_QUESTIONS: Final = {
     "verdict": "verdicts",
     "amounts": "verdicts",
     "changed": "verdicts",
+    "assuming": "pre_filter",
     "score": "scores",
     "normalized": "scores",
     "rescored": "scores",
