@@ -7,7 +7,7 @@ The plugins' keys say what their answers depend on (:data:`kubesched.framework.a
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubesched.cache import NodeTable
 from kubesched.cache.columns import RowArray
@@ -142,32 +142,27 @@ class Asked:
 
     __slots__ = ("keys", "linked", "plan", "signature")
 
-    def __init__(self, keys: tuple[Key, ...], every: tuple[Key, ...], plan: Plan) -> None:
+    def __init__(self, keys: tuple[Key, ...], every: Sequence[Key], plan: Plan) -> None:
         self.keys = keys
         self.signature = Signature([key if key is not None and len(key) == 1 else None for key in every])
         self.linked: tuple[Hashable, ...] = tuple([key for key in every if key is not None and len(key) > 1])
         self.plan = plan
 
 
-class _BySpec:
+class _BySpec(NamedTuple):
     """The keys that pods with the same spec have in common; kept in the pod, and in the model of pods of its template.
 
     Attributes:
         keys: of all plugins; of those asked at every attempt, as they were first.
         each: the plugins that are asked at every attempt, with their places.
-        last: what was asked last.
+        last: what was asked last, alone in a list.
     """
 
-    __slots__ = ("each", "keys", "last", "questions", "version")
-
-    def __init__(
-        self, questions: Questions, keys: tuple[Key, ...], each: tuple[tuple[int, PlainPlugin], ...], version: int
-    ) -> None:
-        self.questions = questions
-        self.keys = keys
-        self.each = each
-        self.version = version
-        self.last: Asked | None = None
+    questions: Questions
+    version: int
+    keys: tuple[Key, ...]
+    each: tuple[tuple[int, PlainPlugin], ...]
+    last: list[Asked]
 
 
 class Questions:
@@ -187,30 +182,32 @@ class Questions:
             PluginFailedError: when a plugin fails.
         """
         self._framework.turn.number += 1
-        common: _BySpec | None = pod.signature
-        if common is None or common.questions is not self or common.version != self._table.questions_version:
-            common = self._common(pod)
-        keys = tuple([plugin.key(pod) for _, plugin in common.each])
-        last = common.last
-        if last is None or last.keys != keys:
-            every = list(common.keys)
-            for (place, _), key in zip(common.each, keys, strict=True):
+        known: _BySpec | None = pod.signature
+        if known is None or not self._is_current(known):
+            known = pod.signature = pod.model.signature if pod.model is not None else None
+            if known is None or not self._is_current(known):
+                return self._first(pod)
+        keys = tuple([plugin.key(pod) for _, plugin in known.each])
+        last = known.last[0]
+        if last.keys != keys:
+            every = list(known.keys)
+            for (place, _), key in zip(known.each, keys, strict=True):
                 every[place] = key
-            last = common.last = Asked(keys, tuple(every), self._plan(every))
+            last = known.last[0] = Asked(keys, every, self._plan(every))
         return last
 
-    def _common(self, pod: PodInfo) -> _BySpec:
-        """The keys that depend on the pod's spec alone, and which plugins have to be asked again."""
-        model, version = pod.model, self._table.questions_version
-        known: _BySpec | None = model.signature if model is not None else None
-        if known is None or known.questions is not self or known.version != version:
-            keys = tuple([plugin.key(pod) for plugin in self._plugins])
-            each = tuple([(place, plugin) for place, plugin in enumerate(self._plugins) if not plugin.keeps(pod)])
-            known = _BySpec(self, keys, each, version)
-            if model is not None:
-                model.signature = known
-        pod.signature = known
-        return known
+    def _is_current(self, known: _BySpec) -> bool:
+        return known.questions is self and known.version == self._table.questions_version
+
+    def _first(self, pod: PodInfo) -> Asked:
+        """Ask all plugins, and find out which have to be asked again for pods with the same spec."""
+        keys = tuple([plugin.key(pod) for plugin in self._plugins])
+        each = tuple([(place, plugin) for place, plugin in enumerate(self._plugins) if not plugin.keeps(pod)])
+        asked = Asked(tuple([keys[place] for place, _ in each]), keys, self._plan(keys))
+        pod.signature = _BySpec(self, self._table.questions_version, keys, each, [asked])
+        if pod.model is not None:
+            pod.model.signature = pod.signature
+        return asked
 
     def _plan(self, keys: Sequence[Key]) -> Plan:
         shape = tuple([None if key is None else len(key) for key in keys])
