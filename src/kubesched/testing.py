@@ -11,8 +11,8 @@ For a plugin together with the queue, other pods over time, or objects besides n
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -21,17 +21,26 @@ from kubesched.api.types import Node, Pod
 from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.config import load_config_data
 from kubesched.config.types import API_VERSION, KIND
+from kubesched.framework.asking import ABSENT, Key
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.enqueue import registrations
 from kubesched.framework.entries import FilterEntry, ScoreEntry
 from kubesched.framework.podinfo import PodInfo
+from kubesched.framework.question import Question
 from kubesched.framework.registry import Registry
 from kubesched.plugins import in_tree_registry
 from kubesched.scheduler.diagnosis import Rejection
+from kubesched.scheduler.search import Decision
 from kubesched.simulate.placement import Placement
 
 __all__ = ["PluginCluster", "node", "pod"]
 
 JSON: TypeAlias = dict[str, Any]
+
+#: How often ``check`` places a copy of each pod: answers are kept from the second on.
+_TURNS: Final = 4
+#: So many different answers are shown.
+_FEW: Final = 3
 
 
 def node(name: str, *, labels: Mapping[str, str] | None = None, **resources: str | int) -> JSON:
@@ -105,6 +114,7 @@ class PluginCluster:
         self._placement = Placement(made, config, registry, seed=seed)
         self._table = self._placement.cache.table
         self.plugin: Any = self._placement.framework.plugins[self._name]
+        registrations(self.plugin)  # refuses events that cannot be
         names = {one.name for one in made}
         for one in pods:
             running = from_builtins(one, Pod)
@@ -142,26 +152,105 @@ class PluginCluster:
         return self._placement.place(from_builtins(pod, Pod))
 
     def check(self, *pods: JSON) -> None:
-        """Compare the plugin with itself: on one row and on many, again, and for pods that it answers alike.
+        """Compare the plugin's answers that must be equal.
+
+        * on one row and on many, and when asked again;
+        * of pods with equal keys or signatures; with ``by_spec``, of pods with other labels, annotations and names;
+        * by ``amounts``, and by the verdicts;
+        * those kept, and those of a scan with nothing kept, while copies of the pods are placed in turn and taken back.
+          Reserve and Unreserve are called for that.
+
+        Give it pods that the plugin answers differently, and nodes of each sort.
 
         Raises:
-            AssertionError: where two answers differ that must be equal, naming pods, node and method.
+            AssertionError: where two answers differ, naming pods, node and method.
+            PluginFailedError: when the plugin fails.
         """
         signed: dict[Hashable, tuple[str, Any]] = {}
+        answering = self._placement.framework.answering[self._name]
         for one in pods:
             name = one["metadata"]["name"]
             answers, again = self._answers(one), self._answers(one)
             if answers != again:
-                raise AssertionError(f"pod {name}: answers differ when asked again: {answers} and {again}")
-            signature = self._placement.framework.answering[self._name].key(PodInfo(from_builtins(one, Pod)))
-            if signature is None:
+                raise AssertionError(f"pod {name}: answers differ when asked again: {_differences(answers, again)}")
+            self._check_by_spec(one)
+            key = answering.key(PodInfo(from_builtins(one, Pod)))
+            if key is None:
                 continue
-            other, same = signed.setdefault(signature, (name, answers))
+            other, same = signed.setdefault(key, (name, answers))
             if answers != same:
                 raise AssertionError(
-                    f"pods {other} and {name} have the same signature {signature!r}, but {self._name} answers differently: "
-                    f"{same} and {answers}"
+                    f"pods {other} and {name} have equal {'keys' if answering.asks is not Question else 'signatures'}, "
+                    f"{', '.join(map(repr, key[:1])) or 'no question'}, but {self._name} answers differently: "
+                    f"{_differences(same, answers)}"
                 )
+        self._check_kept(pods)
+
+    def _check_by_spec(self, pod: JSON) -> None:
+        """A question by the spec is the same whatever the pod's labels, annotations and name are."""
+        answering = self._placement.framework.answering[self._name]
+        metadata = {"name": "other", "uid": "other", "namespace": pod["metadata"].get("namespace", "default")}
+        info = PodInfo(from_builtins(pod, Pod))
+        key, keeps = answering.key(info), answering.keeps(info)
+        twin = answering.key(PodInfo(from_builtins({**pod, "metadata": metadata}, Pod)))
+        if answering.by_spec and (key != twin if keeps else (key == ABSENT) != (twin == ABSENT)):
+            raise AssertionError(
+                f"pod {info.name}: by_spec of {answering.asks.__qualname__} is True, but ask of {self._name} reads more than "
+                f"the spec and the namespace: {_question(key)}, and {_question(twin)} without the pod's labels, annotations "
+                "and name"
+            )
+
+    def _check_kept(self, pods: Sequence[JSON]) -> None:
+        """Place copies of the pods and take them back; whatever is kept must be what a scan with nothing kept finds."""
+        placed: list[tuple[PodInfo, Decision]] = []
+        try:
+            for turn in range(_TURNS):
+                for one in pods:
+                    info = _copy(one, turn)
+                    decision = self._found(info)
+                    if decision is not None and self._placement.keep(info, decision):
+                        placed.append((info, decision))
+            while placed:
+                self._placement.take_back(*placed.pop())
+                self._found(_copy(pods[len(placed) % len(pods)], _TURNS))
+        finally:
+            for info, decision in reversed(placed):
+                self._placement.take_back(info, decision)
+
+    def _found(self, pod: PodInfo) -> Decision | None:
+        """The decision about a pod, which must be as good as any of a scan with nothing kept."""
+        scanned = self._placement.evaluate(pod.pod)
+        found = self._placement.find(pod)
+        rows: list[int] = [] if isinstance(scanned, Rejection) else scanned.feasible.tolist()
+        fit = sorted(self._table.info(row).name for row in rows)
+        problem = ""
+        if isinstance(found, Rejection):
+            problem = (
+                f"no node fits by what is kept of earlier answers; asked anew, {', '.join(fit)} fit" if rows else ""
+            )
+        elif found.node.row not in rows:
+            problem = f"{found.node.name} fits by what is kept of earlier answers, and not when asked anew"
+        elif found.evaluated == len(self._table) and found.feasible != len(rows):
+            problem = f"{found.feasible} nodes fit by what is kept of earlier answers; asked anew, {len(rows)} fit"
+        elif found.evaluated == len(self._table) and not isinstance(scanned, Rejection) and scanned.totals is not None:
+            totals = scanned.totals.tolist()
+            mine, best = totals[rows.index(found.node.row)], max(totals)
+            if mine != best:
+                problem = (
+                    f"{found.node.name} is best by what is kept of earlier scores; asked anew it has {mine}, and "
+                    f"{self._table.info(rows[totals.index(best)]).name} has {best}"
+                )
+        if problem:
+            raise AssertionError(
+                f"pod {pod.name}, while copies of the pods are placed and taken back: {problem}. Look at what says how long "
+                f"answers of {self._name} hold: {self._held_by()}"
+            )
+        return None if isinstance(found, Rejection) else found
+
+    def _held_by(self) -> str:
+        if self._placement.framework.answering[self._name].asks is Question:
+            return "sign"
+        return "key, reads, is_local, changed, rescored, follow"
 
     def _answers(self, pod: JSON) -> dict[str, Any]:
         """Filter's statuses and raw scores by node, which must be the same one by one and together."""
@@ -190,10 +279,43 @@ class PluginCluster:
                 if both[0] != both[1]:
                     raise AssertionError(f"pod {info.name}: {where}: {both[0]} for one row, {both[1]} for many")
                 found[where] = both[1]
+            if isinstance(entry, FilterEntry):
+                self._check_amounts(
+                    info.name, entry.amounts(state, info, self._table), dict(zip(rows.tolist(), together, strict=True))
+                )
         return found
+
+    def _check_amounts(self, pod: str, amounts: Sequence[tuple[int, int]] | None, verdicts: Mapping[int, int]) -> None:
+        """What ``amounts`` says must be what the verdicts say."""
+        table = self._table
+        for row, verdict in verdicts.items() if amounts is not None else ():
+            fits = all(table.requested[at, row] + amount <= table.allocatable[at, row] for at, amount in amounts or ())
+            if fits != (verdict == 0):
+                raise AssertionError(
+                    f"pod {pod}: amounts returned {amounts}, by which {table.info(row).name} "
+                    f"{'fits' if fits else 'does not fit'}; its verdict is {verdict}"
+                )
 
     def _evaluate(self, pod: JSON) -> Any:
         return self._placement.evaluate(from_builtins(pod, Pod))
 
     def _names(self) -> list[str]:
         return sorted(self._table.info(row).name for row in self._table.order().tolist())
+
+
+def _differences(some: Mapping[str, Any], others: Mapping[str, Any]) -> str:
+    """The first few answers that differ: ``Filter a: None and <…>``."""
+    where = [each for each in {**some, **others} if some.get(each) != others.get(each)]
+    few = [f"{each}: {some.get(each, 'not asked')} and {others.get(each, 'not asked')}" for each in where[:_FEW]]
+    return "; ".join(few) + (f"; and {len(where) - _FEW} more" if len(where) > _FEW else "")
+
+
+def _question(key: Key) -> str:
+    return "no question" if key == ABSENT else "no key" if key is None else f"key {key[0]!r}"
+
+
+def _copy(pod: JSON, number: int) -> PodInfo:
+    metadata = pod["metadata"]
+    name = f"{metadata['name']}-{number}"
+    own = {"name": name, "uid": f"{metadata.get('namespace', 'default')}/{name}"}
+    return PodInfo(from_builtins({**pod, "metadata": {**metadata, **own}}, Pod))

@@ -10,8 +10,21 @@ import numpy as np
 import pytest
 
 from kubesched.config import ConfigError
-from kubesched.framework import Normalize, Plugin, PluginError, Question, Status
+from kubesched.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    Normalize,
+    Plugin,
+    PluginError,
+    Question,
+    Reads,
+    Status,
+)
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.registry import load_module
+from kubesched.framework.wrong_answer import WrongAnswerError
 from kubesched.testing import PluginCluster, node, pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -116,7 +129,8 @@ def test_answers_that_must_be_equal_are_compared() -> None:
     cluster = PluginCluster(Elsewhere, nodes=["a", "b"])
     cluster.check(pod("p"), pod("q"))
     with pytest.raises(
-        AssertionError, match=r"pods p and q have the same signature \(\(\),\), but Elsewhere answers differently"
+        AssertionError,
+        match=r"pods p and q have equal keys, \(\), but Elsewhere answers differently: Filter a: None and <",
     ):
         cluster.check(pod("p"), pod("q", labels={"not": "a"}))
     wrong = type("Wrong", (Elsewhere,), {"wrong": True})
@@ -133,6 +147,169 @@ def test_answers_that_must_be_equal_are_compared() -> None:
 
     with pytest.raises(AssertionError, match=r"pod p: .*(for one row|when asked again)"):
         PluginCluster(Forgetful, nodes=["a"]).check(pod("p"))
+
+
+class Sees(Question):
+    """A verdict made by a function of the plugin; what the class says of how long it holds may be wrong."""
+
+    why = Unwanted.why
+
+    def __init__(self, pod: Any, nodes: Any, rejects: Any) -> None:
+        self.key = pod.labels.get("key")
+        self.pod, self.nodes, self.rejects = pod, nodes, rejects
+
+    def pre_filter(self, nodes: Any) -> None:
+        return None
+
+    def verdicts(self, rows: Any) -> Any:
+        return np.array([self.rejects(self, self.nodes.info(row)) for row in rows.tolist()], np.uint64)
+
+
+def seeing(rejects: Any, **members: Any) -> type:
+    asks: Any = type("Seen", (Sees,), members)
+    return type(
+        "Seer", (Plugin,), {"name": "Seer", "asks": asks, "ask": lambda self, pod, nodes: asks(pod, nodes, rejects)}
+    )
+
+
+def has_a_pod(question: Any, node: Any) -> bool:
+    return bool(node.pods)
+
+
+def is_one_anywhere(question: Any, node: Any) -> bool:
+    return any(question.nodes.info(row).pods for row in question.nodes.order().tolist())
+
+
+def no_rows(self: Any) -> Any:
+    return np.zeros(0, np.intp)
+
+
+KEYED = [pod("p", labels={"key": "k"}), pod("q")]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (seeing(has_a_pod, reads=Reads.PODS), seeing(has_a_pod, reads=Reads.NODE)),
+        (seeing(is_one_anywhere, is_local=False, changed=lambda self: None), seeing(is_one_anywhere)),
+        (seeing(is_one_anywhere, is_local=False), seeing(is_one_anywhere, is_local=False, changed=no_rows)),
+    ],
+    ids=["reads too little", "is not local", "names too few rows"],
+)
+def test_kept_answers_are_compared_with_new_ones_while_pods_come_and_go(right: type, wrong: type) -> None:
+    cluster = PluginCluster(right, nodes=["a", "b", "c"])
+    cluster.check(*KEYED)
+    assert cluster.feasible(KEYED[0]) == ["a", "b", "c"]  # nothing was left behind
+    with pytest.raises(
+        AssertionError, match=r"pod p-\d, while .*by what is kept.*Seer hold: key, reads, is_local, changed"
+    ):
+        PluginCluster(wrong, nodes=["a", "b", "c"]).check(*KEYED)
+
+
+def test_scores_that_are_kept_too_long_are_found() -> None:
+    class Emptiest(Question):
+        reads = Reads.NODE
+        key = ()
+        normalize = Normalize.REVERSE
+
+        def __init__(self, nodes: Any) -> None:
+            self.nodes = nodes
+
+        def scores(self, rows: Any) -> Any:
+            return np.array([len(self.nodes.info(row).pods) for row in rows.tolist()], np.int64)
+
+    plugin = type(
+        "Spread", (Plugin,), {"name": "Spread", "asks": Emptiest, "ask": lambda self, pod, nodes: Emptiest(nodes)}
+    )
+    with pytest.raises(
+        AssertionError, match=r"is best by what is kept of earlier scores; asked anew it has 0, and . has 100"
+    ):
+        PluginCluster(plugin, nodes=["a", "b", "c"]).check(pod("p"))
+
+
+@pytest.mark.parametrize(
+    ("members", "text"),
+    [
+        ({"follow": lambda self, kept: 5}, "follow returned 5; expected one of the two questions"),
+        ({"changed": lambda self: [1]}, r"changed returned \[1\]; expected an array of row numbers or None"),
+        ({"changed": lambda self: np.array([3])}, "changed returned row 3; there are 3 rows"),
+    ],
+    ids=["follow", "a list", "a row"],
+)
+def test_the_check_finds_wrong_answers_about_kept_ones(members: dict[str, Any], text: str) -> None:
+    wrong = seeing(lambda question, node: False, is_local=False, **{"changed": no_rows, **members})
+    with pytest.raises(PluginFailedError, match=f'running PreFilter plugin "Seer": {text}') as caught:
+        PluginCluster(wrong, nodes=["a", "b", "c"]).check(*KEYED)
+    cause: Any = caught.value.__cause__
+    assert isinstance(cause, WrongAnswerError)
+    assert cause.file == __file__
+
+
+def test_a_question_by_the_spec_must_not_read_labels() -> None:
+    wrong = seeing(lambda question, node: False, by_spec=True)
+    PluginCluster(wrong, nodes=["a"]).check(pod("q"))
+    with pytest.raises(
+        AssertionError,
+        match=r"pod p: by_spec of Seen is True, but ask of Seer reads more .*: key 'k', and no key without the pod's labels",
+    ):
+        PluginCluster(wrong, nodes=["a"]).check(*KEYED)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "error", "text"),
+    [
+        ([(3, 1)], None, ""),
+        ([(3, 999)], AssertionError, r"pod p: amounts returned \(\(3, 999\),\), by which a does not fit; its verdict is 0"),
+        ([("pods", 1)], PluginFailedError, r'running "Seer" filter plugin: amounts returned \[.*; expected \(index, amount\) pairs'),
+        ([(77, 1)], PluginFailedError, r"amounts returned \[\(77, 1\)\]; expected"),
+        (5, PluginFailedError, r"amounts returned 5; expected"),
+    ],
+)  # fmt: skip
+def test_amounts_must_say_what_the_verdicts_say(amounts: Any, error: Any, text: str) -> None:
+    cluster = PluginCluster(seeing(lambda question, node: False, amounts=lambda self: amounts), nodes=["a"])
+    if error is None:
+        cluster.check(pod("p"))
+        return
+    with pytest.raises(error, match=text):
+        cluster.check(pod("p"))
+
+
+def test_reserve_is_undone_by_the_check_and_its_failure_is_raised() -> None:
+    class Counts(Plugin):
+        name = "Counts"
+        most = count = 0
+
+        def reserve(self, state: Any, pod: Any, node_name: str) -> Status | None:
+            if pod.labels.get("key"):
+                raise ValueError("boom")
+            self.count += 1
+            self.most = max(self.most, self.count)
+            return Status.unschedulable("one is enough") if self.count > 1 else None
+
+        def unreserve(self, state: Any, pod: Any, node_name: str) -> None:
+            self.count -= 1
+
+    cluster = PluginCluster(Counts, nodes=["a"])
+    cluster.check(pod("p"))
+    assert (cluster.plugin.count, cluster.plugin.most) == (0, 2)
+    assert (cluster.place(pod("p")), cluster.place(pod("q"))) == ("a", None)
+    with pytest.raises(PluginFailedError, match='running Reserve plugin "Counts": boom'):
+        cluster.place(pod("r", labels={"key": "k"}))
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (ClusterEventWithHint(ClusterEvent("Nodes", ActionType.ADD)), "names the resource 'Nodes'; expected one of EventResource: Pod, "),
+        (ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD), cast("Any", lambda pod: None)),
+         r"the hint for Node/Add is .* cannot be called as hint\(pod, old, new\) -> QueueingHint: too many"),
+    ],
+)  # fmt: skip
+def test_events_that_cannot_be_are_refused(event: ClusterEventWithHint, text: str) -> None:
+    plugin = seeing(has_a_pod)
+    plugin.events_to_register = lambda self: [event]  # type: ignore[attr-defined]
+    with pytest.raises(PluginError, match=text):
+        PluginCluster(plugin, nodes=["a"])
 
 
 @pytest.mark.parametrize("file", ["zone_maintenance", "gpu_last"])

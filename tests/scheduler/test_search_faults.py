@@ -121,6 +121,10 @@ FAULTS: list[Row] = [
     ("pre_score answers a number", {"pre_score": answer(3)}, f"{PRE_SCORE}returned 3 from pre_score; expected None or a Status"),
     # sign
     ("sign raises", {"filter": answer(None), "sign": raising}, 'signing pod with plugin "Bad": boom'),
+    ("sign answers a list", {"filter": answer(None), "sign": answer([1])}, """signing pod with plugin "Bad": sign returned [1], which has no hash (unhashable type: 'list'); expected texts, numbers, or tuples of them"""),
+    # ask
+    ("ask raises", {"scores": fine, "ask": raising}, 'asking plugin "Bad": boom'),
+    ("ask answers a number", {"scores": fine, "ask": answer(5)}, 'asking plugin "Bad": ask returned 5; expected a Question or None'),
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ and keeps the question of an attempt in the cycle state. Made by :class:`~.runti
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -82,6 +82,9 @@ class PlainPlugin:
     asks: type[Question] = Question
     reads = Reads.NODE | Reads.PODS
     by_spec = may_fail = follows = False
+    #: How the text of a failure begins when pods' keys are asked for; the method that gives them, and how its answer is named.
+    _asking: ClassVar = "signing pod with plugin"
+    _keyed_by: ClassVar = ("sign", "sign returned")
 
     def __init__(self, plugin: Any) -> None:
         self.plugin = plugin
@@ -110,12 +113,22 @@ class PlainPlugin:
         """
         try:
             key = self._key(pod)
-            hash(key)
+            try:
+                hash(key)
+            except TypeError as error:
+                raise self._without_hash(key, error) from error
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise PluginFailedError(self.name, failed("signing pod with plugin", self.name, error)) from error
+            raise PluginFailedError(self.name, failed(self._asking, self.name, error)) from error
         return key
+
+    def _without_hash(self, key: Any, error: TypeError) -> WrongAnswerError:
+        return WrongAnswerError(
+            self.plugin,
+            self._keyed_by[0],
+            f"{self._keyed_by[1]} {key[0]!r}, which has no hash ({error}); expected texts, numbers, or tuples of them",
+        )
 
     def _key(self, pod: PodInfo) -> Key:
         signature = self._sign(pod) if self._sign is not None else None
@@ -147,6 +160,9 @@ _NO_QUESTION: Final = _NoQuestion()
 
 class FastPlugin(PlainPlugin):
     """A plugin with questions. Of what its class of questions does not answer, the plugin itself is called node by node."""
+
+    _asking = "asking plugin"
+    _keyed_by = ("ask", "the key of its question is")
 
     def __init__(self, plugin: Any, handle: Any, turn: Turn, at: Container[str]) -> None:
         super().__init__(plugin)
@@ -224,7 +240,11 @@ class FastPlugin(PlainPlugin):
         if kept is None:
             return
         try:
-            state.write(self._state_key, self._take(pod).follow(kept))
+            going_on: Any = self._take(pod).follow(kept)
+            if not isinstance(going_on, Question):
+                problem = f"follow returned {going_on!r}; expected one of the two questions"
+                raise WrongAnswerError(self.plugin, "follow", problem)
+            state.write(self._state_key, going_on)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -262,7 +282,9 @@ class FastPlugin(PlainPlugin):
         try:
             rows: RowArray | None = getattr(question, method)(**how)
             if rows is not None and not (type(rows) is np.ndarray and rows.shape == _NONE):
-                _check_rows(method, rows, size)
+                problem = _wrong_rows(rows, size)
+                if problem:
+                    raise WrongAnswerError(self.plugin, method, f"{method} returned {problem}")
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -275,26 +297,35 @@ class FastPlugin(PlainPlugin):
         return self.begin(state, pod).pre_filter(nodes)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        state.write(self._state_key, state.read(self._state_key).assuming(node, (added,), ()))
+        self._assume(state, node, (added,), ())
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        state.write(self._state_key, state.read(self._state_key).assuming(node, (), (removed,)))
+        self._assume(state, node, (), (removed,))
+
+    def _assume(
+        self, state: CycleState, node: NodeInfo, added: tuple[PodInfo, ...], removed: tuple[PodInfo, ...]
+    ) -> None:
+        question = state.read(self._state_key).assuming(node, added, removed)
+        if not isinstance(question, Question):
+            raise WrongAnswerError(self.plugin, "assuming", f"assuming returned {question!r}; expected a Question")
+        state.write(self._state_key, question)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
         question: Question | None = state.get(self._state_key)
         return (question if question is not None else self.begin(state, pod)).pre_score(nodes)
 
 
-def _check_rows(method: str, rows: Any, size: int) -> None:
-    """Refuse what is no array of row numbers below ``size``."""
+def _wrong_rows(rows: Any, size: int) -> str:
+    """What is wrong with what should be an array of row numbers below ``size``; empty when nothing is."""
     if not isinstance(rows, np.ndarray) or rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "ui"):
-        raise TypeError(f"{method} returned {shape_of(rows)}; expected an array of row numbers or None")
+        return f"{shape_of(rows)}; expected an array of row numbers or None"
     if len(rows) <= _FEW:
         few = rows.tolist()
         outside = bool(few) and (min(few) < 0 or max(few) >= size)
     else:
         # As unsigned numbers, negative ones are beyond every table.
         outside = int(np.maximum.reduce(rows.astype(np.intp, copy=False).view(np.uintp))) >= size
-    if outside:
-        row = next(row for row in rows.tolist() if not 0 <= row < size)
-        raise TypeError(f"{method} returned row {row}; there are {size} rows")
+    if not outside:
+        return ""
+    row = next(row for row in rows.tolist() if not 0 <= row < size)
+    return f"row {row}; there are {size} rows"

@@ -5,6 +5,7 @@ Source: spec "Scheduling queue" section 10.1, spec "Scheduling framework" sectio
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -29,6 +30,10 @@ _DEFAULT_RESOURCES: Final = (
     EventResource.RESOURCE_CLAIM,
     EventResource.DEVICE_CLASS,
 )
+
+
+#: The resources that events can be about.
+_RESOURCES: Final = tuple(each.value for each in EventResource)
 
 
 def registrations(plugin: Any) -> list[ClusterEventWithHint]:
@@ -59,6 +64,7 @@ def registrations(plugin: Any) -> list[ClusterEventWithHint]:
             raise PluginError(
                 f'plugin "{plugin.name}": events_to_register returned {item!r}; expected ClusterEventWithHint objects'
             )
+        _check_event(plugin.name, item)
     actions = ActionType.NONE
     for item in events:
         if item.event.resource == EventResource.NODE:
@@ -66,6 +72,24 @@ def registrations(plugin: Any) -> list[ClusterEventWithHint]:
     if actions & ActionType.ADD and not actions & ActionType.UPDATE_NODE_TAINT:
         events.append(ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)))
     return events
+
+
+def _check_event(plugin: str, item: ClusterEventWithHint) -> None:
+    """Refuse an event that never happens, and a hint that cannot be called."""
+    if item.event.resource not in _RESOURCES:
+        raise PluginError(
+            f'plugin "{plugin}": events_to_register names the resource {item.event.resource!r}; '
+            f"expected one of EventResource: {', '.join(_RESOURCES)}"
+        )
+    if item.hint is None:
+        return
+    try:
+        inspect.signature(item.hint).bind("pod", "old", "new")
+    except TypeError as error:
+        raise PluginError(
+            f'plugin "{plugin}": the hint for {item.event.describe()} is {item.hint!r}, which cannot be called as '
+            f"hint(pod, old, new) -> QueueingHint: {error}"
+        ) from error
 
 
 def _more_than_own_status(pod: PodInfo, old: Any, new: Any) -> QueueingHint:

@@ -6,6 +6,7 @@ is settled here, once, when the profile is built. Every answer is checked, that 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
@@ -229,11 +230,26 @@ class FilterEntry(_Entry):
             state.write(("statuses", self.name), numbered)
         return numbered.number(status.with_plugin(self.name))
 
-    def amounts(self, state: CycleState, pod: PodInfo) -> Sequence[tuple[int, int]] | None:
-        """What of a pod decides by amounts alone (see ``amounts`` in :class:`.question.Question`); None when there is more to it."""
+    def amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
+        """What of a pod decides by amounts alone (see ``amounts`` in :class:`.question.Question`); None when there is more to it.
+
+        Raises:
+            PluginFailedError: when the plugin fails.
+        """
         if self.is_plain or not defines(self._asked.asks, "amounts"):
             return None
-        return self._asked.question(state, pod, self._point).amounts()
+        answer = called(self._prefix, self.name, self._asked.question(state, pod, self._point).amounts)
+        if answer is None:
+            return None
+        resources = range(len(nodes.allocatable))
+        try:
+            amounts = tuple([(operator.index(at), operator.index(amount)) for at, amount in answer])
+        except (TypeError, ValueError):
+            amounts = ((-1, 0),)
+        if not all(at in resources for at, _ in amounts):
+            problem = f"amounts returned {answer!r}; expected (index, amount) pairs, the index from resource_index of the node table"
+            raise self._wrong("amounts", problem)
+        return amounts
 
     def distinct_statuses(self, state: CycleState) -> int:
         """Number of different rejections of a plain plugin that ``state`` keeps."""

@@ -14,12 +14,13 @@ import traceback
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, distributions, entry_points
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final
 
 from .interface import Contract, Handle, Plugin
 from .near_misses import near_miss
 from .points import POINTS, capabilities
-from .question import Question, defines
+from .question import Normalize, Question, Reads, defines
 
 __all__ = ["ENTRY_POINT_GROUP", "PluginError", "PluginFactory", "Registry", "check_plugin", "load_module"]
 
@@ -42,6 +43,14 @@ _QUESTION: Final = {name: getattr(Question, name) for name in vars(Question) if 
 _ASKED_NAMES: Final = frozenset(
     {"by_spec", "is_local", "may_fail", "normalized", "reads", "stands_alone", "throughout", "verdicts"}
 )
+#: Class attributes of a question: what is expected, and its types.
+_ATTRIBUTE_TYPES: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
+    "reads": ("Reads.NODE, Reads.PODS, or both with |", (Reads,)),
+    "normalize": ("Normalize.FORWARD, Normalize.REVERSE or None", (Normalize, NoneType)),
+    **dict.fromkeys(("by_spec", "is_local", "may_fail", "throughout"), ("True or False", (bool,))),
+}
+#: Methods of a plugin that are never called where its question has the other one.
+_ANSWERED: Final = {"pre_filter": "pre_filter", "filter": "verdicts", "pre_score": "pre_score", "score": "scores"}
 #: Methods that are nothing without another: method to the other one.
 _NEEDED: Final = {"add_pod": "remove_pod", "remove_pod": "add_pod", "sort_key": "less"}
 _NEEDED_OF_QUESTIONS: Final = {
@@ -49,6 +58,7 @@ _NEEDED_OF_QUESTIONS: Final = {
     "why": "verdicts",
     "verdict": "verdicts",
     "amounts": "verdicts",
+    "assuming": "pre_filter",
     "changed": "verdicts",
     "assuming": "pre_filter",
     "score": "scores",
@@ -98,6 +108,11 @@ def check_plugin(plugin: type) -> None:
         raise PluginError(f"{who} defines {given} but not {lacking}: asks names the class of what ask returns")
     if asks is not None:
         check_question(asks, who)
+        for method, asked in _ANSWERED.items():
+            if hasattr(plugin, method) and defines(asks, asked):
+                raise PluginError(
+                    f"{who} defines {method}, which is never called: {asked} of its question {asks.__qualname__} answers"
+                )
     if not capabilities(plugin):
         methods = ", ".join(method for point in POINTS for method in point.methods)
         raise PluginError(f"{who} extends no extension point: define at least one of {methods}, or ask")
@@ -122,10 +137,21 @@ def check_question(asks: Any, who: str) -> None:
     who = f"{who}: its question {asks.__qualname__}"
     _refuse_near_miss(who, asks, _QUESTION, Question)
     _check_methods(who, asks, {name: each for name, each in _QUESTION.items() if inspect.isfunction(each)})
+    _check_attributes(who, asks)
     own = {name for name in _QUESTION if inspect.isfunction(_QUESTION[name]) and defines(asks, name)}
     if not own & {"pre_filter", "verdicts", "scores"}:
         raise PluginError(f"{who} answers nothing: define verdicts and why to filter, scores to score, or pre_filter")
     _refuse_partial(who, own, _NEEDED_OF_QUESTIONS, _QUESTION)
+
+
+def _check_attributes(who: str, asks: Any) -> None:
+    """Compare the class attributes of a question with their types: another value would be read as if it were one of them."""
+    for name, (expected, kinds) in _ATTRIBUTE_TYPES.items():
+        given = inspect.getattr_static(asks, name)
+        if not isinstance(given, (*kinds, property)):
+            raise PluginError(f"{who}: {name} is {given!r}; expected {expected}")
+    if inspect.isfunction(inspect.getattr_static(asks, "key")):
+        raise PluginError(f"{who}: key is a method; expected an attribute, such as self.key = … in __init__")
 
 
 def _refuse_near_miss(who: str, plugin: type, known: Iterable[str], base: type) -> None:

@@ -160,6 +160,11 @@ class Cycle:
     def _reject(
         self, attempt: Attempt, rejection: Rejection, result: PostFilterResult | None, status: Status | None
     ) -> None:
+        if status is not None and status.code is Code.ERROR:
+            _log.error(
+                "PostFilter for pod %s failed; the pod waits: %s",
+                attempt.queued.key, status.message(), extra={"cause": status.as_error()},
+            )  # fmt: skip
         rejection = rejection.with_post_filter(status.message() if status is not None else "")
         self._failures.fail(attempt, rejection, result.nominating if result is not None else None)
         if result is not None and result.preemption is not None and self._on_preemption is not None:

@@ -15,6 +15,7 @@ from kubesched.api.types import Node, Pod
 from kubesched.cache import Cache
 from kubesched.config import KubeSchedulerConfiguration
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.failures import PluginFailedError
 from kubesched.framework.metrics import SchedulerMetrics
 from kubesched.framework.nominating import NoNominations
 from kubesched.framework.podinfo import PodInfo
@@ -87,17 +88,39 @@ class Placement:
             PluginFailedError: when a plugin fails.
         """
         info = PodInfo(pod)
-        decision = self._search.find(info)
-        if not isinstance(decision, Decision):
-            return None
+        decision = self.find(info)
+        return decision.node.name if isinstance(decision, Decision) and self.keep(info, decision) else None
+
+    def find(self, pod: PodInfo) -> Decision | Rejection:
+        """The best node for a pod, by what is kept of earlier answers; nothing is placed.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        return self._search.find(pod)
+
+    def keep(self, pod: PodInfo, decision: Decision) -> bool:
+        """Put the pod on the node that was found; False when a Reserve plugin rejected it.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
         node_name = decision.node.name
-        assumed = info.on_node(node_name)
+        assumed = pod.on_node(node_name)
         self.cache.assume_pod(assumed)
-        if self.framework.reserve(decision.state, assumed, node_name) is not None:
-            self.framework.unreserve(decision.state, assumed, node_name)
-            self.cache.forget_pod(assumed.pod)
-            return None
-        return node_name
+        rejection = self.framework.reserve(decision.state, assumed, node_name)
+        if rejection is None:
+            return True
+        self.take_back(pod, decision)
+        if not rejection.is_rejected:
+            raise PluginFailedError.of(rejection)
+        return False
+
+    def take_back(self, pod: PodInfo, decision: Decision) -> None:
+        """Undo :meth:`keep`, with Unreserve called."""
+        assumed = pod.on_node(decision.node.name)
+        self.framework.unreserve(decision.state, assumed, decision.node.name)
+        self.cache.forget_pod(assumed.pod)
 
     def evaluate(self, pod: Pod) -> Evaluation | Rejection:
         """What the plugins say of every node for a pod, with nothing cached; nothing is placed.

@@ -301,7 +301,7 @@ def test_preemption_need_not_count_volumes_where_nothing_is_limited(
 ) -> None:
     cluster = Cluster([a_node("n")], (), objects, gates=gates)
     entry = FilterEntry(cluster.plugin("NodeVolumeLimits"), 0)
-    assert entry.amounts(CycleState(), PodInfo(using("p", "a", on=""))) == expected
+    assert entry.amounts(CycleState(), PodInfo(using("p", "a", on="")), cluster.cache.table) == expected
 
 
 @pytest.mark.parametrize(

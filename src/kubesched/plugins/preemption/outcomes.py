@@ -87,7 +87,7 @@ class Questions:
             return None
         amounts: list[tuple[int, int]] = []
         for fit in filters.fits:
-            wanted = fit.amounts(state, pod)
+            wanted = fit.amounts(state, pod, self._handle.snapshot.table)
             if wanted is None:
                 return None
             amounts += wanted
