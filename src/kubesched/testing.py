@@ -226,23 +226,23 @@ class PluginCluster:
         problem = ""
         if isinstance(found, Rejection):
             problem = (
-                f"no node fits by what is kept of earlier answers; asked anew, {', '.join(fit)} fit" if rows else ""
+                f"no node fits by what is kept of earlier answers; asked again, {', '.join(fit)} fit" if rows else ""
             )
         elif found.node.row not in rows:
-            problem = f"{found.node.name} fits by what is kept of earlier answers, and not when asked anew"
+            problem = f"{found.node.name} fits by what is kept of earlier answers, and not when asked again"
         elif found.evaluated == len(self._table) and found.feasible != len(rows):
-            problem = f"{found.feasible} nodes fit by what is kept of earlier answers; asked anew, {len(rows)} fit"
+            problem = f"{found.feasible} nodes fit by what is kept of earlier answers; asked again, {len(rows)} fit"
         elif found.evaluated == len(self._table) and not isinstance(scanned, Rejection) and scanned.totals is not None:
             totals = scanned.totals.tolist()
             mine, best = totals[rows.index(found.node.row)], max(totals)
             if mine != best:
                 problem = (
-                    f"{found.node.name} is best by what is kept of earlier scores; asked anew it has {mine}, and "
+                    f"{found.node.name} is best by what is kept of earlier scores; asked again it has {mine}, and "
                     f"{self._table.info(rows[totals.index(best)]).name} has {best}"
                 )
         if problem:
             raise AssertionError(
-                f"pod {pod.name}, while copies of the pods are placed and taken back: {problem}. Look at what says how long "
+                f"pod {pod.name}, while copies of the pods are placed and taken back: {problem}. What may be wrong is how long "
                 f"answers of {self._name} hold: {self._held_by()}"
             )
         return None if isinstance(found, Rejection) else found

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+import kubesched
 from kubesched.config import ConfigError
 from kubesched.framework import (
     ActionType,
@@ -222,7 +223,7 @@ def test_scores_that_are_kept_too_long_are_found() -> None:
         "Spread", (Plugin,), {"name": "Spread", "asks": Emptiest, "ask": lambda self, pod, nodes: Emptiest(nodes)}
     )
     with pytest.raises(
-        AssertionError, match=r"is best by what is kept of earlier scores; asked anew it has 0, and . has 100"
+        AssertionError, match=r"is best by what is kept of earlier scores; asked again it has 0, and . has 100"
     ):
         PluginCluster(plugin, nodes=["a", "b", "c"]).check(pod("p"))
 
@@ -312,7 +313,7 @@ def test_events_that_cannot_be_are_refused(event: ClusterEventWithHint, text: st
         PluginCluster(plugin, nodes=["a"])
 
 
-@pytest.mark.parametrize("file", ["zone_maintenance", "gpu_last"])
+@pytest.mark.parametrize("file", ["zone_maintenance", "gpu_last", "teams_per_zone"])
 def test_the_example_plugins_pass_the_check(file: str) -> None:
     module = load_module(str(EXAMPLES / "plugins" / f"{file}.py"))
     plugin = next(
@@ -323,8 +324,8 @@ def test_the_example_plugins_pass_the_check(file: str) -> None:
     nodes = [node(name, labels={"topology.kubernetes.io/zone": f"zone-{name}"}, **{"nvidia.com/gpu": gpus})
              for name, gpus in (("a", 0), ("b", 8), ("c", 0))]  # fmt: skip
     cluster = PluginCluster(plugin, nodes=nodes)
-    cluster.check(pod("p"), pod("q", requests={"nvidia.com/gpu": 1}))
-    expected = {"zone_maintenance": ("a", "b"), "gpu_last": ("a", "c")}[file]
+    cluster.check(pod("p"), pod("q", requests={"nvidia.com/gpu": 1}), pod("r", labels={"team": "red"}))
+    expected = {"zone_maintenance": ("a", "b"), "gpu_last": ("a", "c"), "teams_per_zone": ("a", "b", "c")}[file]
     assert {cluster.place(pod(f"p{number}")) for number in range(12)} == set(expected)
     del sys.modules[module.__name__]
 
@@ -346,3 +347,30 @@ def test_what_cannot_be_used_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="no args"):
         PluginCluster(Picky, nodes=["a"])
+
+
+def test_the_example_of_teams_keeps_to_its_limit_and_preempts_for_it() -> None:
+    file = str(EXAMPLES / "plugins" / "teams_per_zone.py")
+    nodes = [node(f"n{number}", labels={"topology.kubernetes.io/zone": f"z{number % 2}"}) for number in range(4)]
+    red = {"team": "red"}
+    pods = [pod(f"p{number}", labels=red) for number in range(5)]
+    pods.append(pod("late", labels=red, annotations={"kubesched.io/arrival": "5s"}, priorityClassName="high"))
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {
+                "plugins": {"multiPoint": {"enabled": [{"name": "TeamsPerZone"}]}},
+                "pluginConfig": [{"name": "TeamsPerZone", "args": {"most": 2}}],
+            }
+        ],
+    }
+    result = kubesched.simulate([high, *nodes, *pods], config=config, plugins=[file])
+    assert not result.errors
+    zones = sorted(int(placed.node[1:]) % 2 for placed in result.placements)
+    assert zones == [0, 0, 1, 1]
+    assert [(one.pod, len(one.victims)) for one in result.preemptions] == [("default/late", 1)]
+    assert [waiting.reasons[0].text for waiting in result.pending] == [
+        "node(s) were in a zone with enough pods of the team"
+    ]

@@ -527,3 +527,26 @@ assert kubesched.simulate(nodes=1).totals.pods == 0
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "text"),
+    [
+        (5, "WrongAnswerError", "PostFilter for pod default/p failed; the pod waits: .*returned 5 from post_filter; expected a pair"),
+        (ValueError("boom"), "ValueError", "plugin Remedy failed in post_filter"),
+    ],
+)  # fmt: skip
+def test_a_remedy_that_fails_is_reported(answer: Any, kind: str, text: str) -> None:
+    class Remedy(Plugin):
+        name = "Remedy"
+
+        def post_filter(self, state: Any, pod: PodInfo, statuses: Any) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    result = kubesched.simulate(pod("p", cpu="100"), nodes=1, plugins=[Remedy])
+    (error,) = result.errors
+    assert re.match(text, error.text)
+    assert (error.type, error.file) == (kind, __file__)
+    assert result.pending[0].reason == "Unschedulable"

@@ -4,6 +4,7 @@ The names below are the public interface for plugins; :class:`Contract` document
 """
 
 from ..api.times import Clock
+from .asking import question_key
 from .cycle_state import CycleState
 from .events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from .interface import Contract, Handle, Plugin, PostFilterResult, PreBindPreFlight
@@ -41,4 +42,5 @@ __all__ = [
     "Reads",
     "Registry",
     "Status",
+    "question_key",
 ]

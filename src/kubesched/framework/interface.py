@@ -255,13 +255,15 @@ class Contract:
 
     Wherever a ``Status | None`` is returned, None means Success. A method that raises fails the pod's attempt
     with code Error naming the plugin; nothing else is disturbed. ``state`` belongs to one attempt.
+
+    Attributes:
+        asks: the class of its questions, for a plugin with ``ask``.
+        informs: kinds (plural, as in ``api.kinds``) that the plugin looks up through its handle and wants watched.
+        normalize: ready-made normalisation for ``score``; None means scores are final, or ``normalize_score`` is defined.
     """
 
-    #: The class of its questions, for a plugin with ``ask``.
     asks: ClassVar[type[Question]]
-    #: Kinds (plural, as in ``api.kinds``) that the plugin looks up through its handle and wants watched.
     informs: ClassVar[tuple[str, ...]] = ()
-    #: Ready-made normalisation for ``score``; None means scores are final, or ``normalize_score`` is defined.
     normalize: ClassVar[Normalize | None] = None
 
     # -- queue -----------------------------------------------------------------------------------------

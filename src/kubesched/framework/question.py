@@ -65,29 +65,33 @@ class Question:
     configuration files are those of the methods defined: ``pre_filter``, ``verdicts`` (Filter), ``pre_score``, ``scores``.
 
     A method that raises fails the pod's attempt with code Error naming the plugin; nothing else is disturbed.
+
+    Attributes, of the class or of one question where it says so:
+        key: of each question: a value such that pods with equal values get equal answers in equal clusters; None: answers are
+            never reused.
+        reads: which changes of a row's own node make an answer about the row stale.
+        is_local: of the class or a question: whether an answer about a row changes with the row's own node alone. Otherwise
+            ``changed`` and ``rescored`` name rows; without either, answers are never reused.
+        by_spec: whether ``ask`` reads nothing of a pod but its spec and namespace: pods of one template are then asked for
+            once, and again when images come to the cluster or leave it, and after ``handle.ask_again()``. A question that
+            depends on more sets False for itself: then None alone is by the spec.
+        normalize: ready-made normalisation of raw scores; None means scores are final, or ``normalized`` is defined.
+        may_fail: whether verdicts may fail for a node because of objects that users wrote. They are then asked for in the
+            profile's order, also for nodes that a later filter rejects.
+        throughout: whether a pod without a question leaves the plugin out after the choice of a node, too: Reserve to
+            PostBind are not called.
+        stands_alone: keys of extension points, ``filter`` and ``score``, that work in a profile without the point that
+            prepares them.
     """
 
-    #: Which changes of a row's own node make an answer about the row stale.
     reads: ClassVar[Reads] = Reads.NODE | Reads.PODS
-    #: Whether ``ask`` reads nothing of a pod but its spec and namespace: pods of one template are then asked for once, and again
-    #: when images come to the cluster or leave it, and after ``handle.ask_again()``. A question that depends on more sets False
-    #: for itself: then None alone is by the spec.
     by_spec: bool = False
-    #: Ready-made normalisation of raw scores; None means scores are final, or ``normalized`` is defined.
     normalize: ClassVar[Normalize | None] = None
-    #: Whether verdicts may fail for a node because of objects that users wrote. They are then asked for in the profile's
-    #: order, also for nodes that a later filter rejects.
     may_fail: ClassVar[bool] = False
-
-    #: Whether a pod without a question leaves the plugin out after the choice of a node, too: Reserve to PostBind are not called.
     throughout: ClassVar[bool] = False
-    #: Keys of extension points, ``filter`` and ``score``, that work in a profile without the point that prepares them.
     stands_alone: ClassVar[frozenset[str]] = frozenset()
 
-    #: A value such that pods with equal values get equal answers in equal clusters; None: answers are never reused.
     key: Hashable | None = None
-    #: Whether an answer about a row changes with the row's own node alone. Otherwise ``changed`` and ``rescored`` name rows;
-    #: without either, answers are never reused.
     is_local: bool = True
 
     # -- Filter ----------------------------------------------------------------------------------------
@@ -124,7 +128,7 @@ class Question:
         """What if these pods came to the node, or left it? A question of its own; this one stays as it is.
 
         The node and its row show the change already: only a question that keeps something about pods, such as counts by
-        zone, has anything to do. Serves nominated pods and preemption.
+        zone, has anything to do. Serves nominated pods and preemption. To be defined together with ``pre_filter``.
         """
         return self
 
