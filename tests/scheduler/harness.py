@@ -482,8 +482,10 @@ async def world(
         loop.set_exception_handler(None)
 
 
-#: The line that every failed attempt leaves; why it failed is in the pod's condition, which the tests read.
-_FAILED_ATTEMPT = re.compile(r"^scheduling pod \S+ failed; it is tried again: ")
+#: The lines that every failed attempt and PostFilter leave; why they failed is in the pod's condition, which the tests read.
+_FAILED_ATTEMPT = re.compile(
+    r"^(scheduling pod \S+ failed; it is tried again|PostFilter for pod \S+ failed; the pod waits): "
+)
 
 
 def _compare_errors(lines: Sequence[str], expected: Sequence[str]) -> None:
