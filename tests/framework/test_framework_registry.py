@@ -106,7 +106,6 @@ REFUSED: list[tuple[str, type, list[str]]] = [
     ("async in the scheduling cycle", make_plugin("Async", reserve=later), ["reserve is async, but the scheduling cycle does not wait; only post_filter, pre_bind, bind may be async"]),
     ("verdicts without meaning", asking(verdicts=say(None)), ["its question Asked defines verdicts but not why(self, verdict: int) -> Status"]),
     ("a meaning without verdicts", asking(scores=say(None), why=say(None)), ["defines why but not verdicts(self, rows: RowArray) -> VerdictArray"]),
-    ("a what-if without PreFilter", asking(verdicts=say(None), why=say(None), assuming=lambda self, node, added, removed: self), ["defines assuming but not pre_filter("]),
     ("rows named for no scores", asking(verdicts=say(None), why=say(None), rescored=lambda self, *, same: None), ["defines rescored but not scores("]),
     ("a question that answers nothing", asking(), ["its question Asked answers nothing: define verdicts and why to filter"]),
     ("a misspelt part of a question", asking(verdicts=say(None), why=say(None), is_locale=False), ["defines is_locale, which is not part of the interface; did you mean is_local?"]),

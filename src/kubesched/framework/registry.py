@@ -58,7 +58,6 @@ _NEEDED_OF_QUESTIONS: Final = {
     "why": "verdicts",
     "verdict": "verdicts",
     "amounts": "verdicts",
-    "assuming": "pre_filter",
     "changed": "verdicts",
     "assuming": "pre_filter",
     "score": "scores",
