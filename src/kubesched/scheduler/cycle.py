@@ -23,6 +23,7 @@ from kubesched.framework.preemption import Preemption
 from kubesched.framework.queued import QueuedPodInfo
 from kubesched.framework.runtime import PostFilterAnswer
 from kubesched.framework.status import Code, Status
+from kubesched.framework.wrong_answer import WrongAnswerError
 from kubesched.queue import SchedulingQueue
 
 from .attempt import Attempt
@@ -160,11 +161,12 @@ class Cycle:
     def _reject(
         self, attempt: Attempt, rejection: Rejection, result: PostFilterResult | None, status: Status | None
     ) -> None:
-        if status is not None and status.code is Code.ERROR:
+        error = status.error if status is not None and status.code is Code.ERROR else None
+        # An error that was raised, or a wrong answer; one that a plugin words itself is part of the pod's condition.
+        if error is not None and (error.__traceback__ is not None or isinstance(error, WrongAnswerError)):
             _log.error(
-                "PostFilter for pod %s failed; the pod waits: %s",
-                attempt.queued.key, status.message(), extra={"cause": status.as_error()},
-            )  # fmt: skip
+                "PostFilter for pod %s failed; the pod waits: %s", attempt.queued.key, error, extra={"cause": error}
+            )
         rejection = rejection.with_post_filter(status.message() if status is not None else "")
         self._failures.fail(attempt, rejection, result.nominating if result is not None else None)
         if result is not None and result.preemption is not None and self._on_preemption is not None:
