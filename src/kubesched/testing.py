@@ -39,7 +39,7 @@ JSON: TypeAlias = dict[str, Any]
 
 #: How often ``check`` places a copy of each pod: answers are kept from the second on.
 _TURNS: Final = 4
-#: So many different answers are shown.
+#: Different answers that are shown, at most.
 _FEW: Final = 3
 
 

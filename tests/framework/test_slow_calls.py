@@ -17,6 +17,18 @@ from kubesched.framework.question import Question
 from kubesched.framework.slow_calls import loop_progress, watching_plugins
 
 
+def _reports() -> tuple[threading.Event, list[str], Callable[[str], None]]:
+    """An event for the first report, the texts reported, and what receives them."""
+    reported = threading.Event()
+    texts: list[str] = []
+
+    def report(text: str) -> None:
+        texts.append(text)
+        reported.set()
+
+    return reported, texts, report
+
+
 def _waiting(event: threading.Event, calls: int = 1) -> Callable[..., None]:
     def filter(self: Any, state: Any, pod: Any, node: Any) -> None:  # noqa: A001 - the interface's name
         event.wait()
@@ -25,12 +37,7 @@ def _waiting(event: threading.Event, calls: int = 1) -> Callable[..., None]:
 
 
 def test_a_call_that_lasts_is_named_with_its_place_while_it_lasts() -> None:
-    reported = threading.Event()
-    texts: list[str] = []
-
-    def report(text: str) -> None:
-        texts.append(text)
-        reported.set()
+    reported, texts, report = _reports()
 
     plugin = make_plugin("Slow", filter=_waiting(reported))(None, None)
     other = make_plugin("Other", filter=lambda self, *args: plugin.filter(*args))(None, None)
@@ -47,12 +54,7 @@ def test_a_call_that_lasts_is_named_with_its_place_while_it_lasts() -> None:
 
 
 def test_a_decorated_method_is_recognised() -> None:
-    reported = threading.Event()
-    texts: list[str] = []
-
-    def report(text: str) -> None:
-        texts.append(text)
-        reported.set()
+    reported, texts, report = _reports()
 
     inner = _waiting(reported)
 
@@ -67,12 +69,7 @@ def test_a_decorated_method_is_recognised() -> None:
 
 
 def test_a_method_of_a_question_is_recognised() -> None:
-    reported = threading.Event()
-    texts: list[str] = []
-
-    def report(text: str) -> None:
-        texts.append(text)
-        reported.set()
+    reported, texts, report = _reports()
 
     def verdicts(self: Any, rows: Any) -> None:
         reported.wait()
@@ -93,12 +90,7 @@ def _short_calls(plugin: Any, until: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("progress", [None, lambda: 0], ids=["without progress", "the loop stands still"])
 def test_many_short_calls_are_named_with_their_total(progress: Callable[[], object] | None) -> None:
     """As of a plugin that takes 5 ms for each of 5,000 nodes."""
-    reported = threading.Event()
-    texts: list[str] = []
-
-    def report(text: str) -> None:
-        texts.append(text)
-        reported.set()
+    reported, texts, report = _reports()
 
     pause = threading.Event()
     plugin = make_plugin("Steady", filter=lambda self, *args: pause.wait(0.004))(None, None)

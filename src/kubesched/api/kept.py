@@ -1,4 +1,4 @@
-"""What is made from texts and kept because the same ones come again: within a number of bytes, however long the texts are.
+"""Memory of things made from texts that come again, bounded in bytes however long the texts are.
 
 Texts come from users' objects and from peers. A bound on their number alone is none: 4,096 texts of a megabyte are 4 GB. When the
 bound is reached everything is forgotten; what is needed still is made again. Callers: whatever reads quantities, names, times and paths.

@@ -25,7 +25,7 @@ __all__ = ["decode_parts", "decode_pod", "next_version", "share_parts", "shared_
 
 #: Bytes that the texts of what is kept may have, of each kind.
 _MOST_BYTES: Final = 32 << 20
-#: What a condition takes besides its message.
+#: Bytes of a condition besides its message.
 _CONDITION: Final = 256
 #: How a spec begins that was given a node by the embedded cluster.
 _ON_NODE: Final = b'{"nodeName":"'

@@ -408,7 +408,7 @@ def conformance(parser: argparse.ArgumentParser) -> None:
 
 
 def _other_clusters(parser: argparse.ArgumentParser) -> None:
-    """What is measured instead of one process with everything."""
+    """Options that measure something else than one process with everything."""
     parser.add_argument(
         "--http",
         action="store_true",

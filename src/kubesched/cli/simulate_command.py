@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]:
-    """What is simulated: manifests, the template of hollow nodes, and a title."""
+    """Input of a simulation: manifests, the template of hollow nodes, and a title."""
     paths = [path for group in options.filename for path in group]
     if not paths and not options.trace and options.start is None:
         text = "give manifests with -f, a cluster with --from, or a table of pods with --trace"

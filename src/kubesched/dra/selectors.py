@@ -34,7 +34,7 @@ __all__ = ["Selector", "SelectorCache", "SelectorError"]
 _MAPS: Final = ("device.attributes", "device.capacity")
 #: Five evaluations that go to their limit: as many seconds, at half of the time in which a lease has to be renewed.
 _ATTEMPT_COST: Final = 5 * COST_LIMIT
-#: What compiling takes for each byte of an expression, as cost. A claim may have a megabyte of them, which is 15 s.
+#: Cost of compiling a byte of an expression. A claim may have a megabyte of them, which is 15 s.
 _COMPILE_COST: Final = 15
 #: Expressions that are kept.
 _MOST: Final = 1024

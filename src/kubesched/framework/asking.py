@@ -6,13 +6,13 @@ and keeps the question of an attempt in the cycle state. Made by :class:`~.runti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable
+from collections.abc import Callable, Container, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from .cycle_state import CycleState
-from .failures import PluginFailedError, failed, shape_of
+from .failures import called, shape_of
 from .interface import Plugin
 from .nodeinfo import NodeInfo
 from .podinfo import PodInfo
@@ -26,17 +26,20 @@ if TYPE_CHECKING:
 
 __all__ = ["ABSENT", "FastPlugin", "Key", "PlainPlugin", "Turn", "answering", "is_prepared", "question_key"]
 
-#: What a pod's answers from a plugin depend on besides the nodes: ``ABSENT``, (key,) where they change with a row's own node alone,
+#: Value that a pod's answers from a plugin depend on besides the nodes: ``ABSENT``, (key,) where they change with a row's own node alone,
 #: (key, True) where the question names the rows that change with something else, None where they cannot be kept.
 Key = tuple[Hashable, ...] | None
 #: The key of a pod that does not concern a plugin.
 ABSENT: Final[tuple[Hashable, ...]] = ()
-#: What prepares a point.
+#: Points, and the ones that prepare them.
 _PREPARED_AT: Final = {"filter": "preFilter", "score": "preScore"}
 #: Up to this many rows plain Python beats NumPy.
 _FEW: Final = 8
 #: The shape of an array that names no rows.
 _NONE: Final = (0,)
+#: Beginnings of the texts of failures.
+_PRE_FILTER: Final = "running PreFilter plugin"
+_PRE_SCORE: Final = "running PreScore plugin"
 
 
 def question_key(plugin: str) -> str:
@@ -106,29 +109,23 @@ class PlainPlugin:
         return self.by_spec
 
     def key(self, pod: PodInfo) -> Key:
-        """What the pod's answers depend on.
+        """Value that the pod's answers depend on.
 
         Raises:
             PluginFailedError: when the plugin raises, or gives a key that has no hash.
         """
-        try:
-            key = self._key(pod)
-            try:
-                hash(key)
-            except TypeError as error:
-                raise self._without_hash(key, error) from error
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise PluginFailedError(self.name, failed(self._asking, self.name, error)) from error
+        key: Key = called(self._asking, self.name, self._hashable_key, pod)
         return key
 
-    def _without_hash(self, key: Any, error: TypeError) -> WrongAnswerError:
-        return WrongAnswerError(
-            self.plugin,
-            self._keyed_by[0],
-            f"{self._keyed_by[1]} {key[0]!r}, which has no hash ({error}); expected texts, numbers, or tuples of them",
-        )
+    def _hashable_key(self, pod: PodInfo) -> Key:
+        key: Any = self._key(pod)
+        try:
+            hash(key)
+        except TypeError as error:
+            method, words = self._keyed_by
+            problem = f"{words} {key[0]!r}, which has no hash ({error}); expected texts, numbers, or tuples of them"
+            raise WrongAnswerError(self.plugin, method, problem) from error
+        return key  # type: ignore[no-any-return]
 
     def _key(self, pod: PodInfo) -> Key:
         signature = self._sign(pod) if self._sign is not None else None
@@ -237,18 +234,15 @@ class FastPlugin(PlainPlugin):
             PluginFailedError: when the plugin fails.
         """
         kept: Question | None = state.get(self._state_key)
-        if kept is None:
-            return
-        try:
-            going_on: Any = self._take(pod).follow(kept)
-            if not isinstance(going_on, Question):
-                problem = f"follow returned {going_on!r}; expected one of the two questions"
-                raise WrongAnswerError(self.plugin, "follow", problem)
-            state.write(self._state_key, going_on)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise PluginFailedError(self.name, failed("running PreFilter plugin", self.name, error)) from error
+        if kept is not None:
+            state.write(self._state_key, called(_PRE_FILTER, self.name, self._following, pod, kept))
+
+    def _following(self, pod: PodInfo, kept: Question) -> Question:
+        question: Any = self._take(pod).follow(kept)
+        if not isinstance(question, Question):
+            problem = f"follow returned {question!r}; expected one of the two questions"
+            raise WrongAnswerError(self.plugin, "follow", problem)
+        return question
 
     def question(self, state: CycleState, pod: PodInfo, point: str) -> Question:
         """The question that answers at a point, ``filter`` or ``score``.
@@ -269,26 +263,26 @@ class FastPlugin(PlainPlugin):
         Raises:
             PluginFailedError: when the plugin fails, or names something else than rows of the table.
         """
-        return self._rows(state, size, "changed", "running PreFilter plugin")
+        question: Question | None = state.get(self._state_key)
+        if question is None:
+            return None
+        rows: RowArray | None = called(_PRE_FILTER, self.name, self._named, question, "changed", size, {})
+        return rows
 
     def rescored(self, state: CycleState, size: int, *, same: bool) -> RowArray | None:
         """Like :meth:`changed`, for scores; ``same`` when the feasible nodes are those of the last time."""
-        return self._rows(state, size, "rescored", "running PreScore plugin", same=same)
-
-    def _rows(self, state: CycleState, size: int, method: str, prefix: str, **how: bool) -> RowArray | None:
-        question = state.get(self._state_key)
+        question: Question | None = state.get(self._state_key)
         if question is None:
             return None
-        try:
-            rows: RowArray | None = getattr(question, method)(**how)
-            if rows is not None and not (type(rows) is np.ndarray and rows.shape == _NONE):
-                problem = _wrong_rows(rows, size)
-                if problem:
-                    raise WrongAnswerError(self.plugin, method, f"{method} returned {problem}")
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise PluginFailedError(self.name, failed(prefix, self.name, error)) from error
+        rows: RowArray | None = called(_PRE_SCORE, self.name, self._named, question, "rescored", size, {"same": same})
+        return rows
+
+    def _named(self, question: Question, method: str, size: int, how: Mapping[str, bool]) -> RowArray | None:
+        rows: RowArray | None = getattr(question, method)(**how)
+        if rows is not None and not (type(rows) is np.ndarray and rows.shape == _NONE):
+            problem = _wrong_rows(rows, size)
+            if problem:
+                raise WrongAnswerError(self.plugin, method, f"{method} returned {problem}")
         return rows
 
     # -- points --------------------------------------------------------------------------------------------------
@@ -316,7 +310,7 @@ class FastPlugin(PlainPlugin):
 
 
 def _wrong_rows(rows: Any, size: int) -> str:
-    """What is wrong with what should be an array of row numbers below ``size``; empty when nothing is."""
+    """Words for what is no array of row numbers below ``size``; empty when it is one."""
     if not isinstance(rows, np.ndarray) or rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "ui"):
         return f"{shape_of(rows)}; expected an array of row numbers or None"
     if len(rows) <= _FEW:

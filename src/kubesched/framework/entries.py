@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FilterEntry", "ScoreEntry", "most_statuses"]
 
-
 _FILTER: Final = "running {} filter plugin"
 _SCORE: Final = "running Score plugins: plugin {} failed with"
 _NORMALIZE: Final = "running Normalize on Score plugins: plugin {} failed with"
@@ -78,8 +77,7 @@ class _Entry:
         reads = PlainPlugin.reads if self.is_plain else asked.reads
         self.reads_pods, self.reads_images = bool(reads & Reads.PODS), bool(reads & Reads.IMAGES)
         self.is_local = asked.is_local
-        self._has_one = not self.is_plain and defines(asked.asks, self._one)
-        self.has_row_form = self.is_plain or self._has_one
+        self.has_row_form = self.is_plain or defines(asked.asks, self._one)
 
     def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
         """The verdict on, or raw score of, one node; in plain Python where the plugin offers it.
@@ -93,12 +91,7 @@ class _Entry:
         if self.is_plain:
             answer = self._plain(state, pod, node)
         else:
-            try:
-                answer = getattr(self._asked.question(state, pod, self._point), self._one)(node)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                raise self._failed(error) from error
+            answer = self._answer(self._one, state, pod, node)
             if type(answer) is not int:
                 if not isinstance(answer, bool | np.bool_ | np.integer):
                     raise self._wrong(self._one, f"{self._one} returned {answer!r}; expected an int")
@@ -121,18 +114,26 @@ class _Entry:
                 self._check(answer)
             return answer
         rows.flags.writeable = False  # the caller uses them afterwards
-        try:
-            answer = getattr(self._asked.question(state, pod, self._point), self._many)(rows)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise self._failed(error) from error
+        answer = self._answer(self._many, state, pod, rows)
         if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
             problem = f"{self._many} returned {shape_of(answer)}; expected {self._dtype}[{len(rows)}]"
             raise self._wrong(self._many, problem)
         if len(rows):
             self._check(answer)
         return answer.astype(self._dtype, copy=False)
+
+    def _answer(self, method: str, state: CycleState, pod: PodInfo, *about: Any) -> Any:
+        """The answer of the pod's question.
+
+        Raises:
+            PluginFailedError: when the plugin fails.
+        """
+        try:
+            return getattr(self._asked.question(state, pod, self._point), method)(*about)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self._failed(error) from error
 
     def _check(self, answer: Any) -> None:
         """Fail when an answer of a method for many rows is out of range. Looks only where the type allows that."""
@@ -196,12 +197,7 @@ class FilterEntry(_Entry):
         if self.is_plain:
             numbered: _NumberedStatuses = state.read(("statuses", self.name))
             return numbered.statuses[verdict - 1]
-        try:
-            status = self._asked.question(state, pod, self._point).why(verdict)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise self._failed(error) from error
+        status = self._answer("why", state, pod, verdict)
         if not isinstance(status, Status):
             raise self._wrong("why", f"why returned {status!r}; expected a Status")
         if not status.is_rejected:
@@ -210,12 +206,7 @@ class FilterEntry(_Entry):
 
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Call a plain plugin; distinct rejections are numbered from 1 in the order they first occur."""
-        try:
-            status = self.plugin.filter(state, pod, node)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise self._failed(error) from error
+        status = called(self._prefix, self.name, self.plugin.filter, state, pod, node)
         if status is None:
             return 0
         if not isinstance(status, Status):
@@ -231,14 +222,14 @@ class FilterEntry(_Entry):
         return numbered.number(status.with_plugin(self.name))
 
     def amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
-        """What of a pod decides by amounts alone (see ``amounts`` in :class:`.question.Question`); None when there is more to it.
+        """Amounts that alone decide about the pod (see ``amounts`` in :class:`.question.Question`); None when there is more to it.
 
         Raises:
             PluginFailedError: when the plugin fails.
         """
         if self.is_plain or not defines(self._asked.asks, "amounts"):
             return None
-        answer = called(self._prefix, self.name, self._asked.question(state, pod, self._point).amounts)
+        answer = self._answer("amounts", state, pod)
         if answer is None:
             return None
         resources = range(len(nodes.allocatable))
@@ -367,12 +358,7 @@ class ScoreEntry(_Entry):
         return PluginFailedError(self.name, failed(_NORMALIZE, self.name, error))
 
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        try:
-            score = self.plugin.score(state, pod, node)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise self._failed(error) from error
+        score = called(self._prefix, self.name, self.plugin.score, state, pod, node)
         if isinstance(score, Status):
             raise self._failed(_as_error(score))
         if isinstance(score, bool) or not isinstance(score, int | np.integer):

@@ -36,7 +36,7 @@ def failed(prefix: str, plugin: str, error: BaseException | None) -> RuntimeErro
 
 
 def called(prefix: str, plugin: str, method: Callable[..., Any], *args: Any) -> Any:
-    """What a plugin's method returns; ``prefix`` as for :func:`failed`.
+    """Answer of a plugin's method; ``prefix`` as for :func:`failed`.
 
     Raises:
         PluginFailedError: when it raises.
@@ -54,7 +54,7 @@ def _quoted(name: str) -> str:
 
 
 def shape_of(answer: Any) -> str:
-    """What a plugin returned, for a message: type and shape of an array, anything else as it is."""
+    """Answer of a plugin in a message: type and shape of an array, anything else as it is."""
     if isinstance(answer, np.ndarray):
         return f"{answer.dtype}{list(answer.shape)}"
     return repr(answer)

@@ -110,6 +110,22 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error} (at {frame.filename}:{frame.lineno})"
 
 
+def _built(name: str, factory: PluginFactory, args: Callable[[str], Any], handle: Handle) -> Any:
+    """A plugin of a profile.
+
+    Raises:
+        ConfigError: when it cannot be built.
+    """
+    try:
+        return factory(args(name), handle)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a factory raises is a configuration error to the user
+        bare = getattr(factory, "__init__", None) is object.__init__
+        hint = "; derive the class from kubesched.framework.Plugin" if bare else ""
+        raise ConfigError("framework", [f'initializing plugin "{name}": {_said(error)}{hint}']) from error
+
+
 class Framework:
     """The plugins of one profile, built and put in order."""
 
@@ -132,14 +148,7 @@ class Framework:
         self._driver = Driver(profile_name, metrics, handle.clock)
         self.plugins: dict[str, Any] = {}
         for name in dict.fromkeys(name for entries in points.values() for name, _ in entries):
-            try:
-                self.plugins[name] = registry[name](args(name), handle)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # whatever a factory raises is a configuration error to the user
-                bare = getattr(registry[name], "__init__", None) is object.__init__
-                hint = "; derive the class from kubesched.framework.Plugin" if bare else ""
-                raise ConfigError("framework", [f'initializing plugin "{name}": {_said(error)}{hint}']) from error
+            self.plugins[name] = _built(name, registry[name], args, handle)
         self.turn = Turn()
         #: By name, the plugins as the decision core asks them.
         self.answering = {

@@ -107,7 +107,7 @@ class Informers(Mapping[str, Informer]):
         return pod
 
     def live_version(self, pod: Pod) -> Pod | None:
-        """The same for this very pod; None as well when another has its name."""
+        """Live state of this very pod; None as well when another has its name."""
         live = self.live_pod(pod.namespace, pod.name)
         return live if live is not None and live.uid == pod.uid else None
 

@@ -88,7 +88,7 @@ class Search:
         self.observer: Callable[[Path], None] | None = None
 
     def ask(self, pod: PodInfo) -> Asked:
-        """What the plugins' answers for the pod depend on, at the start of an attempt.
+        """Keys that the plugins' answers for the pod depend on, at the start of an attempt.
 
         Raises:
             PluginFailedError: when a plugin fails.

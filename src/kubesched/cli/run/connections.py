@@ -27,7 +27,7 @@ __all__ = ["KUBERNETES_VERSION", "Connections"]
 
 #: The Kubernetes version whose scheduler this is, as ``--version`` prints it.
 KUBERNETES_VERSION: Final = "v1.36.0"
-#: The same without its prefix, as lease candidates carry it.
+#: The version without its prefix, as lease candidates carry it.
 _SEMANTIC_VERSION: Final = KUBERNETES_VERSION.removeprefix("v")
 _AGENT: Final = f"kube-scheduler/{KUBERNETES_VERSION} ({sys.platform}/{platform.machine()}) kubesched/{__version__}"
 

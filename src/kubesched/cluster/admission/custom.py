@@ -229,7 +229,7 @@ def custom_schema(raw: bytes) -> CustomSchema:
 
 
 class _Change:
-    """What of an object is as it was. Each part is compared once: many places may be in one list, or in each other."""
+    """Comparison of an object with its state before. Each part is compared once: many places may be in one list, or in each other."""
 
     def __init__(self, old: Data | None, new: Data) -> None:
         self._old, self._new = old, new

@@ -1,4 +1,4 @@
-"""What it takes to check a custom resource by the schema of its definition, counted before it is done.
+"""Cost of checking a custom resource by the schema of its definition, counted before the check.
 
 Who may write a definition chooses the schema, and so how much each value of an object costs: alternatives that are all tried,
 patterns, defaults of any size. Caller: :mod:`.custom`.
@@ -31,7 +31,7 @@ _BYTES_A_STEP: Final = 16
 _STATES_A_STEP: Final = 4
 #: Bytes of values that errors may hold: each has a copy of its value, also those of alternatives.
 _MOST_COPIED: Final = 1 << 28
-#: What asks something of members and items; what a value itself is compared with.
+#: Keywords that ask something of members and items; and those that a value itself is compared with.
 _BELOW: Final = frozenset({"properties", "items", "additionalProperties"})
 _COMPARED: Final = ("enum", "required", "minimum", "maximum", "multipleOf", "format", "pattern")
 _CLASSES: Final = re.compile(r"\\[dDsSwW]")
@@ -54,7 +54,7 @@ def _states(pattern: str) -> int:
 
 
 class Part(NamedTuple):
-    """What one schema asks of a value, without what it asks of members and items.
+    """Demands of one schema on a value, without those on its members and items.
 
     ``size`` is its length as JSON, ``states`` are those of its patterns, ``alternatives`` how many schemas are combined in it.
     ``nested`` are those of them that ask something of members and items, too; these are left out of the rest.
@@ -115,7 +115,7 @@ def check_definition(schema: Schema, children: Callable[[Schema], Iterable[Schem
 
 
 class Work:
-    """What checking one object has taken, with its limit.
+    """Cost of checking one object so far, with its limit.
 
     ``parts`` keeps those that are known, by the identity of their schemas.
     """

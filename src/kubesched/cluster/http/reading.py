@@ -168,7 +168,7 @@ class Watches:
         self._limit = limit
         self._bookmark_seconds = bookmark_seconds
         self._open: dict[Watch, None] = {}
-        #: What the watches count as, those included that begin.
+        #: Number of watches, those that begin included; one with a long selector counts as several.
         self._taken = 0
         #: The server does not begin anything any more.
         self.is_closing = False

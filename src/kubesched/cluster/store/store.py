@@ -418,7 +418,7 @@ class Store(Records):
     def _combined(
         self, kind: Kind, metadata: Document, before: Document, document: Document, subresource: str
     ) -> Document:
-        """What a write of a (sub)resource leaves: the status of one of two documents, and the rest of the other.
+        """Result of writing a (sub)resource: the status of one of two documents, and the rest of the other.
 
         Raises:
             ApiError: 404, when the kind has no such subresource.

@@ -296,7 +296,7 @@ class NodeAllocator:
         return self._allocator.follower()
 
     def changed(self, nodes: NodeTable, follower: Follower[int], plan: Plan | None = None) -> RowArray | None:
-        """Those rows of nodes that :meth:`kubesched.dra.allocator.Allocator.changed` names."""
+        """Rows of the nodes that :meth:`kubesched.dra.allocator.Allocator.changed` names."""
         self._catch_up(nodes)
         rows = self._allocator.changed(follower, plan)
         if rows is None:

@@ -142,11 +142,11 @@ class _Devices(Question):
     # -- what is to be allocated -------------------------------------------------------------------------
 
     def on(self, node: NodeInfo) -> NodePlan:
-        """What is to be allocated on a node."""
+        """Plan of what is to be allocated on a node."""
         return self.attempt.plan_for(self.attempt.served_on(node), self._allocator)
 
     def plans(self, rows: RowArray) -> Iterator[tuple[RowArray | slice, Plan]]:
-        """What is to be allocated on rows, with their positions; without rows where nothing is.
+        """Plans of what is to be allocated on rows, with the positions of the rows; none where nothing is.
 
         They differ by which of the pod's extended resources devices serve there: those without a device plugin.
         """

@@ -92,7 +92,7 @@ class _Disks(Question):
 
 
 class CloudVolumeLimits(Plugin):
-    """What the four have in common; the question is :class:`_Disks`."""
+    """Base of the four plugins; the question is :class:`_Disks`."""
 
     asks = _Disks
     informs: ClassVar[tuple[str, ...]] = tuple(kind.plural for kind in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES))

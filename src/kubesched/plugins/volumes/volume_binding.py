@@ -8,7 +8,6 @@ claims demand), :mod:`.placement` (which nodes satisfy that), :mod:`.reservation
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import numpy as np
@@ -178,16 +177,12 @@ class VolumeBinding(Plugin):
         self.scorer = StorageScorer(args.shape) if handle.gate("StorageCapacityScoring") and args.shape else None
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> _Claims | None:
-        if self._is_prepared and self.scorer is None and not _has_claims(pod):
+        if is_prepared(self) and self.scorer is None and not _has_claims(pod):
             return None
         return self.question(pod, nodes)
 
-    @cached_property
-    def _is_prepared(self) -> bool:
-        return is_prepared(self)
-
     def question(self, pod: PodInfo, nodes: NodeTable) -> _Claims:
-        """What the pod's claims demand now."""
+        """Question with what the pod's claims demand now."""
         demand, problem = NO_DEMAND, None
         try:
             demand = demand_of(pod, self._storage, self.state.cache) or NO_DEMAND
@@ -241,7 +236,7 @@ class VolumeBinding(Plugin):
         if isinstance(question, _Claims):
             question.check_prepared()
             return question
-        if not self._is_prepared:
+        if not is_prepared(self):
             raise KeyError("not found")
         return None
 

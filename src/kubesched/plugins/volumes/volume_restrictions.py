@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -131,7 +130,7 @@ class VolumeRestrictions(Plugin):
         self._storage = Storage(handle)
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
-        if self._is_prepared and not (pod.pvcs or pod.disks):
+        if is_prepared(self) and not (pod.pvcs or pod.disks):
             return None
         found: set[str] = set()
         try:
@@ -144,10 +143,6 @@ class VolumeRestrictions(Plugin):
         snapshot = self.handle.snapshot
         in_use = sum(snapshot.is_pvc_used(f"{pod.namespace}/{name}") for name in found)
         return _Unshared(pod, nodes, frozenset(found), in_use)
-
-    @cached_property
-    def _is_prepared(self) -> bool:
-        return is_prepared(self)
 
     # -- events ----------------------------------------------------------------------------------------
 
