@@ -53,7 +53,7 @@ fuzz: $(STAMP) ## bad objects of all kinds against a whole cluster (SECONDS=3600
 	KUBESCHED_FUZZ_SECONDS=$(or $(SECONDS),3600) KUBESCHED_FUZZ_SEED=$(or $(SEED),1) \
 	  $(BIN)/python -m pytest -n 0 -s tests/http/test_http_structural_fuzz.py
 
-mutants: $(STAMP) ## small faults in a copy, and whether a test notices each (PACKAGES='queue scheduler/binding.py' SAMPLE=200 SEED=1)
+mutants: $(STAMP) ## small faults in a copy, and whether a test notices each (PACKAGES='queue scheduler/core/binding.py' SAMPLE=200 SEED=1)
 	$(BIN)/python tests/mutation/runner.py $(PACKAGES) --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1)
 
 lint: $(STAMP) ## style, types and layers

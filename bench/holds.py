@@ -23,20 +23,20 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import NAMESPACES, NODES, PODS
-from kubesched.api.loop_watch import Hold, watch_loop
-from kubesched.api.times import SteadyClock
-from kubesched.api.turns import in_turns
+from kubesched.base.collector import collector_paused
+from kubesched.base.loop_watch import Hold, watch_loop
+from kubesched.base.times import SteadyClock
+from kubesched.base.turns import in_turns
 from kubesched.cli.memory import give_back
 from kubesched.client.informer import Informer
+from kubesched.cluster.files import saving
 from kubesched.cluster.http import HttpServer
 from kubesched.cluster.kubelets import default_stages, make_nodes, node_template
 from kubesched.cluster.store import InProcessClient
-from kubesched.config import default_config
-from kubesched.files import saving
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.embedded import Embedded
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.plugins import in_tree_registry
 
 _PATH: Final = "/api/v1/pods"
 _TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -22,20 +22,20 @@ import time
 import msgspec
 
 from kubesched.api.decode import from_builtins
-from kubesched.api.times import RealClock, timestamp
 from kubesched.api.types import Node, Pod
-from kubesched.cache import Cache
-from kubesched.config import default_config
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.nominating import NominatingInfo
-from kubesched.framework.podinfo import PodInfo
-from kubesched.plugins import in_tree_registry
-from kubesched.queue.nominator import Nominator
-from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_scan import Rotation
-from kubesched.scheduler.handle import Backends
-from kubesched.scheduler.profiles import build_frameworks
-from kubesched.scheduler.search import Search
+from kubesched.base.times import RealClock, timestamp
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.full_scan import Rotation
+from kubesched.scheduler.core.handle import Backends
+from kubesched.scheduler.core.profiles import build_frameworks
+from kubesched.scheduler.core.search import Search
+from kubesched.scheduler.framework.metrics import SchedulerMetrics
+from kubesched.scheduler.nodes.nominating import NominatingInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
+from kubesched.scheduler.queue.nominator import Nominator
 
 _STARTED = 1_780_000_000
 

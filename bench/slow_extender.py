@@ -16,12 +16,12 @@ from typing import Any
 from aiohttp import web
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.api.times import RealClock
+from kubesched.base.times import RealClock
 from kubesched.cluster.kubelets import make_nodes
-from kubesched.config import API_VERSION, KIND, load_config_data
-from kubesched.extenders.http import http_extenders
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.embedded import Embedded
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.scheduler.config import API_VERSION, KIND, load_config_data
+from kubesched.scheduler.extenders.http import http_extenders
+from kubesched.scheduler.plugins import in_tree_registry
 
 RESOURCE = "example.com/gpu"
 

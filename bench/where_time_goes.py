@@ -20,8 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
-from kubesched.bench import load_workloads, run_workload
-from kubesched.plugins import in_tree_registry
+from kubesched.lab.bench import load_workloads, run_workload
+from kubesched.scheduler.plugins import in_tree_registry
 
 _PACKAGE: Final = "kubesched."
 _SECONDS: Final = 0.002

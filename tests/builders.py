@@ -38,7 +38,7 @@ from kubesched.api.volume_sources import ClaimSource
 from kubesched.cluster.kubelets import make_nodes
 from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import Store
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 __all__ = [
     "a_container",

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from kubesched.framework.registry import Registry
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.conformance import Comparison, Verdict, replay_vector
+from kubesched.lab.conformance import Comparison, Verdict, replay_vector
+from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.plugins import in_tree_registry
 
 __all__ = ["GOLDEN", "JSON", "SKIPPED", "a_vector", "big", "pod", "read", "replayed", "sequence", "verdict_of", "write"]
 

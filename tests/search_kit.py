@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 
 from builders import info
-from kubesched.api.change_log import ChangeLog
 from kubesched.api.types import Node, Pod
-from kubesched.cache import Cache
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.points import POINTS, capabilities
-from kubesched.framework.question import Question
-from kubesched.framework.registry import Registry
-from kubesched.framework.runtime import Framework
-from kubesched.framework.status import Status
-from kubesched.plugins import in_tree_registry
-from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
-from kubesched.scheduler.full_scan import Evaluation, Rotation
-from kubesched.scheduler.handle import Backends, ProfileHandle
-from kubesched.scheduler.search import Decision, Search
-from kubesched.simulate.conformance.objects import LocalObjects
+from kubesched.base.change_log import ChangeLog
+from kubesched.lab.conformance.objects import LocalObjects
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.core.diagnosis import NodeStatuses, Rejection
+from kubesched.scheduler.core.full_scan import Evaluation, Rotation
+from kubesched.scheduler.core.handle import Backends, ProfileHandle
+from kubesched.scheduler.core.search import Decision, Search
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.metrics import SchedulerMetrics
+from kubesched.scheduler.framework.points import POINTS, capabilities
+from kubesched.scheduler.framework.question import Question
+from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.framework.runtime import Framework
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 
 #: In-tree plugins that sign every pod, in upstream's order.
 SIGNING = (

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from golden_kit import GOLDEN, JSON, a_vector, pod, read, replayed, sequence, verdict_of, write
-from kubesched.config import IN_TREE
-from kubesched.framework.registry import Registry
-from kubesched.framework.status import Status
-from kubesched.plugins import in_tree_registry
-from kubesched.plugins.image_locality import ImageLocality
-from kubesched.plugins.node_name import NodeName
-from kubesched.plugins.volumes.volume_binding import VolumeBinding
-from kubesched.simulate.conformance import AreaResult, Coverage, Verdict, golden_files, replay_file, replay_vector
+from kubesched.lab.conformance import AreaResult, Coverage, Verdict, golden_files, replay_file, replay_vector
+from kubesched.scheduler.config import IN_TREE
+from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.plugins import in_tree_registry
+from kubesched.scheduler.plugins.image_locality import ImageLocality
+from kubesched.scheduler.plugins.node_name import NodeName
+from kubesched.scheduler.plugins.volumes.volume_binding import VolumeBinding
 
 #: Area to number of vectors. A file that is missing, cut short or new makes a test fail: it must be listed here.
 COUNTS = {

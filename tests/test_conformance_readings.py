@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from golden_kit import JSON, a_vector, big, pod, read, replayed, verdict_of
-from kubesched.framework.gated_fields import POD_FIELD_GATES
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.conformance import Comparison, Verdict, read_gates, replay_file, replay_vector
+from kubesched.lab.conformance import Comparison, Verdict, read_gates, replay_file, replay_vector
+from kubesched.scheduler.framework.gated_fields import POD_FIELD_GATES
+from kubesched.scheduler.plugins import in_tree_registry
 
 V1 = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 

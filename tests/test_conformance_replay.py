@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from golden_kit import GOLDEN, JSON, SKIPPED, a_vector, big, pod, read, replayed, sequence, verdict_of, write
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import NodeToStatus, PostFilterResult
-from kubesched.framework.nominating import NominatingInfo
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.registry import Registry
-from kubesched.framework.status import Status
-from kubesched.plugins import in_tree_registry
-from kubesched.plugins.node_ports import NodePorts
-from kubesched.simulate.conformance import Verdict, golden_files, replay_file, replay_vector
-from kubesched.simulate.conformance.attempts import evaluated
-from kubesched.simulate.conformance.world import World
+from kubesched.lab.conformance import Verdict, golden_files, replay_file, replay_vector
+from kubesched.lab.conformance.attempts import evaluated
+from kubesched.lab.conformance.world import World
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.interface import NodeToStatus, PostFilterResult
+from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.nominating import NominatingInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
+from kubesched.scheduler.plugins.node_ports import NodePorts
 
 
 def test_the_example_of_the_format_agrees() -> None:

@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from kubesched.api.requests import Resources
-from kubesched.cache import NodeList, NodeTable, Snapshot
-from kubesched.config import IN_TREE
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import Handle, NodeToStatus, Plugin
-from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Status
-from kubesched.framework.waiting import WaitingPod, WaitingPods
-from kubesched.plugins import in_tree_registry
+from kubesched.scheduler.config import IN_TREE
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.interface import Handle, NodeToStatus, Plugin
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.framework.waiting import WaitingPod, WaitingPods
+from kubesched.scheduler.nodes import NodeList, NodeTable, Snapshot
+from kubesched.scheduler.nodes.nodeinfo import NodeInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-#: `plugins/names.py`, `docs/tour.md`: with a folder and a known suffix, and no placeholder.
+#: `scheduler/plugins/names.py`, `docs/tour.md`: with a folder and a known suffix, and no placeholder.
 _FILE = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:py|md|txt|yaml|toml))`")
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _SUFFIXES = (".py", ".yaml", ".yml", ".txt", ".tpl", ".json", ".toml", ".ipynb", "")
@@ -94,7 +94,7 @@ def test_dead_references_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# A page, `really`\n[here](#a-page-really) [gone](other.md) [no heading](#nothing) [web](https://example.com/x)\n"
-        "`scheduler/cycle.py` `scheduler/no_such_module.py`\n```\n[not a link](nowhere.md)\n```\n"
+        "`scheduler/core/cycle.py` `scheduler/no_such_module.py`\n```\n[not a link](nowhere.md)\n```\n"
     )
     assert dead_references(page) == ["other.md", "#nothing", "scheduler/no_such_module.py"]
 

@@ -44,8 +44,8 @@ ALLOWED = {
     ("docs/operate.md", "takes over"),  # a standby becomes the leader
     ("docs/operate.md", "taking over"),
     ("docs/preemption.md", "room"),
-    ("src/kubesched/framework/preemption.py", "room"),
-    ("src/kubesched/plugins/default_preemption.py", "room"),
+    ("src/kubesched/scheduler/framework/preemption.py", "room"),
+    ("src/kubesched/scheduler/plugins/default_preemption.py", "room"),
 }
 
 #: Recorded output, and upstream's names of fields.

@@ -6,7 +6,7 @@ Pods whose questions have equal keys get equal answers: the scheduler keeps them
 
 import numpy as np
 
-from kubesched.framework import Plugin, Question, Reads
+from kubesched.scheduler.framework import Plugin, Question, Reads
 
 
 class NodesWithoutGpu(Question):

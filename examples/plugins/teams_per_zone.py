@@ -2,14 +2,22 @@
 
 What is kept of the answers for a team stays true until its count in a zone reaches the limit or falls below it: ``changed``
 names the nodes of these zones. It counts again in every attempt, which is simple and slow with many nodes;
-``plugins/inter_pod_affinity.py`` keeps such counts up to date.
+``scheduler/plugins/inter_pod_affinity.py`` keeps such counts up to date.
 """
 
 from collections import Counter
 
 import numpy as np
 
-from kubesched.framework import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, Plugin, Question, Status
+from kubesched.scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    Plugin,
+    Question,
+    Status,
+)
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -3,8 +3,8 @@
 kubesched simulate -f examples/web-shop examples/nodes --plugin-module examples/plugins/zone_maintenance.py
 """
 
-from kubesched.framework.interface import Plugin
-from kubesched.framework.status import Status
+from kubesched.scheduler.framework.interface import Plugin
+from kubesched.scheduler.framework.status import Status
 
 
 class ZoneMaintenance(Plugin):

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import gpu_sharing
 
-from kubesched.config import load_config_data
-from kubesched.framework import Registry
-from kubesched.framework.points import capabilities
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.placement import Placement, Ties
-from kubesched.simulate.traces import read_nodes, read_pods, typical_pods, with_load
+from kubesched.lab.simulate.run.placement import Placement, Ties
+from kubesched.lab.traces import read_nodes, read_pods, typical_pods, with_load
+from kubesched.scheduler.config import load_config_data
+from kubesched.scheduler.framework import Registry
+from kubesched.scheduler.framework.points import capabilities
+from kubesched.scheduler.plugins import in_tree_registry
 
 #: Policy to the median of the study's ten runs with the default workload at 130 % (its ``analysis_allo_discrete.csv``).
 PUBLISHED = {

@@ -12,21 +12,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from .simulate.entry import simulate_now as simulate
-    from .simulate.stepping import Simulation
-    from .simulate.views import SimulationResult
-    from .sweeps import sweep
+    from kubesched.lab.simulate.entry import simulate_now as simulate
+    from kubesched.lab.simulate.results.views import SimulationResult
+    from kubesched.lab.simulate.stepping import Simulation
+    from kubesched.lab.sweeps import sweep
 
 __version__ = "0.1.0"
 
 __all__ = ["Simulation", "SimulationResult", "__version__", "simulate", "sweep"]
 
-#: Name to the module it is in, and its name there; without one it is the module itself.
+#: Name to the module it is in, and its name there.
 _LAZY: Final = {
-    "Simulation": ("kubesched.simulate.stepping", "Simulation"),
-    "SimulationResult": ("kubesched.simulate.views", "SimulationResult"),
-    "simulate": ("kubesched.simulate", ""),
-    "sweep": ("kubesched.sweeps", "sweep"),
+    "Simulation": ("kubesched.lab.simulate.stepping", "Simulation"),
+    "SimulationResult": ("kubesched.lab.simulate.results.views", "SimulationResult"),
+    "simulate": ("kubesched.lab.simulate.entry", "simulate_now"),
+    "sweep": ("kubesched.lab.sweeps", "sweep"),
 }
 
 
@@ -36,8 +36,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module  # noqa: PLC0415 - see above
 
     module, attribute = _LAZY[name]
-    found = import_module(module)
-    return getattr(found, attribute) if attribute else found
+    return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:

@@ -19,19 +19,19 @@ import numpy as np
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Node, Pod
 from kubesched.cluster.kubelets import make_nodes, node_template
-from kubesched.config import load_config_data
-from kubesched.config.types import API_VERSION, KIND
-from kubesched.framework.asking import ABSENT, Key
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.enqueue import registrations
-from kubesched.framework.entries import FilterEntry, ScoreEntry
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.question import Question
-from kubesched.framework.registry import Registry
-from kubesched.plugins import in_tree_registry
-from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.search import Decision
-from kubesched.simulate.placement import Placement
+from kubesched.lab.simulate.run.placement import Placement
+from kubesched.scheduler.config import load_config_data
+from kubesched.scheduler.config.types import API_VERSION, KIND
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.search import Decision
+from kubesched.scheduler.framework.asking import ABSENT, Key
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.enqueue import registrations
+from kubesched.scheduler.framework.entries import FilterEntry, ScoreEntry
+from kubesched.scheduler.framework.question import Question
+from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 
 __all__ = ["PluginCluster", "node", "pod"]
 

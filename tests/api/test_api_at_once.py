@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubesched.api.at_once import begin, completed
+from kubesched.base.at_once import begin, completed
 
 
 async def double(number: int, *pauses: float) -> int:

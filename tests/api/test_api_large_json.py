@@ -8,7 +8,7 @@ import sys
 import msgspec
 import pytest
 
-from kubesched.api.large_json import large_json
+from kubesched.base.large_json import large_json
 
 
 @pytest.mark.parametrize("indent", [None, 1, 2])
@@ -21,7 +21,7 @@ def test_the_text_is_the_encoders(indent: int | None) -> None:
 #: A result of 60 MB in a process that may take little more than it has; its peak is what it writes.
 PROGRAM = """
 import resource, sys
-from kubesched.api.large_json import large_json
+from kubesched.base.large_json import large_json
 from kubesched.cli.main import main
 from kubesched.cli import plugins_command
 from kubesched.cli.console import write_json

@@ -24,12 +24,7 @@ from kubesched.api.selectors import (
     required_node_affinity,
     selector_from_map,
 )
-from kubesched.api.types import (
-    LabelSelector,
-    LabelSelectorRequirement,
-    NodeSelectorTerm,
-    PreferredSchedulingTerm,
-)
+from kubesched.api.types import LabelSelector, LabelSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm
 
 KEYS = ["a", "b", "example.com/c"]
 VALUES = ["", "x", "y", "5", "0206", "17"]

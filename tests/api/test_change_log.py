@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.api.change_log import ChangeLog, Follower
+from kubesched.base.change_log import ChangeLog, Follower
 
 
 def a_log(keep: int, *entries: int) -> ChangeLog[int]:

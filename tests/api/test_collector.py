@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kubesched.api.collector import CollectorTimer, all_objects, collector_paused, settle_collector
 from kubesched.api.kinds import NODES, PODS
-from kubesched.config import default_config
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.base.collector import CollectorTimer, all_objects, collector_paused, settle_collector
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.plugins import in_tree_registry
 
 
 class _Ring:

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubesched.api import cron, kept, quantity, requests, selectors, shared_parts, times
+from kubesched.api import cron, quantity, requests, selectors, shared_parts
+from kubesched.base import kept, times
 from kubesched.cluster.admission import checks, custom, formats
 from kubesched.cluster.http import answers, calls, jsonpath
 from kubesched.cluster.schema import stored_pods
 from kubesched.cluster.store import deletion
-from kubesched.dra import profiles
+from kubesched.scheduler.dra import profiles
 
 LONG = "x" * 1_000_000
 DIGITS = "0" * 1_000_000

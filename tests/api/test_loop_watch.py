@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kubesched.api import loop_watch
-from kubesched.api.loop_watch import Hold, HoldLog, HoldReporter, watch_loop
-from kubesched.queue.heap import KeyedHeap
+from kubesched.base import loop_watch
+from kubesched.base.loop_watch import Hold, HoldLog, HoldReporter, watch_loop
+from kubesched.scheduler.queue.heap import KeyedHeap
 
 
 class _SeenWatch(loop_watch._Watch):
@@ -56,7 +56,7 @@ def test_what_holds_the_loop_is_named() -> None:
     assert hold.seconds > 0.01
     assert hold.cpu_seconds >= 0
     # The innermost function of the package.
-    assert hold.where.rpartition(":")[0] == "kubesched.queue.heap.KeyedHeap.put"
+    assert hold.where.rpartition(":")[0] == "kubesched.scheduler.queue.heap.KeyedHeap.put"
 
 
 def test_a_sample_that_is_taken_while_the_others_are_counted_does_not_change_them() -> None:
@@ -80,7 +80,7 @@ def test_a_function_of_the_package_is_named_when_it_calls_something_else() -> No
         return 0.0
 
     KeyedHeap(place).put("a", 1)
-    assert [name.rpartition(":")[0] for name in found] == ["kubesched.queue.heap.KeyedHeap.put"]
+    assert [name.rpartition(":")[0] for name in found] == ["kubesched.scheduler.queue.heap.KeyedHeap.put"]
 
 
 def test_a_free_loop_has_no_holds_and_the_thread_ends() -> None:
@@ -111,7 +111,7 @@ def test_a_function_is_logged_once_a_minute_and_only_for_its_own_time(
 ) -> None:
     now = 100.0
     observed: list[float] = []
-    monkeypatch.setattr("kubesched.api.loop_watch.time.monotonic", lambda: now)
+    monkeypatch.setattr("kubesched.base.loop_watch.time.monotonic", lambda: now)
     report = HoldReporter(logging.getLogger("held"), observed.append, least=0.06)
     for hold in (
         Hold(0.5, 0.01, "m.late:1"),

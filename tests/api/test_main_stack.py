@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from kubesched.api.main_stack import MainStack
+from kubesched.base.main_stack import MainStack
 
 
 def test_the_main_thread_answers_with_what_it_executes() -> None:

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import pytest
 
 import kubesched
-from kubesched.api.tasks import EndedFirstError, Supervisor, TaskCrashedError, child, unless
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.base.tasks import EndedFirstError, Supervisor, TaskCrashedError, child, unless
+from kubesched.lab.simulate.run.virtual_time import run_virtual
 
 T = TypeVar("T")
 
@@ -394,8 +394,8 @@ def test_no_other_module_starts_tasks() -> None:
     }
     assert {name: [call.split()[1] for call in calls] for name, calls in found.items()} == {
         # These wrap tasks that they got from child().
-        "framework/binding_points.py": ["as_completed"],
+        "scheduler/framework/binding_points.py": ["as_completed"],
         # These drive a loop from outside, as asyncio.run does: they wait for the one task that they start or end.
-        "simulate/stepping.py": ["create_task", "ensure_future"],
-        "simulate/virtual_time.py": ["gather"],
+        "lab/simulate/stepping.py": ["create_task", "ensure_future"],
+        "lab/simulate/run/virtual_time.py": ["gather"],
     }

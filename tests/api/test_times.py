@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.api import times
-from kubesched.api.times import RealClock, SteadyClock
+from kubesched.base import times
+from kubesched.base.times import RealClock, SteadyClock
 
 
 class FakeTime:

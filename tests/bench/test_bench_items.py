@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kubesched.bench.items import (
+from kubesched.lab.bench.items import (
     DataItem,
     HistogramStart,
     histogram_quantile,
@@ -14,7 +14,7 @@ from kubesched.bench.items import (
     memory_items,
     throughput_item,
 )
-from kubesched.framework.metrics import SchedulerMetrics
+from kubesched.scheduler.framework.metrics import SchedulerMetrics
 
 
 def test_throughput_leaves_out_the_first_interval_and_what_follows_the_last_tick() -> None:

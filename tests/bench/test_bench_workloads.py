@@ -11,12 +11,12 @@ import yaml
 
 from kubesched.api.kinds import CLAIMS, CSI_NODES, DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, VOLUMES
 from kubesched.api.kinds import NODES as NODE_KIND
-from kubesched.bench import Run, WorkloadError, load_workloads, measure_decisions, run_workload
-from kubesched.bench.execute import _Execution
-from kubesched.bench.measure import Percentiles
-from kubesched.bench.templates import Template
-from kubesched.bench.workloads import CreatePods, labels_match, topic_of
-from kubesched.plugins import in_tree_registry
+from kubesched.lab.bench import Run, WorkloadError, load_workloads, measure_decisions, run_workload
+from kubesched.lab.bench.execute import _Execution
+from kubesched.lab.bench.measure import Percentiles
+from kubesched.lab.bench.templates import Template
+from kubesched.lab.bench.workloads import CreatePods, labels_match, topic_of
+from kubesched.scheduler.plugins import in_tree_registry
 
 MEASURED = {"opcode": "createPods", "countParam": "$measurePods", "collectMetrics": True}
 NODES = {"opcode": "createNodes", "count": 3}
@@ -300,7 +300,7 @@ def test_thresholds_and_labels_are_read(tmp_path: Path) -> None:
 def test_pods_that_fit_nowhere_end_the_workload_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubesched.bench.execute._STILL_SECONDS", 0.05)
+    monkeypatch.setattr("kubesched.lab.bench.execute._STILL_SECONDS", 0.05)
     with pytest.raises(WorkloadError, match=r"3 pods have no node.*0/1 nodes are available: 1 Insufficient cpu"):
         go(workload_file(tmp_path, {"opcode": "createNodes", "count": 1}, MEASURED, params={"measurePods": 43}))
 

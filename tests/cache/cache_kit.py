@@ -9,8 +9,9 @@ import numpy as np
 
 from builders import a_container, a_node, a_pod, a_port, a_taint, an_image
 from kubesched.api.types import Node, Pod
-from kubesched.cache import Cache, NodeTable
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.nodes import NodeTable
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 NODE_NAMES = tuple(f"n{index}" for index in range(5))
 

@@ -9,9 +9,9 @@ import numpy as np
 from kubesched.api.decode import from_builtins
 from kubesched.api.selectors import Selector, compile_label_selector
 from kubesched.api.types import LabelSelector, LabelSelectorRequirement, Node, Pod
-from kubesched.cache import Cache
-from kubesched.cache.term_index import PodSet
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.nodes.term_index import PodSet
 
 ZONE = "zone"
 

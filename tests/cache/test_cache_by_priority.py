@@ -8,12 +8,13 @@ from cache_kit import add
 
 from builders import a_node, a_pod
 from kubesched.api.types import Pod
-from kubesched.cache import Cache, NodeTable
-from kubesched.cache.lower_priority import LowerPriority
-from kubesched.cache.nominated_rows import NominatedRows
-from kubesched.framework.nominating import NoNominations
-from kubesched.framework.podinfo import PodInfo
-from kubesched.queue import Nominator
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.nodes import NodeTable
+from kubesched.scheduler.nodes.lower_priority import LowerPriority
+from kubesched.scheduler.nodes.nominated_rows import NominatedRows
+from kubesched.scheduler.nodes.nominating import NoNominations
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.queue import Nominator
 
 GPU, NOWHERE = "example.com/gpu", "example.com/nowhere"
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from builders import a_node, a_taint
 from kubesched.api.selectors import Operator, Requirement
 from kubesched.api.types import Taint
-from kubesched.cache import Cache
-from kubesched.cache.columns import ABSENT, LabelColumn, TaintSets
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.nodes.columns import ABSENT, LabelColumn, TaintSets
 
 ROWS = 6
 VALUES = ["", "a", "b", "5", "17"]

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from builders import a_node, a_pod, a_port, a_taint, an_image
 from kubesched.api.types import Node, Pod
-from kubesched.cache import Cache, CacheError
-from kubesched.cache.check import check_cache, checking
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.cache import Cache, CacheError
+from kubesched.scheduler.cache.check import check_cache, checking
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 _uids = st.sampled_from([f"u{index}" for index in range(6)])
 _names = st.sampled_from(NODE_NAMES)
@@ -24,7 +24,7 @@ _pods = st.integers(0, len(PODS) - 1)
 
 @pytest.fixture(autouse=True)
 def one_row_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.cache.check._ROWS_PER_STEP", 1)
+    monkeypatch.setattr("kubesched.scheduler.cache.check._ROWS_PER_STEP", 1)
 
 
 class CacheMachine(RuleBasedStateMachine):

@@ -8,10 +8,10 @@ from cache_kit import add, picture
 from builders import MIB, a_container, a_node, a_pod, a_port, an_image
 from kubesched.api.quantity import QuantityError
 from kubesched.api.types import ContainerImage
-from kubesched.cache import Cache, CacheError
-from kubesched.cache.check import check_cache
-from kubesched.cache.node_tree import NodeTree, zone_key
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.cache import Cache, CacheError
+from kubesched.scheduler.cache.check import check_cache
+from kubesched.scheduler.nodes.node_tree import NodeTree, zone_key
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_node, a_pod, a_port
-from kubesched.cache import Cache
-from kubesched.cache.check import check_cache, check_table
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.cache.check import check_cache, check_table
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 _variants = st.integers(0, len(PODS) - 1)
 

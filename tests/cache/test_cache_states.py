@@ -9,9 +9,9 @@ from cache_kit import add
 
 from builders import a_node, a_pod, info
 from kubesched.api.types import Pod
-from kubesched.cache import Cache, CacheError
-from kubesched.cache.check import check_cache, compare_with_server
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.cache import Cache, CacheError
+from kubesched.scheduler.cache.check import check_cache, compare_with_server
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 INITIAL, ASSUMED, ADDED = "Initial", "Assumed", "Added"
 

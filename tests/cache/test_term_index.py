@@ -10,9 +10,9 @@ from term_kit import ZONE, a_cache, a_node, a_pod, anti_affinity, app_is, per_zo
 from kubesched.api.decode import from_builtins
 from kubesched.api.selectors import EVERYTHING, NOTHING, Selector, compile_label_selector, required_node_affinity
 from kubesched.api.types import LabelSelector, LabelSelectorRequirement, Namespace, PodSpec
-from kubesched.cache.check import check_cache
-from kubesched.cache.domain_counts import DomainCounts, RowMask
-from kubesched.cache.term_lookup import TermLookup, narrowest
+from kubesched.scheduler.cache.check import check_cache
+from kubesched.scheduler.nodes.domain_counts import DomainCounts, RowMask
+from kubesched.scheduler.nodes.term_lookup import TermLookup, narrowest
 
 # -- sentences ---------------------------------------------------------------------------------------------
 
@@ -174,8 +174,8 @@ def test_a_table_that_grows_keeps_its_counts() -> None:
 
 
 def test_unused_rules_age_out_and_are_registered_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.cache.term_index._AGE", 10)
-    monkeypatch.setattr("kubesched.cache.term_index._SWEEP_EVERY", 8)
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._AGE", 10)
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._SWEEP_EVERY", 8)
     cache = a_cache()
     index = cache.table.terms
     stale, used = index.counter(pods_of("web")), index.counter(pods_of("db"))
@@ -191,8 +191,8 @@ def test_unused_rules_age_out_and_are_registered_again(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("asked", [False, True], ids=["unused", "used"])
 def test_a_rule_ages_while_the_same_pod_comes_and_goes(monkeypatch: pytest.MonkeyPatch, asked: bool) -> None:
-    monkeypatch.setattr("kubesched.cache.term_index._AGE", 10)
-    monkeypatch.setattr("kubesched.cache.term_index._SWEEP_EVERY", 8)
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._AGE", 10)
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._SWEEP_EVERY", 8)
     cache = a_cache()
     index = cache.table.terms
     cache.add_pod(a_pod("carrier", "n1", {}, affinity=anti_affinity("web")))
@@ -218,8 +218,8 @@ def test_a_rule_ages_while_the_same_pod_comes_and_goes(monkeypatch: pytest.Monke
 def test_a_rule_is_dropped_between_one_and_two_ages_after_it_was_last_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kubesched.cache.term_index._AGE", 32)
-    monkeypatch.setattr("kubesched.cache.term_index._SWEEP_EVERY", 8)
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._AGE", 32)
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._SWEEP_EVERY", 8)
     cache = a_cache()
     counter = cache.table.terms.counter(pods_of("web"))
     steps = 0
@@ -232,8 +232,8 @@ def test_a_rule_is_dropped_between_one_and_two_ages_after_it_was_last_asked_for(
 
 
 def test_the_number_of_rules_and_arrays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.cache.term_index._LEAST_SETS", 8)
-    monkeypatch.setattr("kubesched.cache.term_index._BUDGET", 0)
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._LEAST_SETS", 8)
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._BUDGET", 0)
     cache = a_cache()
     for number in range(50):
         name = f"app{number}"
@@ -248,8 +248,8 @@ def test_the_number_of_rules_and_arrays_is_bounded(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_dropped_rule_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.cache.term_index._LEAST_SETS", 8)
-    monkeypatch.setattr("kubesched.cache.term_index._BUDGET", 0)
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._LEAST_SETS", 8)
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._BUDGET", 0)
     index = a_cache().table.terms
     rules = [index.counter(pods_of(f"app{number}")) for number in range(8)]
     for each in rules:
@@ -263,8 +263,8 @@ def test_a_dropped_rule_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_in_a_small_cluster_rules_count_by_more_than_their_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.cache.term_index._LEAST_SETS", 8)
-    monkeypatch.setattr("kubesched.cache.term_index._BUDGET", 96 << 10)  # a rule on four nodes takes 3 kB
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._LEAST_SETS", 8)
+    monkeypatch.setattr("kubesched.scheduler.nodes.term_index._BUDGET", 96 << 10)  # a rule on four nodes takes 3 kB
     index = a_cache().table.terms
     for number in range(100):
         index.counter(pods_of(f"app{number}"))

@@ -12,9 +12,9 @@ from term_kit import ZONE, a_cache, a_node, a_pod, anti_affinity, pods_of
 from kubesched.api.decode import from_builtins
 from kubesched.api.selectors import required_node_affinity
 from kubesched.api.types import PodSpec
-from kubesched.cache import Cache
-from kubesched.cache.check import check_cache
-from kubesched.cache.domain_counts import DomainCounts, RowMask
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.cache.check import check_cache
+from kubesched.scheduler.nodes.domain_counts import DomainCounts, RowMask
 
 
 def an_observed_cache() -> tuple[Cache, list[DomainCounts]]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from kubesched.api.cel import CompilationError, Environment, EvaluationError, EvaluationInterruptedError, Program
+from kubesched.api.cel.device_expressions import compile_device_expression
 from kubesched.api.quantity import parse_quantity
-from kubesched.cel import CompilationError, Environment, EvaluationError, EvaluationInterruptedError, Program
-from kubesched.cel.device_expressions import compile_device_expression
 
 ENVIRONMENT = Environment({"x": "dyn", "names": "list<string>", "labels": "map<string,string>"})
 VARIABLES = {"x": 7, "names": ["a", "b"], "labels": {"app": "web", "tier": "front"}}
@@ -314,8 +314,8 @@ def test_all_that_the_library_needs_is_imported_before_its_first_environment() -
     """Where it imports by itself, a signal whose handler raises aborts the process."""
     script = """
 import sys
-from kubesched.cel import Environment
-from kubesched.cel.engine import library
+from kubesched.api.cel import Environment
+from kubesched.api.cel.engine import library
 library()
 before = set(sys.modules)
 Environment({"self": "dyn"}).compile("self.a == 1")

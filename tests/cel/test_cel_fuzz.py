@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.cel import CompilationError, Environment, EvaluationError, Program
-from kubesched.cel.environment import declared_overloads
+from kubesched.api.cel import CompilationError, Environment, EvaluationError, Program
+from kubesched.api.cel.environment import declared_overloads
 
 SECONDS = float(os.environ.get("KUBESCHED_FUZZ_SECONDS", "0"))
 SEEDS = 250

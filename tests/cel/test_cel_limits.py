@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from kubesched.cel import CompilationError, Environment, EvaluationError, EvaluationInterruptedError, Program
-from kubesched.cel.device_expressions import compile_device_expression
-from kubesched.cel.meter import STEPS_PER_COST, Meter
-from kubesched.cel.program import Evaluation
-from kubesched.cel.regex import states
-from kubesched.cel.schema_rules import Failure, Rules
+from kubesched.api.cel import CompilationError, Environment, EvaluationError, EvaluationInterruptedError, Program
+from kubesched.api.cel.device_expressions import compile_device_expression
+from kubesched.api.cel.meter import STEPS_PER_COST, Meter
+from kubesched.api.cel.program import Evaluation
+from kubesched.api.cel.regex import states
+from kubesched.api.cel.schema_rules import Failure, Rules
 
 CANCELLED = "operation cancelled: actual cost limit exceeded"
 
@@ -289,7 +289,7 @@ def admitted(schema: dict[str, Any], data: Any, old: Any = None) -> tuple[list[F
         return meters[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kubesched.cel.schema_rules.Meter", metered)
+        patch.setattr("kubesched.api.cel.schema_rules.Meter", metered)
         failures = list(Rules(schema, members).failures(data, old))
     (meter,) = meters
     return failures, meter
@@ -301,7 +301,7 @@ def test_the_expressions_for_messages_and_the_steps_count_for_the_budget_of_an_o
         "messageExpression": "lists.range(3000).sort().map(i, string(i)).join(',') == '' ? 'a' : 'b'",
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kubesched.cel.schema_rules._BUDGET", 200_000)
+        patch.setattr("kubesched.api.cel.schema_rules._BUDGET", 200_000)
         failures, _ = admitted({"type": "object", "x-kubernetes-validations": [rule] * 30}, {})
     assert 1 < len(failures) < 30
     assert [failure.text == OUT_OF_BUDGET for failure in failures] == [False] * (len(failures) - 1) + [True]
@@ -368,7 +368,7 @@ def test_a_hostile_object_is_refused_at_the_end_of_its_budget(name: str) -> None
         return begin(*args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kubesched.cel.schema_rules._BUDGET", 20_000)
+        patch.setattr("kubesched.api.cel.schema_rules._BUDGET", 20_000)
         patch.setattr(Program, "begin", counted)
         failures, meter = admitted(schema, data, old)
     assert failures[-1].text == OUT_OF_BUDGET
@@ -379,7 +379,7 @@ def test_a_hostile_object_is_refused_at_the_end_of_its_budget(name: str) -> None
 
 def test_where_the_budget_ended_is_told() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kubesched.cel.schema_rules._BUDGET", 20_000)
+        patch.setattr("kubesched.api.cel.schema_rules._BUDGET", 20_000)
         schema = {"type": "object", "properties": {"few": ruled(TEXT, "true"), "many": list_of(ruled(NUMBER, "true"))}}
         (failure,), _ = admitted(schema, {"few": "a", "many": [0] * 9_000})
     assert failure.place[0] == "many"

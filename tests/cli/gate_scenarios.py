@@ -16,13 +16,13 @@ from kubesched.cli.run import command, connections
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.cli.run.options import OptionsError, options_of
 from kubesched.cli.run.serving import authentication_of
-from kubesched.config import API_VERSION, DEFAULT_GATES, KIND, ConfigError, FeatureGates, load_config_data
-from kubesched.framework.podinfo import PodInfo
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.conformance.attempts import evaluated, rejection_of
-from kubesched.simulate.conformance.world import World
-from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.conformance.attempts import evaluated, rejection_of
+from kubesched.lab.conformance.world import World
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config import API_VERSION, DEFAULT_GATES, KIND, ConfigError, FeatureGates, load_config_data
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 
 __all__ = ["SCENARIOS"]
 

@@ -8,7 +8,7 @@ import pytest
 from cli_kit import run
 
 import kubesched
-from kubesched.files import ManifestError
+from kubesched.cluster.files import ManifestError
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c, image: i}]}\n"
 WORKLOAD = (

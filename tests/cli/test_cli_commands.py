@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from cli_kit import BENCH, EXAMPLES, GOLDEN, run
 
-from kubesched.bench import decisions, measure
-from kubesched.bench.workloads import load_workloads
 from kubesched.cli.arguments import SHAPES
+from kubesched.lab.bench import decisions, measure
+from kubesched.lab.bench.workloads import load_workloads
 
 # -- conformance -----------------------------------------------------------------------------------------------
 

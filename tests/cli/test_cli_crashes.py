@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import pytest
 from cli_kit import EXAMPLES, Ran, run, spawn
 
-from kubesched.api.times import RealClock
+from kubesched.base.times import RealClock
 from kubesched.cli import loading as up_loading
 from kubesched.cli import up_command
 from kubesched.cli.main import CRASHED
@@ -31,7 +31,7 @@ KILLER = """
 import asyncio, os, sys
 sys.path.insert(0, os.environ["TESTS"])
 from task_kit import kill, task_names
-from kubesched.framework.interface import Plugin
+from kubesched.scheduler.framework.interface import Plugin
 
 class Killer(Plugin):
     name = "Killer"
@@ -167,7 +167,7 @@ def test_a_task_of_a_plugin_that_dies_is_not_taken_for_a_defect_of_kubesched(
 ) -> None:
     plugin = tmp_path / "spawning.py"
     plugin.write_text(
-        "from kubesched.framework import Plugin\n\n\n"
+        "from kubesched.scheduler.framework import Plugin\n\n\n"
         "async def work():\n    raise ZeroDivisionError('mine')\n\n\n"
         "class Spawning(Plugin):\n    name = 'Spawning'\n\n"
         "    def __init__(self, args, handle):\n        self.handle = handle\n\n"

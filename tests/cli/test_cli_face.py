@@ -18,9 +18,9 @@ import kubesched
 from kubesched.api.kinds import PODS
 from kubesched.api.yamltext import read_documents
 from kubesched.cli.main import build_parser
-from kubesched.files import ManifestError, load_manifests, read
-from kubesched.simulate.report import render_table
-from kubesched.simulate.result import Result
+from kubesched.cluster.files import ManifestError, load_manifests, read
+from kubesched.lab.simulate.results.report import render_table
+from kubesched.lab.simulate.results.result import Result
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: one}\nstatus: {allocatable: {cpu: '4', memory: 8Gi, pods: '9'}}\n"

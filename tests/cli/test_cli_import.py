@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cli_kit import run
 
+from kubesched.cluster.files import read
 from kubesched.cluster.http import write_kubeconfig
-from kubesched.files import read
 
 WORDS = "password=hunter2"
 POD = {

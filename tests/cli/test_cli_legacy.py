@@ -10,8 +10,8 @@ import pytest
 from cli_kit import run
 
 from kubesched.api.yamltext import to_yaml
-from kubesched.config import load_config_file
-from kubesched.config.legacy import load_any_file
+from kubesched.retired.config import load_any_file
+from kubesched.scheduler.config import load_config_file
 
 JSON = dict[str, Any]
 GROUP = "kubescheduler.config.k8s.io"
@@ -79,7 +79,7 @@ def test_convert_prints_v1_with_the_warnings_on_stderr(capsys: pytest.CaptureFix
     assert ran.code == 0
     assert ran.out.startswith(
         "# Uses retired plugins (NodeLabel, NodePreferAvoidPods, NodeResourcesLeastAllocated): "
-        "needs --plugin-module kubesched.plugins.retired\n"
+        "needs --plugin-module kubesched.retired.plugins\n"
         f"apiVersion: {GROUP}/v1\n"
     )
     new = written(tmp_path, "new.yaml", ran.out)
@@ -135,8 +135,8 @@ def test_a_v1_file_with_a_retired_plugin_needs_its_module(capsys: pytest.Capture
     ran = run(capsys, "config", "check", path)
     assert ran.code == 1
     assert 'FilterPlugin "NodeLabel" does not exist' in ran.err
-    assert "--plugin-module kubesched.plugins.retired" in ran.err
-    assert run(capsys, "config", "check", path, "--plugin-module", "kubesched.plugins.retired").code == 0
+    assert "--plugin-module kubesched.retired.plugins" in ran.err
+    assert run(capsys, "config", "check", path, "--plugin-module", "kubesched.retired.plugins").code == 0
 
 
 # -- simulate ----------------------------------------------------------------------------------------------------

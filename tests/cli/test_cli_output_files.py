@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 from cli_kit import EXAMPLES, run
 
-from kubesched.api.whole_file import whole_file
+from kubesched.base.whole_file import whole_file
 from kubesched.cli import simulate_command, sweep_command
 
 SIMULATE = ("simulate", "-f", EXAMPLES / "gates-and-taints", "--nodes", "1")
@@ -158,7 +158,7 @@ def test_private_files_are_their_owners_only(before: int | None, private: bool, 
 #: Writes half of a file, says so, and waits to be killed.
 WRITER = """
 import sys, time
-from kubesched.api.whole_file import whole_file
+from kubesched.base.whole_file import whole_file
 with whole_file(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()

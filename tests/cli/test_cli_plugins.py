@@ -19,8 +19,8 @@ from cli_kit import run
 
 import kubesched
 from kubesched.cli import interrupts
-from kubesched.files import read
-from kubesched.simulate.result import Result
+from kubesched.cluster.files import read
+from kubesched.lab.simulate.results.result import Result
 
 import msgspec  # isort: skip
 
@@ -29,7 +29,7 @@ CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigu
 #: Says on stderr when it is called, and never returns; ``swallow`` catches interrupts as well.
 ENDLESS = """\
 import sys
-from kubesched.framework import Plugin
+from kubesched.scheduler.framework import Plugin
 
 class Endless(Plugin):
     name = "Endless"
@@ -49,7 +49,7 @@ class Endless(Plugin):
                 caught = True
 """
 LOUD = """\
-from kubesched.framework import Plugin
+from kubesched.scheduler.framework import Plugin
 
 print("imported")
 
@@ -180,10 +180,10 @@ def test_broken_packages_are_said_and_do_not_stop_the_command(pod: Path, tmp_pat
     info = tmp_path / "broken-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[kubesched.plugins]\nbroken = no_such_module:Plugin\n")
+    (info / "entry_points.txt").write_text("[kubesched.scheduler.plugins]\nbroken = no_such_module:Plugin\n")
     (tmp_path / "garbled-1.0.dist-info").mkdir()
     (tmp_path / "garbled-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: garbled\nVersion: 1.0\n")
-    (tmp_path / "garbled-1.0.dist-info" / "entry_points.txt").write_bytes(b"[kubesched.plugins]\nx = \xff\n")
+    (tmp_path / "garbled-1.0.dist-info" / "entry_points.txt").write_bytes(b"[kubesched.scheduler.plugins]\nx = \xff\n")
     path = os.pathsep.join((str(tmp_path), str(Path(kubesched.__file__).parents[1])))
     command = [sys.executable, "-m", "kubesched.cli", "simulate", "-f", str(pod), "--nodes", "1", "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})

@@ -9,10 +9,10 @@ import pytest
 
 from builders import a_pod
 from kubesched.cli.preemption_log import PreemptionLog
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.preemption import Candidate, Preemption, Victims
-from kubesched.framework.status import Status
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.framework.preemption import Candidate, Preemption, Victims
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 
 def preemption(number: int) -> Preemption:

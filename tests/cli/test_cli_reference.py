@@ -11,8 +11,8 @@ import pytest
 from kubesched.cli.reference import configuration_types, main, pages
 from kubesched.cli.reference_texts import FIELDS, GATES
 from kubesched.cli.run.flags import FLAG_SET
-from kubesched.config.features import FEATURES
-from kubesched.framework.gated_fields import POD_FIELD_GATES
+from kubesched.scheduler.config.features import FEATURES
+from kubesched.scheduler.framework.gated_fields import POD_FIELD_GATES
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

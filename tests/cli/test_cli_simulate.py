@@ -113,7 +113,7 @@ def test_the_table_is_the_golden_text(capsys: pytest.CaptureFixture[str], manife
 
 def test_json_and_yaml_say_the_same_and_follow_the_schema(capsys: pytest.CaptureFixture[str], manifests: Path) -> None:
     from kubesched.api.decode import from_builtins
-    from kubesched.simulate import Result
+    from kubesched.lab.simulate import Result
 
     as_json = json.loads(run(capsys, "simulate", "-f", manifests, "-o", "json").out)
     as_yaml = yaml.safe_load(run(capsys, "simulate", "-f", manifests, "-o", "yaml").out)

@@ -23,10 +23,10 @@ import yaml
 from cli_cluster import POD, cluster
 from cli_kit import run, spawn
 
-from kubesched.api.times import RealClock, parse_time, timestamp
+from kubesched.base.times import RealClock, parse_time, timestamp
 from kubesched.cli.saved_file import claimed
+from kubesched.cluster.files import newest_moment, read, save, snapshot_file
 from kubesched.cluster.store import Store
-from kubesched.files import newest_moment, read, save, snapshot_file
 
 HEADER = '{"format":"kubesched.io/cluster","version":1,"resourceVersion":%d,"objects":%d}'
 

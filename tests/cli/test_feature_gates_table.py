@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from gate_scenarios import SCENARIOS
 
-from kubesched.config import FEATURES, FeatureGateError, FeatureGates, UnavailableGateError
-from kubesched.config.features import UNAVAILABLE
-from kubesched.framework import metrics
+from kubesched.scheduler.config import FEATURES, FeatureGateError, FeatureGates, UnavailableGateError
+from kubesched.scheduler.config.features import UNAVAILABLE
+from kubesched.scheduler.framework import metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "feature-gates.md"
 #: Gate to what its row says.

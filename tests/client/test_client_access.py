@@ -14,7 +14,7 @@ from aiohttp import web
 
 from kubesched.client import access, credential_sources
 from kubesched.client.access import AccessError, load_access, load_kubeconfig
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.lab.simulate.run.virtual_time import run_virtual
 
 T = TypeVar("T")
 
@@ -217,7 +217,7 @@ def test_nothing_to_connect_to_is_said_in_upstreams_words() -> None:
 def test_inside_a_cluster_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cryptography = pytest.importorskip("cryptography")
     assert cryptography
-    from kubesched.api.times import RealClock
+    from kubesched.base.times import RealClock
     from kubesched.cluster.http.access_files import make_certificates
 
     files = make_certificates(tmp_path, RealClock())

@@ -9,12 +9,12 @@ from random import Random
 from typing import Any
 
 from kubesched.api.kinds import LEASE_CANDIDATES
-from kubesched.api.times import micro_time, parse_time
+from kubesched.base.times import micro_time, parse_time
 from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.lease import LeaseConfig
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.cluster.store.faults import connection_lost
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 NAMESPACE, NAME = "kube-system", "host_3f0c"
 

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from certificate_kit import Authority
-from kubesched.api import followed_files
 from kubesched.api.kinds import PODS
+from kubesched.base import followed_files
 from kubesched.client import access
 from kubesched.client.access import load_access, load_kubeconfig
 from kubesched.client.http import HttpTransport

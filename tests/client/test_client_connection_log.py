@@ -19,7 +19,7 @@ from kubesched.client.http import HttpTransport
 from kubesched.client.http_reading import AnswerTooLongError
 from kubesched.client.metered import NotLeaderError
 from kubesched.client.port import ApiPort
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 
 def caused(error: OSError, cause: Exception) -> OSError:

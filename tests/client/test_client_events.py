@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kubesched.api.types import Node, ObjectMeta, ObjectReference, Pod
 from kubesched.api.wire import ApiError
 from kubesched.client.events import EventBroadcaster, EventRecorder, limit_note
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 EPOCH = 1_700_000_000.0
 POD = Pod(metadata=ObjectMeta(name="p", namespace="ns", uid="u1", resource_version="7"))

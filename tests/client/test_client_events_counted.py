@@ -13,7 +13,7 @@ from client_fake_server import FakeServer, make_item
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import ApiError
 from kubesched.client.event_writer import NORMAL, Counts, EventWriter
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 EPOCH = 1_700_000_000.0
 NAME = f"p.{int(EPOCH * 1e9):x}"

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from kubesched.api.kinds import PODS
-from kubesched.api.turns import finish
 from kubesched.api.wire import ApiError, ListPage
+from kubesched.base.turns import finish
 from kubesched.client import http_reading
 from kubesched.client.http_reading import reading_list
 

@@ -18,7 +18,7 @@ from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
 from kubesched.api.wire import ApiError, Item, WatchEvent
 from kubesched.client.backoff import Backoff
 from kubesched.client.informer import Informer
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.lab.simulate.run.virtual_time import run_virtual
 
 Script = Callable[[FakeServer, Informer, View], Awaitable[None]]
 

@@ -17,7 +17,7 @@ from kubesched.api.tombstone import final_state
 from kubesched.api.wire import ApiError, Item, WatchEvent
 from kubesched.client.informer import Informer
 from kubesched.client.reflector import Reflector
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.lab.simulate.run.virtual_time import run_virtual
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 UNREADABLE = {"spec": {"taints": 3}}

@@ -14,7 +14,7 @@ from kubesched.api.wire import ApiError, Item
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.metered import MeteredTransport, NotLeaderError
 from kubesched.cluster.store import InProcessClient, Store
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.lab.simulate.run.virtual_time import run_virtual
 
 NAMESPACE = "kube-system"
 POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

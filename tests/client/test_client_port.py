@@ -20,7 +20,7 @@ from kubesched.client.backoff import TokenBucket, is_write_retriable, token_buck
 from kubesched.client.port import ApiPort
 from kubesched.cluster.store.inprocess import InProcessClient
 from kubesched.cluster.store.store import Store
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 EPOCH = 1_700_000_000.0
 NOW_TEXT = "2023-11-14T22:13:20Z"

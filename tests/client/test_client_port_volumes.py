@@ -15,7 +15,7 @@ from kubesched.api.wire import ApiError
 from kubesched.client.port import ApiPort
 from kubesched.cluster.store.inprocess import InProcessClient
 from kubesched.cluster.store.store import Store
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 REFERENCE = ObjectReference(
     api_version="v1", kind="PersistentVolumeClaim", namespace="default", name="c", uid="u", resource_version="7"

@@ -17,7 +17,7 @@ from kubesched.client.informer import Informer
 from kubesched.client.watch_list import OpenWatch, read_initial_events
 from kubesched.cluster.store.inprocess import InProcessClient
 from kubesched.cluster.store.store import Store
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 Script = Callable[[FakeServer, Informer, View], Awaitable[None]]
 TOO_LARGE = ApiError(504, "Timeout", "Too large resource version: 99, current: 10")

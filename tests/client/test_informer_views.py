@@ -12,7 +12,7 @@ from kubesched.api.kinds import PODS
 from kubesched.api.types import Pod
 from kubesched.client.informer import Informer
 from kubesched.cluster.store import InProcessClient, Store
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 
 def without_labels(pod: Pod) -> Pod:

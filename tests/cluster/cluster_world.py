@@ -14,7 +14,7 @@ from kubesched.api.kinds import PODS, Kind, kind_by_plural
 from kubesched.api.wire import ApiError
 from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import Store
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 START = 1_750_000_000.0
 

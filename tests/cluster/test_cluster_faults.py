@@ -13,7 +13,7 @@ from kubesched.api.kinds import NODES, PODS
 from kubesched.api.wire import ApiError, WatchEvent
 from kubesched.cluster.store import Faults, InProcessClient
 from kubesched.cluster.store.faults import WatchTrouble, connection_lost
-from kubesched.simulate.virtual_time import VirtualClock
+from kubesched.lab.simulate.run.virtual_time import VirtualClock
 
 
 def a_client(seed: int = 5) -> tuple[InProcessClient, Faults]:

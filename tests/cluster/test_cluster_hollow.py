@@ -17,7 +17,7 @@ from kubesched.cluster.kubelets import HollowKubelets, default_stages, make_node
 from kubesched.cluster.kubelets.hollow import DURATION, EXIT
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.cluster.store.faults import connection_lost, server_error
-from kubesched.simulate.virtual_time import VirtualClock
+from kubesched.lab.simulate.run.virtual_time import VirtualClock
 
 Scenario = Callable[[Store, HollowKubelets], Awaitable[None]]
 

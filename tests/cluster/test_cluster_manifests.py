@@ -10,8 +10,8 @@ import pytest
 from cluster_world import a_store
 
 from kubesched.api.kinds import PODS
-from kubesched.api.times import micro_time, parse_duration, parse_time, timestamp
-from kubesched.files import ManifestError, Manifests, expand_workloads, load_manifests, parse_manifests
+from kubesched.base.times import micro_time, parse_duration, parse_time, timestamp
+from kubesched.cluster.files import ManifestError, Manifests, expand_workloads, load_manifests, parse_manifests
 
 TWO = """\
 # a comment

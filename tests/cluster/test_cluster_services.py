@@ -11,8 +11,8 @@ from cluster_world import FakeClock, a_store
 
 from kubesched.api.kinds import SERVICES
 from kubesched.api.wire import ApiError
+from kubesched.cluster.files import read, save
 from kubesched.cluster.store import Store
-from kubesched.files import read, save
 
 PORTS = [{"port": 80}]
 

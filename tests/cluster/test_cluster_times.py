@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kubesched.api.times import micro_time, timestamp
+from kubesched.base.times import micro_time, timestamp
 
 
 @given(st.floats(-1e9, 4e9))

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from kubesched.api.kinds import NAMESPACES, PODS, Kind, kind_by_plural
-from kubesched.api.turns import in_turns
 from kubesched.api.wire import Item
+from kubesched.base.turns import in_turns
 from kubesched.client.reflector import Reflector
+from kubesched.cluster.files import read, save, saving, snapshot_file
 from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.cluster.store.key_order import Moment
 from kubesched.cluster.store.records import BATCH, STEPS_PER_TURN
 from kubesched.cluster.store.table import INITIAL_BATCH
-from kubesched.files import read, save, saving, snapshot_file
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 COUNT = 1500
 

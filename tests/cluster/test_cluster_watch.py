@@ -14,7 +14,7 @@ from cluster_world import a_node, a_pod, a_store, in_virtual_time, kind, refused
 from kubesched.api.kinds import NODES, PODS
 from kubesched.api.wire import ApiError, Transport, WatchEvent
 from kubesched.cluster.store import InProcessClient, Store, Watch
-from kubesched.simulate.virtual_time import VirtualClock
+from kubesched.lab.simulate.run.virtual_time import VirtualClock
 
 
 def seen(events: list[WatchEvent]) -> list[tuple[str, str]]:

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from kubesched.api.kinds import PODS
-from kubesched.api.turns import in_batches
 from kubesched.api.wire import Item
+from kubesched.base.turns import in_batches
 from kubesched.client.informer import Informer
 from kubesched.client.reflector import YIELD_INTERVAL
 from kubesched.cluster.kubelets import Problems, WatchCache
 from kubesched.cluster.schema import Stored, encode
 from kubesched.cluster.store import InProcessClient, Store
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 COUNT = 3 * YIELD_INTERVAL
 

@@ -8,7 +8,7 @@ import pytest
 
 from kubesched.api.types import NodeAffinity
 from kubesched.api.yamltext import resolve_plain
-from kubesched.config import (
+from kubesched.scheduler.config import (
     ConfigError,
     Duration,
     NodeAffinityArgs,
@@ -19,7 +19,7 @@ from kubesched.config import (
     load_config_data,
     load_config_file,
 )
-from kubesched.config.decode import MAX_BYTES, parse_document
+from kubesched.scheduler.config.decode import MAX_BYTES, parse_document
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 SCHEME = 'in scheme "pkg/scheduler/apis/config/scheme/scheme.go:29"'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubesched.config import DEFAULT_GATES, FEATURES, FeatureGateError, FeatureGates, parse_feature_gates
-from kubesched.config.features import UNAVAILABLE
+from kubesched.scheduler.config import DEFAULT_GATES, FEATURES, FeatureGateError, FeatureGates, parse_feature_gates
+from kubesched.scheduler.config.features import UNAVAILABLE
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from kubesched.config import IN_TREE_CAPABILITIES, ConfigError, decode_config, dump_config, expand_profiles, load_config
+from kubesched.scheduler.config import (
+    IN_TREE_CAPABILITIES,
+    ConfigError,
+    decode_config,
+    dump_config,
+    expand_profiles,
+    load_config,
+)
 
 _FILE = Path(__file__).parent.parent / "golden" / "config.jsonl.gz"
 VECTORS: list[dict[str, Any]] = [json.loads(line) for line in gzip.decompress(_FILE.read_bytes()).splitlines()]

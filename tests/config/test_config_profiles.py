@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubesched.config import (
+from kubesched.scheduler.config import (
     DEFAULT_GATES,
     IN_TREE,
     IN_TREE_CAPABILITIES,
@@ -29,8 +29,8 @@ from kubesched.config import (
     load_config_data,
     plugin_type,
 )
-from kubesched.config.defaults import merge_plugin_set
-from kubesched.config.profiles import Expanded
+from kubesched.scheduler.config.defaults import merge_plugin_set
+from kubesched.scheduler.config.profiles import Expanded
 
 MINE = {
     "Sorter": frozenset({"queueSort"}),

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.yamltext import to_yaml
-from kubesched.config import (
+from kubesched.scheduler.config import (
     IN_TREE,
     IN_TREE_CAPABILITIES,
     POINTS,
@@ -23,7 +23,7 @@ from kubesched.config import (
     load_config,
     load_config_data,
 )
-from kubesched.config.decode import parse_document
+from kubesched.scheduler.config.decode import parse_document
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 

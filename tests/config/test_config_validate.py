@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubesched.config import (
+from kubesched.scheduler.config import (
     ConfigError,
     Duration,
     FeatureGates,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kubesched.config import ConfigError, load_config_data
-from kubesched.config.legacy import load_any
-from kubesched.config.retired_flags import RETIRED_FLAGS, document_from_flags, flag_warnings
+from kubesched.retired.config import load_any
+from kubesched.retired.flags import RETIRED_FLAGS, document_from_flags, flag_warnings
+from kubesched.scheduler.config import ConfigError, load_config_data
 
 GROUP = "kubescheduler.config.k8s.io"
 HEAD_V1 = {"apiVersion": f"{GROUP}/v1", "kind": "KubeSchedulerConfiguration"}

@@ -11,21 +11,14 @@ from typing import Any
 import pytest
 
 from kubesched.api.yamltext import to_yaml
-from kubesched.config import (
+from kubesched.retired.config import RETIRED_PLUGINS, SPREAD_GATE, Loaded, LoadOptions, load_any, load_any_with_api
+from kubesched.scheduler.config import (
     IN_TREE_CAPABILITIES,
     ConfigError,
     Duration,
     dump_yaml,
     expand_profiles,
     load_config,
-)
-from kubesched.config.legacy import (
-    RETIRED_PLUGINS,
-    SPREAD_GATE,
-    Loaded,
-    LoadOptions,
-    load_any,
-    load_any_with_api,
 )
 
 JSON = dict[str, Any]

@@ -9,8 +9,15 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.yamltext import to_yaml
-from kubesched.config import IN_TREE, IN_TREE_CAPABILITIES, ConfigError, dump_yaml, expand_profiles, load_config
-from kubesched.config.legacy import RETIRED_PLUGINS, SPREAD_GATE, LoadOptions, load_any
+from kubesched.retired.config import RETIRED_PLUGINS, SPREAD_GATE, LoadOptions, load_any
+from kubesched.scheduler.config import (
+    IN_TREE,
+    IN_TREE_CAPABILITIES,
+    ConfigError,
+    dump_yaml,
+    expand_profiles,
+    load_config,
+)
 
 JSON = dict[str, Any]
 PER_POINT = (

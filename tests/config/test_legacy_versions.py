@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from kubesched.api.yamltext import to_yaml
-from kubesched.config import (
+from kubesched.retired.config import RETIRED_PLUGINS, SPREAD_GATE, Loaded, LoadOptions, load_any, load_any_file
+from kubesched.retired.flags import RETIRED_GATES
+from kubesched.scheduler.config import (
     IN_TREE,
     IN_TREE_CAPABILITIES,
     ConfigError,
@@ -21,8 +23,6 @@ from kubesched.config import (
     expand_profiles,
     load_config,
 )
-from kubesched.config.legacy import RETIRED_PLUGINS, SPREAD_GATE, Loaded, LoadOptions, load_any, load_any_file
-from kubesched.config.retired_flags import RETIRED_GATES
 
 JSON = dict[str, Any]
 GROUP = "kubescheduler.config.k8s.io"

@@ -9,13 +9,13 @@ from typing import Any
 
 from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
 from kubesched.api.types import Pod
+from kubesched.cluster.files import read
 from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.cluster.kubelets.stages import parse_stages
-from kubesched.config import default_config
-from kubesched.files import read
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.plugins import in_tree_registry
 
 Data = dict[str, Any]
 

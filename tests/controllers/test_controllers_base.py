@@ -12,12 +12,12 @@ from controllers_world import DEPLOYMENTS, REPLICA_SETS, workload
 from builders import create_nodes
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import Item
+from kubesched.cluster.controllers import ALL, ControllerManager
+from kubesched.cluster.controllers.work_queue import STUCK_AFTER, WorkQueue
 from kubesched.cluster.kubelets import HollowKubelets, Problems, WatchCache
 from kubesched.cluster.store import Faults, InProcessClient, Store
 from kubesched.cluster.store.faults import connection_lost, server_error
-from kubesched.controllers import ALL, ControllerManager
-from kubesched.controllers.work_queue import STUCK_AFTER, WorkQueue
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 
 def in_loop(main: Callable[[], Awaitable[None]]) -> None:

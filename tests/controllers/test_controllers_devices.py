@@ -16,8 +16,8 @@ from kubesched.api.kinds import (
     RESOURCE_SLICES,
 )
 from kubesched.api.resource import CLAIM_FINALIZER
-from kubesched.controllers import ControllerManager, ControllerSettings
-from kubesched.controllers.taint_eviction import DeviceTaintEviction
+from kubesched.cluster.controllers import ControllerManager, ControllerSettings
+from kubesched.cluster.controllers.taint_eviction import DeviceTaintEviction
 
 CLAIM_SPEC: Data = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
 DRIVER = "gpu.example.com"

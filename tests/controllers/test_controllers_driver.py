@@ -9,7 +9,7 @@ import pytest
 from controllers_world import Data, World, play
 
 from kubesched.api.kinds import CORE_EVENTS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from kubesched.controllers import DEVICES_ANNOTATION, DevicesError, parse_devices
+from kubesched.cluster.controllers import DEVICES_ANNOTATION, DevicesError, parse_devices
 
 GPUS = """
 - driver: gpu.example.com

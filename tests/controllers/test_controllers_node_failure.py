@@ -8,8 +8,8 @@ from pathlib import Path
 from controllers_world import BUDGETS, DEPLOYMENTS, World, play
 
 from kubesched.api.kinds import NODES
+from kubesched.cluster.files import load_manifests
 from kubesched.cluster.kubelets import FAILED
-from kubesched.files import load_manifests
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "node-failure"
 

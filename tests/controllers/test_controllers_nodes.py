@@ -27,14 +27,14 @@ from builders import create_nodes
 from kubesched.api.kinds import NODES, PODS
 from kubesched.api.types import Taint, Toleration
 from kubesched.api.wire import ApiError
+from kubesched.cluster.controllers import ControllerManager, ControllerSettings
+from kubesched.cluster.controllers.taint_eviction import toleration_seconds
 from kubesched.cluster.kubelets import HollowKubelets
 from kubesched.cluster.store import InProcessClient, Store
-from kubesched.config import default_config
-from kubesched.controllers import ControllerManager, ControllerSettings
-from kubesched.controllers.taint_eviction import toleration_seconds
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.plugins import in_tree_registry
 
 
 def taints(world: World, node: str) -> set[tuple[str, str]]:

@@ -11,8 +11,8 @@ import pytest
 from controllers_world import DEPLOYMENTS, REPLICA_SETS, Data, World, condition, play, pod_template, workload
 
 from kubesched.api.kinds import PODS
-from kubesched.controllers.deployments import Rollout
-from kubesched.controllers.pods import resolve_count
+from kubesched.cluster.controllers.deployments import Rollout
+from kubesched.cluster.controllers.pods import resolve_count
 
 
 def test_a_replica_set_keeps_its_number_of_pods() -> None:

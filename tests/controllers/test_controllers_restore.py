@@ -12,17 +12,17 @@ import pytest
 from controllers_world import DEPLOYMENTS, LEASES, Data, World, condition, kind, workload
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.api.times import parse_time, timestamp
+from kubesched.base.times import parse_time, timestamp
+from kubesched.cluster.controllers import ControllerManager
+from kubesched.cluster.files import import_dump, newest_moment, read, save
 from kubesched.cluster.kubelets import make_nodes
 from kubesched.cluster.kubelets.nodes import kubelet_conditions
 from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import InProcessClient, Store
-from kubesched.config import default_config
-from kubesched.controllers import ControllerManager
-from kubesched.files import import_dump, newest_moment, read, save
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.plugins import in_tree_registry
 
 EVENTS = kind("events")
 START = 1_760_000_000.0

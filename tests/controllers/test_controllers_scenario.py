@@ -25,7 +25,7 @@ from controllers_world import (
 from kubesched.api.kinds import NAMESPACES, NODES, PODS
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
-from kubesched.simulate.virtual_time import VirtualTimeLoop
+from kubesched.lab.simulate.run.virtual_time import VirtualTimeLoop
 
 QUOTA = 30
 TEAM = "team"

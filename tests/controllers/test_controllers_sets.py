@@ -26,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.api.kinds import CORE_EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS, Kind
-from kubesched.controllers.indexes import Indexes
+from kubesched.cluster.controllers.indexes import Indexes
 
 # -- stateful sets -----------------------------------------------------------------------------------------
 
@@ -402,7 +402,7 @@ def test_a_claim_template_without_a_name_is_reported_and_no_defect() -> None:
 def test_two_thousand_million_pods_are_made_some_at_a_time_and_not_all(
     kind: Kind, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubesched.controllers.base.MOST_PODS", 60)
+    monkeypatch.setattr("kubesched.cluster.controllers.base.MOST_PODS", 60)
 
     async def scenario(world: World) -> None:
         made = job("a", "1h", **spec) if kind is JOBS else workload("a", 2_000_000_000, **spec)

@@ -28,8 +28,8 @@ from controllers_world import (
 
 from kubesched.api.kinds import DEVICE_TAINT_RULES, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from kubesched.api.wire import ApiError
+from kubesched.cluster.files import ManifestError, SnapshotError, import_dump, read, save
 from kubesched.cluster.store import Store
-from kubesched.files import ManifestError, SnapshotError, import_dump, read, save
 
 
 class FixedClock:

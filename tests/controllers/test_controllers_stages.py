@@ -17,7 +17,7 @@ from kubesched.api.types import ObjectMeta
 from kubesched.cluster.kubelets import HollowKubelets, Stage, StageError, job_end, load_stages, node_template, rules_of
 from kubesched.cluster.kubelets.stages import default_stages, parse_stages
 from kubesched.cluster.store import InProcessClient, Store
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 Scenario = Callable[[Store, HollowKubelets], Awaitable[None]]
 

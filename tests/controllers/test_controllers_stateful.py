@@ -8,8 +8,8 @@ from pathlib import Path
 from controllers_world import CAPACITIES, CLAIMS, VOLUMES, Data, World, play
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.files import load_manifests
-from kubesched.simulate.intake import in_order
+from kubesched.cluster.files import load_manifests
+from kubesched.lab.simulate.inputs.intake import in_order
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ZONE = "topology.kubernetes.io/zone"

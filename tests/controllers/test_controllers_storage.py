@@ -24,7 +24,7 @@ from controllers_world import (
 from test_controllers_volumes import claim, storage_class, volume
 
 from kubesched.api.kinds import CORE_EVENTS, NODES, PODS
-from kubesched.files import import_dump, save
+from kubesched.cluster.files import import_dump, save
 
 DRIVER = "hollow.example"
 SELECTED = "volume.kubernetes.io/selected-node"

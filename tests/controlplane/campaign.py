@@ -14,21 +14,21 @@ from random import Random
 from typing import Any
 
 from kubesched.api.kinds import LEASES, NODES, PODS
-from kubesched.api.tasks import Supervisor, child
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
-from kubesched.cache.check import check_cache, compare_with_server
+from kubesched.base.tasks import Supervisor, child
 from kubesched.client.backoff import token_bucket
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig
 from kubesched.client.metered import MeteredTransport
 from kubesched.client.port import ApiPort
 from kubesched.cluster.store import Store
-from kubesched.config import load_config_data
-from kubesched.framework.podinfo import PodInfo
-from kubesched.plugins import in_tree_registry
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from kubesched.scheduler.cache.check import check_cache, compare_with_server
+from kubesched.scheduler.config import load_config_data
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.simulate.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
 from memory_net import TOKEN, URL, Network, session  # isort: skip
 

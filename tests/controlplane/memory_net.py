@@ -17,8 +17,8 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from kubesched.api.connections import Connection, Connections
 from kubesched.api.wire import WatchEvent
+from kubesched.base.connections import Connection, Connections
 from kubesched.client.http import FencedConnector
 from kubesched.cluster.http import HttpServer
 from kubesched.cluster.store import Store

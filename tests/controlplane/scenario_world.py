@@ -28,11 +28,11 @@ from kubesched.api.kinds import (
     RESOURCE_SLICES,
     kind_by_plural,
 )
-from kubesched.api.tasks import Supervisor
-from kubesched.api.times import SteadyClock
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError, tolerate
 from kubesched.api.yamltext import to_yaml
+from kubesched.base.tasks import Supervisor
+from kubesched.base.times import SteadyClock
 from kubesched.client.http import HttpTransport
 from kubesched.client.informer import Informer
 from kubesched.cluster.kubelets import HollowKubelets

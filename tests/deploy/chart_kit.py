@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from kubesched.config import KubeSchedulerConfiguration
-from kubesched.config.args import ARGS_TYPES, args_kind
-from kubesched.config.durations import Duration
-from kubesched.config.types import API_VERSION, KIND, Extender, PluginConfig, Profile
+from kubesched.scheduler.config import KubeSchedulerConfiguration
+from kubesched.scheduler.config.args import ARGS_TYPES, args_kind
+from kubesched.scheduler.config.durations import Duration
+from kubesched.scheduler.config.types import API_VERSION, KIND, Extender, PluginConfig, Profile
 
 SCHEMA = Path(__file__).parents[2] / "deploy" / "helm" / "kubesched" / "values.schema.json"
 #: What the chart decides by itself.

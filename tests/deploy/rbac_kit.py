@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 KUSTOMIZE = DEPLOY / "kustomize"
 
-#: Every cluster has this role (spec "Serving, high availability" section 10.2).
+#: Every cluster has this role (rules/serving §10.2).
 AUTHENTICATION_READER = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "Role",

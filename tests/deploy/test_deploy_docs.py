@@ -6,8 +6,8 @@ import re
 
 from rbac_kit import DEPLOY, ROOT
 
-from kubesched.framework import metrics
-from kubesched.server import process_metrics
+from kubesched.scheduler.framework import metrics
+from kubesched.scheduler.server import process_metrics
 
 PAGE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
 

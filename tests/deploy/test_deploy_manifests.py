@@ -18,9 +18,9 @@ from chart_kit import configuration_definitions
 from rbac_kit import DEPLOY, KUSTOMIZE, ROOT, documents, permissions
 
 from kubesched.cli.run.flags import FLAG_SET
-from kubesched.config import KubeSchedulerConfiguration
-from kubesched.config.legacy import load_any
-from kubesched.simulate.loading import load_registry
+from kubesched.lab.simulate.inputs.loading import load_registry
+from kubesched.retired.config import load_any
+from kubesched.scheduler.config import KubeSchedulerConfiguration
 
 CHART = DEPLOY / "helm" / "kubesched"
 HELM = shutil.which("helm", path=sysconfig.get_path("scripts")) or shutil.which("helm")

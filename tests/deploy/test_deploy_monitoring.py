@@ -10,8 +10,8 @@ import pytest
 import yaml
 from rbac_kit import DEPLOY
 
-from kubesched.framework import metrics
-from kubesched.server import process_metrics, resources
+from kubesched.scheduler.framework import metrics
+from kubesched.scheduler.server import process_metrics, resources
 
 TABLES = (*metrics.DEFINITIONS, *process_metrics.DEFINITIONS, *process_metrics.SLI_DEFINITIONS, *resources.DEFINITIONS)
 KNOWN = {row.full_name: row for row in TABLES}

@@ -11,11 +11,11 @@ import numpy as np
 from kubesched.api.decode import from_builtins
 from kubesched.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.api.types import Node
-from kubesched.dra.allocated import AllocatedDevices
-from kubesched.dra.allocator import Allocator
-from kubesched.dra.features import DEFAULT_FEATURES, Features
-from kubesched.dra.interface import Verdict
-from kubesched.dra.inventory import Inventory
+from kubesched.scheduler.dra.allocated import AllocatedDevices
+from kubesched.scheduler.dra.allocator import Allocator
+from kubesched.scheduler.dra.features import DEFAULT_FEATURES, Features
+from kubesched.scheduler.dra.interface import Verdict
+from kubesched.scheduler.dra.inventory import Inventory
 
 __all__ = [
     "DRIVER",

@@ -1,4 +1,4 @@
-"""Which devices claims get (spec "DynamicResources plugin", sections 8 and 15)."""
+"""Which devices claims get (rules/devices §8 and §15)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from allocator_kit import (
     devices_of,
 )
 
+from kubesched.api.cel.device_expressions import compile_device_expression
 from kubesched.api.decode import to_builtins
 from kubesched.api.resource import MAX_RESULTS, ResourceClaim
-from kubesched.cel.device_expressions import compile_device_expression
-from kubesched.dra.allocator import Allocator
-from kubesched.dra.failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
-from kubesched.dra.features import DEFAULT_FEATURES, Features
-from kubesched.dra.interface import Verdict
-from kubesched.dra.search import Search
+from kubesched.scheduler.dra.allocator import Allocator
+from kubesched.scheduler.dra.failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
+from kubesched.scheduler.dra.features import DEFAULT_FEATURES, Features
+from kubesched.scheduler.dra.interface import Verdict
+from kubesched.scheduler.dra.search import Search
 
 EVEN = 'device.attributes["gpu.example.com"].index % 2 == 0'
 SMALL = 'device.attributes["gpu.example.com"].size == "small"'
@@ -140,7 +140,7 @@ def test_the_selectors_of_an_attempt_have_an_allowance_and_the_next_attempt_goes
     selector = world.allocator._selectors.selector(slow)
     evaluated: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kubesched.dra.selectors._ATTEMPT_COST", 100_000)
+        patch.setattr("kubesched.scheduler.dra.selectors._ATTEMPT_COST", 100_000)
         for _ in range(20):
             try:
                 chosen = world.chosen(claim)
@@ -165,7 +165,7 @@ def test_the_devices_of_a_class_are_counted_on_all_nodes_with_one_allowance() ->
     world = World(slices, [a_class("gpu", slow)], nodes)
     counted: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kubesched.dra.selectors._ATTEMPT_COST", 100_000)
+        patch.setattr("kubesched.scheduler.dra.selectors._ATTEMPT_COST", 100_000)
         while sum(counted) < 30:
             found = world.allocator.devices_of_class("gpu", nodes[sum(counted) :])
             assert found == [(2, 0)] * len(found)
@@ -183,8 +183,8 @@ def test_compiling_takes_of_the_allowance_of_an_attempt_and_the_next_attempt_goe
         compiled.append(expression)
         return compile_device_expression(expression, lists=lists)
 
-    monkeypatch.setattr("kubesched.dra.selectors.compile_device_expression", compile_noted)
-    monkeypatch.setattr("kubesched.dra.selectors._ATTEMPT_COST", 15 * 1000)
+    monkeypatch.setattr("kubesched.scheduler.dra.selectors.compile_device_expression", compile_noted)
+    monkeypatch.setattr("kubesched.scheduler.dra.selectors._ATTEMPT_COST", 15 * 1000)
     world = World([a_slice("s", gpus(1))])
     selectors = [{"cel": {"expression": f"true || {number:0189} > 0"}} for number in range(20)]
     claim = a_claim(a_request(selectors=selectors))

@@ -6,10 +6,10 @@ from typing import Any
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.resource import ResourceClaim, ResourceSlice
-from kubesched.config import DEFAULT_GATES
-from kubesched.dra.allocated import AllocatedDevices
-from kubesched.dra.check import check_allocations, compare_allocated
-from kubesched.dra.features import Features
+from kubesched.scheduler.config import DEFAULT_GATES
+from kubesched.scheduler.dra.allocated import AllocatedDevices
+from kubesched.scheduler.dra.check import check_allocations, compare_allocated
+from kubesched.scheduler.dra.features import Features
 
 DRIVER = "d.example.com"
 

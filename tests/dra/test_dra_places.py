@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.resource import ResourceClaim, ResourceSlice
-from kubesched.dra.failures import AllocationError
-from kubesched.dra.remembered import Remembered
+from kubesched.scheduler.dra.failures import AllocationError
+from kubesched.scheduler.dra.remembered import Remembered
 
 
 class ThoroughWorld(World):

@@ -14,8 +14,8 @@ from naive_allocator import first_solution
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.resource import ResourceClaim, ResourceSlice
-from kubesched.dra.failures import AllocationError, InvalidPoolsError
-from kubesched.dra.interface import Verdict
+from kubesched.scheduler.dra.failures import AllocationError, InvalidPoolsError
+from kubesched.scheduler.dra.interface import Verdict
 
 SIZES = ("small", "large")
 
@@ -163,10 +163,10 @@ def test_what_is_remembered_is_what_a_new_allocator_computes(seed: int, small: b
     with pytest.MonkeyPatch.context() as patch:
         if small:
             for module in ("profiles", "remembered", "selectors", "wanted"):
-                patch.setattr(f"kubesched.dra.{module}.MOST_REMEMBERED", 2)
+                patch.setattr(f"kubesched.scheduler.dra.{module}.MOST_REMEMBERED", 2)
             for module in ("allocated", "allocator", "inventory"):
-                patch.setattr(f"kubesched.dra.{module}._KEPT_CHANGES", 1)
-            patch.setattr("kubesched.dra.allocator._MOST_PLANS", 2)
+                patch.setattr(f"kubesched.scheduler.dra.{module}._KEPT_CHANGES", 1)
+            patch.setattr("kubesched.scheduler.dra.allocator._MOST_PLANS", 2)
         check_what_is_remembered(seed)
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from aiohttp import web
 
 from kubesched.api.kinds import NODES, PODS
-from kubesched.api.times import RealClock
 from kubesched.api.types import Pod, PodCondition
-from kubesched.config import API_VERSION, KIND, KubeSchedulerConfiguration, load_config_data
-from kubesched.extenders.http import http_extenders
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.embedded import Embedded
+from kubesched.base.times import RealClock
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.scheduler.config import API_VERSION, KIND, KubeSchedulerConfiguration, load_config_data
+from kubesched.scheduler.extenders.http import http_extenders
+from kubesched.scheduler.plugins import in_tree_registry
 
 GPU = "example.com/gpu"
 #: Seconds after which a test that waits for something has failed.

@@ -11,13 +11,13 @@ import msgspec
 from aiohttp import web
 from extender_kit import Cluster
 
-from kubesched.api.times import RealClock
+from kubesched.base.times import RealClock
+from kubesched.cluster.files import load_manifests
 from kubesched.cluster.http import HttpServer
-from kubesched.config import KubeSchedulerConfiguration, load_config_file
-from kubesched.extenders.http import http_extenders
-from kubesched.files import load_manifests
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.embedded import Embedded
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.scheduler.config import KubeSchedulerConfiguration, load_config_file
+from kubesched.scheduler.extenders.http import http_extenders
+from kubesched.scheduler.plugins import in_tree_registry
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "extender"
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from extender_kit import GPU, Server, a_pod, cluster
 
-from kubesched.extenders.http import http_extenders
+from kubesched.scheduler.extenders.http import http_extenders
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -292,7 +292,7 @@ def test_an_extender_that_does_not_answer(answer: Any, message: str) -> None:
 
 
 def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.extenders.http._MOST_ANSWER", 1_000_000)
+    monkeypatch.setattr("kubesched.scheduler.extenders.http._MOST_ANSWER", 1_000_000)
     sent = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -13,19 +13,19 @@ from extender_kit import Server, extenders_config
 from builders import a_node, a_pod, info
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Node, Pod
-from kubesched.extenders import messages
-from kubesched.extenders.http import HttpExtender, http_extenders
-from kubesched.extenders.messages import UnreadableAnswerError
-from kubesched.framework.extenders import (
+from kubesched.scheduler.extenders import messages
+from kubesched.scheduler.extenders.http import HttpExtender, http_extenders
+from kubesched.scheduler.extenders.interface import (
     ConnectedExtender,
     ExtenderError,
     InProcessExtender,
     in_run_time_order,
     is_involved,
 )
-from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.preemption import Victims
+from kubesched.scheduler.extenders.messages import UnreadableAnswerError
+from kubesched.scheduler.framework.preemption import Victims
+from kubesched.scheduler.nodes.nodeinfo import NodeInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 
 def body(data: Any) -> bytes:

@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from extender_kit import Server, a_pod, cluster, extenders_config
 
-from kubesched.api import followed_files
-from kubesched.api.certificates import IssuedPair, load_pair, self_signed
-from kubesched.api.times import RealClock
-from kubesched.config import ConfigError
-from kubesched.extenders.http import http_extenders
+from kubesched.base import followed_files
+from kubesched.base.certificates import IssuedPair, load_pair, self_signed
+from kubesched.base.times import RealClock
+from kubesched.scheduler.config import ConfigError
+from kubesched.scheduler.extenders.http import http_extenders
 
 
 def issued(*hosts: str) -> IssuedPair:

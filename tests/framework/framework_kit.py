@@ -6,12 +6,13 @@ import random
 from typing import Any
 
 from builders import a_node
-from kubesched.cache import Cache, NodeList
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.points import POINTS, capabilities
-from kubesched.framework.runtime import Framework
-from kubesched.framework.status import Status
-from kubesched.scheduler.handle import Backends, ProfileHandle
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.core.handle import Backends, ProfileHandle
+from kubesched.scheduler.framework.metrics import SchedulerMetrics
+from kubesched.scheduler.framework.points import POINTS, capabilities
+from kubesched.scheduler.framework.runtime import Framework
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes import NodeList
 
 
 class StillClock:

@@ -18,8 +18,8 @@ from kubesched.api.types import (
     PodStatus,
     ResourceRequirements,
 )
-from kubesched.framework.enqueue import queueing_hints, registrations, watched_actions
-from kubesched.framework.events import (
+from kubesched.scheduler.framework.enqueue import queueing_hints, registrations, watched_actions
+from kubesched.scheduler.framework.events import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
     ActionType,
@@ -30,8 +30,8 @@ from kubesched.framework.events import (
     node_events,
     pod_events,
 )
-from kubesched.framework.question import Question
-from kubesched.framework.registry import PluginError
+from kubesched.scheduler.framework.question import Question
+from kubesched.scheduler.framework.registry import PluginError
 
 R, A = EventResource, ActionType
 ANY = ClusterEvent(R.WILDCARD, A.ALL)

@@ -10,13 +10,13 @@ import pytest
 from framework_kit import make_plugin, nodes, profile, say, shown
 
 from builders import info
-from kubesched.config.errors import ConfigError
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.failures import PluginFailedError
-from kubesched.framework.interface import PostFilterResult, PreBindPreFlight
-from kubesched.framework.nominating import NominatingInfo
-from kubesched.framework.status import Code, Status
-from kubesched.scheduler.diagnosis import NodeStatuses
+from kubesched.scheduler.config.errors import ConfigError
+from kubesched.scheduler.core.diagnosis import NodeStatuses
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.interface import PostFilterResult, PreBindPreFlight
+from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.nodes.nominating import NominatingInfo
 
 BOOM = ValueError("boom")
 NO, NEVER, LATER = Status.unschedulable("no"), Status.unresolvable("never"), Status.pending("later")
@@ -440,7 +440,7 @@ def test_a_plugin_that_takes_no_arguments_is_named_with_what_would_be_right() ->
         profile(Bare)
     text = str(caught.value)
     assert text.startswith('initializing plugin "Bare": TypeError: Bare() takes no arguments')
-    assert text.endswith("; derive the class from kubesched.framework.Plugin")
+    assert text.endswith("; derive the class from kubesched.scheduler.framework.Plugin")
 
 
 def test_closing_closes_what_can_be_closed_and_collects_errors() -> None:

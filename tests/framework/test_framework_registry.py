@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from framework_kit import make_plugin, say
 
-from kubesched.framework import registry as registry_module
-from kubesched.framework.points import POINTS, capabilities
-from kubesched.framework.question import Question
-from kubesched.framework.registry import PluginError, Registry, check_plugin
-from kubesched.plugins import IN_TREE, in_tree_registry
+from kubesched.scheduler.framework import registry as registry_module
+from kubesched.scheduler.framework.points import POINTS, capabilities
+from kubesched.scheduler.framework.question import Question
+from kubesched.scheduler.framework.registry import PluginError, Registry, check_plugin
+from kubesched.scheduler.plugins import IN_TREE, in_tree_registry
 
 
 async def later(self: Any, *args: Any) -> None:
@@ -110,7 +110,7 @@ REFUSED: list[tuple[str, type, list[str]]] = [
     ("a question that answers nothing", asking(), ["its question Asked answers nothing: define verdicts and why to filter"]),
     ("a misspelt part of a question", asking(verdicts=say(None), why=say(None), is_locale=False), ["defines is_locale, which is not part of the interface; did you mean is_local?"]),
     ("a part of a question with other arguments", asking(verdicts=say(None), why=lambda: None), ["its question Asked does not fit the interface", "expected  why(self, verdict: int) -> Status"]),
-    ("a class of questions that is none", make_plugin("Odd", ask=say(None), asks=int), ["asks is <class 'int'>; expected a class derived from kubesched.framework.Question"]),
+    ("a class of questions that is none", make_plugin("Odd", ask=say(None), asks=int), ["asks is <class 'int'>; expected a class derived from kubesched.scheduler.framework.Question"]),
     ("reads of another type", asking(verdicts=say(None), why=say(None), reads=True), ["its question Asked: reads is True; expected Reads.NODE, Reads.PODS, or both with |"]),
     ("a normalisation that is a text", asking(scores=say(None), normalize="reverse"), ["normalize is 'reverse'; expected Normalize.FORWARD, Normalize.REVERSE or None"]),
     ("a flag that is a text", asking(scores=say(None), by_spec="yes"), ["by_spec is 'yes'; expected True or False"]),
@@ -220,7 +220,7 @@ def test_capabilities_are_the_points_a_class_extends() -> None:
 # -- modules and entry points ------------------------------------------------------------------------------
 
 PLUGIN = """
-from kubesched.framework.interface import Plugin
+from kubesched.scheduler.framework.interface import Plugin
 
 class {name}(Plugin):
     name = "{name}"
@@ -291,7 +291,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[FakeEntry]:
     entries: list[FakeEntry] = []
 
     def entry_points(*, group: str) -> list[FakeEntry]:
-        assert group == "kubesched.plugins"
+        assert group == "kubesched.scheduler.plugins"
         return entries
 
     monkeypatch.setattr(registry_module, "entry_points", entry_points)
@@ -353,7 +353,7 @@ class FakePackage:
         return self
 
     def select(self, *, group: str) -> list[FakeEntry]:
-        assert group == "kubesched.plugins"
+        assert group == "kubesched.scheduler.plugins"
         assert not isinstance(self._offered, Exception)
         return self._offered
 

@@ -19,12 +19,12 @@ from kubesched.api.types import (
     PodStatus,
     ResourceRequirements,
 )
-from kubesched.framework import podinfo
-from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
-from kubesched.framework.nodeinfo import NodeInfo, PortTable
-from kubesched.framework.nominating import NominatingInfo, NominatingMode
-from kubesched.framework.podinfo import PodInfo, affinity_terms
-from kubesched.framework.status import Code, Status, is_rejected, is_success
+from kubesched.scheduler.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
+from kubesched.scheduler.framework.status import Code, Status, is_rejected, is_success
+from kubesched.scheduler.nodes import podinfo
+from kubesched.scheduler.nodes.nodeinfo import NodeInfo, PortTable
+from kubesched.scheduler.nodes.nominating import NominatingInfo, NominatingMode
+from kubesched.scheduler.nodes.podinfo import PodInfo, affinity_terms
 
 BOOM = ValueError("boom")
 

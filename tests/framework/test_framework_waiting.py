@@ -10,9 +10,9 @@ import pytest
 from framework_kit import shown
 
 from builders import info
-from kubesched.framework.status import Code, Status
-from kubesched.framework.waiting import PodInPreBind, PodsInPreBind, WaitingPod, WaitingPods, go_duration
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.lab.simulate.run.virtual_time import run_virtual
+from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.framework.waiting import PodInPreBind, PodsInPreBind, WaitingPod, WaitingPods, go_duration
 
 DURATIONS = [
     (0, "0s"), (1.5, "1.5s"), (0.1, "100ms"), (0.0015, "1.5ms"), (0.000002, "2µs"), (60, "1m0s"), (300, "5m0s"),

@@ -8,9 +8,9 @@ import pytest
 
 from kubesched.api.decode import from_builtins, to_builtins
 from kubesched.api.types import Pod
-from kubesched.config import DEFAULT_GATES, FeatureGates
-from kubesched.framework.gated_fields import POD_FIELD_GATES, pod_view
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates
+from kubesched.scheduler.framework.gated_fields import POD_FIELD_GATES, pod_view
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 CPU = {"requests": {"cpu": "2"}}
 FULL: dict[str, Any] = {

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import kubesched
-from kubesched.config import ConfigError
-from kubesched.framework import (
+from kubesched.scheduler.config import ConfigError
+from kubesched.scheduler.framework import (
     ActionType,
     ClusterEvent,
     ClusterEventWithHint,
@@ -23,9 +23,9 @@ from kubesched.framework import (
     Reads,
     Status,
 )
-from kubesched.framework.failures import PluginFailedError
-from kubesched.framework.registry import load_module
-from kubesched.framework.wrong_answer import WrongAnswerError
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.registry import load_module
+from kubesched.scheduler.framework.wrong_answer import WrongAnswerError
 from kubesched.testing import PluginCluster, node, pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from framework_kit import make_plugin
 
-from kubesched.framework.question import Question
-from kubesched.framework.slow_calls import loop_progress, watching_plugins
+from kubesched.scheduler.framework.question import Question
+from kubesched.scheduler.framework.slow_calls import loop_progress, watching_plugins
 
 
 def _reports() -> tuple[threading.Event, list[str], Callable[[str], None]]:

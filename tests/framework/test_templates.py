@@ -9,8 +9,8 @@ import pytest
 
 from builders import a_pod
 from kubesched.api.types import ContainerStatus, Pod, PodStatus, ResourceRequirements
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.templates import PodTemplates
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.nodes.templates import PodTemplates
 
 DERIVED = (
     "requests", "nonzero_cpu", "nonzero_memory", "ports", "storage", "pvcs",

@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from kubesched.api.kinds import NODES
-from kubesched.api.times import RealClock
+from kubesched.base.times import RealClock
 from kubesched.cli.memory import EVENT_CACHE
 from kubesched.cluster.http import HttpServer
 from kubesched.cluster.kubelets import default_stages, make_nodes, node_template
 from kubesched.cluster.store import Store
-from kubesched.config import default_config
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.embedded import Embedded
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.plugins import in_tree_registry
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Users of the embedded server and what stored roles let them do (spec "Serving", section 10; KEP-4817 for claims)."""
+"""Users of the embedded server and what stored roles let them do (rules/serving §10; KEP-4817 for claims)."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from http_world import PODS, Api, a_node, run, served
 
-from kubesched.api import connections
 from kubesched.api.kinds import NODES
+from kubesched.base import connections
 from kubesched.cluster.http import dispatch, server
 
 

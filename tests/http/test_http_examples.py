@@ -12,9 +12,9 @@ import pytest
 from http_thread import cluster
 
 from kubesched.api.kinds import PODS
-from kubesched.api.times import FixedClock
+from kubesched.base.times import FixedClock
+from kubesched.cluster.files import Manifest, load_manifests
 from kubesched.cluster.store import Store
-from kubesched.files import Manifest, load_manifests
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")

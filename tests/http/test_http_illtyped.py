@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.kinds import KINDS, Kind
+from kubesched.cluster.files import read, save
 from kubesched.cluster.schema import Type, root_type, types
-from kubesched.files import read, save
 
 VALUES: list[Any] = [
     None, True, False, 0, -1, 7, 2**70, 1.5, "", "x", "2026-01-01T00:00:00Z", [], [1], ["x"], [None], [[]], {}, {"a": 1},

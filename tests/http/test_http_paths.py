@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from http_world import PODS, Answer, Api, a_definition, a_node, a_pod, run, served
 
-from kubesched.api.times import parse_time
+from kubesched.base.times import parse_time
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 REFUSED: list[tuple[str, str, str, int, str]] = [

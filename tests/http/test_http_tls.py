@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from http_world import a_store, run
 
 from certificate_kit import Authority
-from kubesched.api import connections, followed_files
+from kubesched.base import connections, followed_files
 from kubesched.cluster.http import HttpServer
 
 

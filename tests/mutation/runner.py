@@ -155,7 +155,9 @@ def _drawn(root: Path, modules: Sequence[str], sample: int, seed: int) -> list[M
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("modules", nargs="*", default=PACKAGES, help="packages, or modules such as queue/heap.py")
+    parser.add_argument(
+        "modules", nargs="*", default=PACKAGES, help="packages, or modules such as scheduler/queue/heap.py"
+    )
     parser.add_argument("--sample", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from kubesched.api.types import Node, Pod
-from kubesched.cache import Cache, NodeList
-from kubesched.config import DEFAULT_GATES, FeatureGates
-from kubesched.framework.asking import answering
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry, ScoreEntry
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Code, Status
-from kubesched.scheduler.handle import Backends, ProfileHandle
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates
+from kubesched.scheduler.core.handle import Backends, ProfileHandle
+from kubesched.scheduler.framework.asking import answering
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.entries import FilterEntry, ScoreEntry
+from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.nodes import NodeList
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 
 class StillClock:

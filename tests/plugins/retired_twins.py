@@ -1,6 +1,6 @@
 """Plain twins of the retired plugins: straight from the specification, one node at a time.
 
-Rules: spec "Configuration file and command line", section 11.
+Rules: rules/configuration §11.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""InterPodAffinity at the edges of its rules (spec "Topology plugins" part A): namespaces, odd selectors, weights, first pods."""
+"""InterPodAffinity at the edges of its rules (rules/topology part A): namespaces, odd selectors, weights, first pods."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from topology_worlds import (
     world,
 )
 
-from kubesched.cache import NodeList
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import ScoreEntry
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Code
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.entries import ScoreEntry
+from kubesched.scheduler.framework.status import Code
+from kubesched.scheduler.nodes import NodeList
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 AFFINITY = "InterPodAffinity"
 NEAR, AWAY, EXISTING = f"UNSCHEDULABLE_AND_UNRESOLVABLE: {NEAR}", f"UNSCHEDULABLE: {AWAY}", f"UNSCHEDULABLE: {EXISTING}"

@@ -24,19 +24,19 @@ from builders import (
 )
 from kubesched.api.selectors import SelectorError
 from kubesched.api.types import ContainerRestartRule, Node, NodeSelectorRequirement, Pod
-from kubesched.config import FeatureGates
-from kubesched.config.args import NodeAffinityArgs, NodeResourcesFitArgs
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Code, Status
-from kubesched.plugins.node_affinity import NodeAffinity
-from kubesched.plugins.node_declared_features import NodeDeclaredFeatures
-from kubesched.plugins.node_name import NodeName
-from kubesched.plugins.node_ports import NodePorts
-from kubesched.plugins.node_resources_fit import NodeResourcesFit
-from kubesched.plugins.node_unschedulable import NodeUnschedulable
-from kubesched.plugins.scheduling_gates import SchedulingGates
-from kubesched.plugins.taint_toleration import TaintToleration
+from kubesched.scheduler.config import FeatureGates
+from kubesched.scheduler.config.args import NodeAffinityArgs, NodeResourcesFitArgs
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.node_affinity import NodeAffinity
+from kubesched.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
+from kubesched.scheduler.plugins.node_name import NodeName
+from kubesched.scheduler.plugins.node_ports import NodePorts
+from kubesched.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from kubesched.scheduler.plugins.scheduling_gates import SchedulingGates
+from kubesched.scheduler.plugins.taint_toleration import TaintToleration
 
 PASS = None
 

@@ -21,18 +21,18 @@ from builders import (
 )
 from kubesched.api.resource import DeviceClass, DeviceClassSpec
 from kubesched.api.types import Node, ObjectMeta, Pod
-from kubesched.config import FeatureGates
-from kubesched.config.args import NodeAffinityArgs, NodeResourcesFitArgs
-from kubesched.framework.enqueue import registrations
-from kubesched.framework.events import QueueingHint
-from kubesched.plugins.node_affinity import NodeAffinity
-from kubesched.plugins.node_declared_features import NodeDeclaredFeatures
-from kubesched.plugins.node_name import NodeName
-from kubesched.plugins.node_ports import NodePorts
-from kubesched.plugins.node_resources_fit import NodeResourcesFit
-from kubesched.plugins.node_unschedulable import NodeUnschedulable
-from kubesched.plugins.scheduling_gates import SchedulingGates
-from kubesched.plugins.taint_toleration import TaintToleration
+from kubesched.scheduler.config import FeatureGates
+from kubesched.scheduler.config.args import NodeAffinityArgs, NodeResourcesFitArgs
+from kubesched.scheduler.framework.enqueue import registrations
+from kubesched.scheduler.framework.events import QueueingHint
+from kubesched.scheduler.plugins.node_affinity import NodeAffinity
+from kubesched.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
+from kubesched.scheduler.plugins.node_name import NodeName
+from kubesched.scheduler.plugins.node_ports import NodePorts
+from kubesched.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from kubesched.scheduler.plugins.scheduling_gates import SchedulingGates
+from kubesched.scheduler.plugins.taint_toleration import TaintToleration
 
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
 

@@ -26,7 +26,7 @@ from builders import (
 )
 from kubesched.api.selectors import SelectorError
 from kubesched.api.types import Node, Pod
-from kubesched.config.args import (
+from kubesched.scheduler.config.args import (
     NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
@@ -35,17 +35,17 @@ from kubesched.config.args import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.queued import QueuedPodInfo
-from kubesched.framework.status import Code, Status
-from kubesched.plugins.balanced_allocation import NodeResourcesBalancedAllocation
-from kubesched.plugins.default_binder import DefaultBinder
-from kubesched.plugins.image_locality import ImageLocality, normalized_image
-from kubesched.plugins.node_affinity import NodeAffinity
-from kubesched.plugins.node_resources_fit import NodeResourcesFit
-from kubesched.plugins.priority_sort import PrioritySort
-from kubesched.plugins.resource_scoring import broken_line, trunc_div
-from kubesched.plugins.taint_toleration import TaintToleration
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.queued import QueuedPodInfo
+from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from kubesched.scheduler.plugins.default_binder import DefaultBinder
+from kubesched.scheduler.plugins.image_locality import ImageLocality, normalized_image
+from kubesched.scheduler.plugins.node_affinity import NodeAffinity
+from kubesched.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.scheduler.plugins.priority_sort import PrioritySort
+from kubesched.scheduler.plugins.resource_scoring import broken_line, trunc_div
+from kubesched.scheduler.plugins.taint_toleration import TaintToleration
 
 
 def fit_args(

@@ -13,7 +13,7 @@ from node_clusters import EXTENDED, SCALARS, Cluster, affinities, clusters, pods
 
 from builders import a_node, a_pod
 from kubesched.api.types import Node, NodeAffinity, Pod
-from kubesched.config.args import (
+from kubesched.scheduler.config.args import (
     NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
@@ -22,17 +22,17 @@ from kubesched.config.args import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Code, Status
-from kubesched.plugins.balanced_allocation import NodeResourcesBalancedAllocation
-from kubesched.plugins.image_locality import ImageLocality
-from kubesched.plugins.node_affinity import NodeAffinity as NodeAffinityPlugin
-from kubesched.plugins.node_declared_features import NodeDeclaredFeatures
-from kubesched.plugins.node_name import NodeName
-from kubesched.plugins.node_ports import NodePorts
-from kubesched.plugins.node_resources_fit import NodeResourcesFit
-from kubesched.plugins.node_unschedulable import NodeUnschedulable
-from kubesched.plugins.taint_toleration import TaintToleration
+from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from kubesched.scheduler.plugins.image_locality import ImageLocality
+from kubesched.scheduler.plugins.node_affinity import NodeAffinity as NodeAffinityPlugin
+from kubesched.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
+from kubesched.scheduler.plugins.node_name import NodeName
+from kubesched.scheduler.plugins.node_ports import NodePorts
+from kubesched.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from kubesched.scheduler.plugins.taint_toleration import TaintToleration
 
 Twin = Callable[[Pod, Node, list[Pod]], twins.Outcome]
 

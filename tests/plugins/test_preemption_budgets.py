@@ -1,4 +1,4 @@
-"""Disruption budgets as preemption reads them (spec "Preemption" section 4.3)."""
+"""Disruption budgets as preemption reads them (rules/preemption §4.3)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from builders import a_pod
-from kubesched.framework.podinfo import PodInfo
-from kubesched.plugins.preemption.budgets import BudgetReader
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.preemption.budgets import BudgetReader
 
 
 def a_budget(app: str, status: Any) -> dict[str, Any]:

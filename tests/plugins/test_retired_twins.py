@@ -16,13 +16,7 @@ from node_clusters import EXTENDED, Cluster, clusters, pods
 
 from builders import a_node, a_pod
 from kubesched.api.types import Node, OwnerReference, Pod, TopologySpreadConstraint
-from kubesched.cache import NodeList
-from kubesched.framework.asking import ABSENT
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import QueueingHint
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Status
-from kubesched.plugins.retired import (
+from kubesched.retired.plugins import (
     RETIRED,
     NodeLabel,
     NodePreferAvoidPods,
@@ -32,7 +26,13 @@ from kubesched.plugins.retired import (
     SelectorSpread,
     ServiceAffinity,
 )
-from kubesched.plugins.retired.node_prefer_avoid_pods import ANNOTATION
+from kubesched.retired.plugins.node_prefer_avoid_pods import ANNOTATION
+from kubesched.scheduler.framework.asking import ABSENT
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.events import QueueingHint
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes import NodeList
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 JSON = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"

@@ -32,17 +32,17 @@ from topology_worlds import (
 from builders import create_nodes
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import KINDS, NAMESPACES, PODS
-from kubesched.api.times import RealClock
 from kubesched.api.types import LabelSelectorRequirement, Namespace, Node
-from kubesched.cache.check import check_cache
+from kubesched.base.times import RealClock
 from kubesched.cluster.store import Store
-from kubesched.config import default_config
-from kubesched.framework.enqueue import registrations
-from kubesched.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
-from kubesched.plugins import in_tree_registry
-from kubesched.plugins.topology_constraints import SOFT
-from kubesched.simulate.conformance.world import complete
-from kubesched.simulate.embedded import Embedded
+from kubesched.lab.conformance.world import complete
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.scheduler.cache.check import check_cache
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.framework.enqueue import registrations
+from kubesched.scheduler.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
+from kubesched.scheduler.plugins import in_tree_registry
+from kubesched.scheduler.plugins.topology_constraints import SOFT
 
 
 @pytest.mark.parametrize(

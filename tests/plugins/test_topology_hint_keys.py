@@ -11,11 +11,11 @@ import pytest
 from builders import a_pod
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Affinity, Pod, TopologySpreadConstraint
-from kubesched.cache.term_index import TermIndex
-from kubesched.framework.events import EventResource, KeyedHint, QueueingHint
-from kubesched.framework.podinfo import PodInfo
-from kubesched.plugins import inter_pod_affinity_hints, pod_topology_spread_hints
-from kubesched.plugins.topology_constraints import HARD, compile_constraints
+from kubesched.scheduler.framework.events import EventResource, KeyedHint, QueueingHint
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.nodes.term_index import TermIndex
+from kubesched.scheduler.plugins import inter_pod_affinity_hints, pod_topology_spread_hints
+from kubesched.scheduler.plugins.topology_constraints import HARD, compile_constraints
 
 _OPERATORS: tuple[tuple[str, list[str]], ...] = (
     ("In", ["x"]),

@@ -1,4 +1,4 @@
-"""PodTopologySpread at the edges of its rules (spec "Topology plugins" part B): defaults, policies, odd selectors, constants."""
+"""PodTopologySpread at the edges of its rules (rules/topology part B): defaults, policies, odd selectors, constants."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from topology_kit import configuration
 from topology_twins import HOST, ZONE
 from topology_worlds import JSON, WEB, info, node, pod, pre_filtered, scores_of, verdicts, world
 
-from kubesched.cache import NodeList
-from kubesched.framework.cycle_state import CycleState
-from kubesched.plugins.compiled_constraints import CompiledConstraints
-from kubesched.simulate.conformance.world import World
+from kubesched.lab.conformance.world import World
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.nodes import NodeList
+from kubesched.scheduler.plugins.compiled_constraints import CompiledConstraints
 
 SPREAD = "PodTopologySpread"
 MISSING = (
@@ -387,8 +387,10 @@ def test_which_pods_belong_together(why: str, incoming: JSON, objects: list[JSON
 
 
 def test_in_a_small_cluster_compiled_pods_count_by_more_than_their_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.plugins.compiled_constraints._LEAST_KEPT", 4)
-    monkeypatch.setattr("kubesched.plugins.compiled_constraints._BUDGET", 100 << 10)  # a pod takes 4 kB with few nodes
+    monkeypatch.setattr("kubesched.scheduler.plugins.compiled_constraints._LEAST_KEPT", 4)
+    monkeypatch.setattr(
+        "kubesched.scheduler.plugins.compiled_constraints._BUDGET", 100 << 10
+    )  # a pod takes 4 kB with few nodes
 
     def compiled() -> int:
         gc.collect()

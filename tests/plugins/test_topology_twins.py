@@ -26,19 +26,19 @@ from topology_twins import AffinityFilter, Model, SpreadFilter, affinity_scores,
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
 from kubesched.api.types import Namespace, Node, Pod
-from kubesched.cache import NodeList
-from kubesched.cache.check import check_cache
-from kubesched.framework.asking import ABSENT
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import ScoreEntry
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Code
-from kubesched.plugins import in_tree_registry
-from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_scan import Evaluation, Rotation
-from kubesched.scheduler.profiles import build_frameworks
-from kubesched.scheduler.search import Decision, Search
-from kubesched.simulate.conformance.world import World
+from kubesched.lab.conformance.world import World
+from kubesched.scheduler.cache.check import check_cache
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.full_scan import Evaluation, Rotation
+from kubesched.scheduler.core.profiles import build_frameworks
+from kubesched.scheduler.core.search import Decision, Search
+from kubesched.scheduler.framework.asking import ABSENT
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.entries import ScoreEntry
+from kubesched.scheduler.framework.status import Code
+from kubesched.scheduler.nodes import NodeList
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 
 JSON = dict[str, Any]
 NODE_NAMES = ("n1", "n2", "n3", "n4", "n5")

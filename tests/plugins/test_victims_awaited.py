@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from builders import a_pod, info
-from kubesched.framework.cycle_state import CycleState
-from kubesched.plugins.preemption.hold import VictimsAwaited
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.plugins.preemption.hold import VictimsAwaited
 
 
 def test_a_pod_whose_nomination_is_not_there_for_a_moment_waits_for_its_victims_afterwards() -> None:

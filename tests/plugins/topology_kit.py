@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from topology_twins import HARD, HOST, SOFT, ZONE
 
-from kubesched.simulate.conformance.world import complete
+from kubesched.lab.conformance.world import complete
 
 JSON = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """The rules of InterPodAffinity and PodTopologySpread over plain manifests: what the plugins are compared with.
 
-Written from the rules alone (spec "Topology plugins", with the deviations of ``docs/differences.md``), pod by
+Written from the rules alone (rules/topology, with the deviations of ``docs/differences.md``), pod by
 pod and node by node. Nothing of kubesched is used: not its types, selectors, defaults nor counts.
 """
 

@@ -9,15 +9,15 @@ from topology_twins import HOST, ZONE
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Pod
-from kubesched.cache import NodeList
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import ScoreEntry
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Code
-from kubesched.plugins import in_tree_registry
-from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_scan import Evaluation
-from kubesched.simulate.conformance.world import World, complete
+from kubesched.lab.conformance.world import World, complete
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.full_scan import Evaluation
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.entries import ScoreEntry
+from kubesched.scheduler.framework.status import Code
+from kubesched.scheduler.nodes import NodeList
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 
 JSON = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -10,13 +10,13 @@ from typing import Any
 
 from kubesched.api.types import Node, Pod
 from kubesched.cli.main import main
-from kubesched.config import load_config_data
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.points import capabilities
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.placement import Placement, Ties
-from kubesched.simulate.traces import OpenbNode, OpenbPod
+from kubesched.lab.simulate.run.placement import Placement, Ties
+from kubesched.lab.traces import OpenbNode, OpenbPod
+from kubesched.scheduler.config import load_config_data
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.points import capabilities
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 
 POLICIES = Path(__file__).parents[2] / "examples" / "policies"
 

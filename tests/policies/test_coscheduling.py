@@ -12,8 +12,8 @@ from policy_kit import POLICIES, load, nodes_of, simulated
 
 from builders import a_pod
 from kubesched.api.types import Pod
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.queued import QueuedPodInfo
+from kubesched.scheduler.framework.queued import QueuedPodInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 plugin = load("coscheduling.plugin")
 groups = load("coscheduling.groups")

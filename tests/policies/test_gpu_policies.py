@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from policy_kit import TYPICAL, gpu_node, gpu_pod, load, placement, random_cluster
 
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.points import capabilities
-from kubesched.simulate.placement import Ties
+from kubesched.lab.simulate.run.placement import Ties
+from kubesched.scheduler.framework.points import capabilities
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 gpu_sharing = load("gpu_sharing")
 

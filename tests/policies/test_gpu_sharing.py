@@ -11,9 +11,9 @@ from policy_kit import gpu_node, gpu_pod, load, placement, random_cluster
 
 from builders import a_pod
 from kubesched.api.types import Pod
-from kubesched.framework.failures import PluginFailedError
-from kubesched.framework.podinfo import PodInfo
-from kubesched.simulate.placement import Placement, Ties
+from kubesched.lab.simulate.run.placement import Placement, Ties
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 gpu_sharing = load("gpu_sharing")
 request = load("gpu_sharing.request")

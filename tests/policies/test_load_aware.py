@@ -10,7 +10,7 @@ from policy_kit import load, nodes_of, placement, scores_of, simulated
 
 from builders import a_container, a_node, a_pod
 from kubesched.api.types import Container, Pod, ResourceRequirements
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 load_aware = load("load_aware")
 loads = load("load_aware.loads")

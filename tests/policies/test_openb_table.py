@@ -7,7 +7,7 @@ import pytest
 from policy_kit import POLICIES, load
 
 from kubesched.cli.main import main
-from kubesched.sweeps.sweep_file import read_sweep
+from kubesched.lab.sweeps.sweep_file import read_sweep
 
 openb_table = load("openb_table")
 gpu_sharing = load("gpu_sharing")

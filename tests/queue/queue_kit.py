@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from kubesched.api.types import ObjectMeta, Pod, PodSpec, PodStatus
-from kubesched.framework.events import ActionType, ClusterEvent, EventResource, HintFn, QueueingHint
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.queued import QueuedPodInfo, by_priority
-from kubesched.framework.status import Status
-from kubesched.queue import SchedulingQueue
+from kubesched.scheduler.framework.events import ActionType, ClusterEvent, EventResource, HintFn, QueueingHint
+from kubesched.scheduler.framework.metrics import SchedulerMetrics
+from kubesched.scheduler.framework.queued import QueuedPodInfo, by_priority
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.queue import SchedulingQueue
 
 SCHEDULER = "default-scheduler"
 

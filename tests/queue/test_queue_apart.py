@@ -7,7 +7,7 @@ import asyncio
 from queue_kit import NODE_ADD, Bench, a_pod, changed
 
 from kubesched.api.types import Pod
-from kubesched.framework.queued import QueuedPodInfo
+from kubesched.scheduler.framework.queued import QueuedPodInfo
 
 
 def a_bench() -> Bench:

@@ -25,14 +25,14 @@ from queue_kit import (
 
 from kubesched.api.quantity import QuantityError
 from kubesched.api.types import Container, Pod, PodSpec, ResourceRequirements
-from kubesched.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.queued import QueuedPodInfo, by_priority
-from kubesched.framework.status import Status
-from kubesched.queue import QueueError, SchedulingQueue
-from kubesched.queue.backoff import NEVER, BackoffQueue
-from kubesched.queue.heap import KeyedHeap
-from kubesched.queue.order import order_of
+from kubesched.scheduler.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
+from kubesched.scheduler.framework.queued import QueuedPodInfo, by_priority
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.queue import QueueError, SchedulingQueue
+from kubesched.scheduler.queue.backoff import NEVER, BackoffQueue
+from kubesched.scheduler.queue.heap import KeyedHeap
+from kubesched.scheduler.queue.order import order_of
 
 
 def a_record(timestamp: float = 0.0, **fields: Any) -> QueuedPodInfo:
@@ -330,7 +330,7 @@ def test_a_pending_plugin_skips_backoff_and_a_failing_hint_queues(caplog: pytest
     pending, rejected = a_pod("pending"), a_pod("rejected")
     bench.rejected(pending, "Spread", pending=["Fit"])
     bench.rejected(rejected, "Fit")
-    with caplog.at_level(logging.ERROR, "kubesched.queue"):
+    with caplog.at_level(logging.ERROR, "kubesched.scheduler.queue"):
         bench.event(NODE_ADD)
     assert (bench.queue.views.where(pending), bench.queue.views.where(rejected)) == ("Active", "Backoff")
     assert sum("boom" in (record.exc_text or "") for record in caplog.records) == 2
@@ -345,7 +345,7 @@ def test_hints_of_plugins_that_did_not_reject_are_not_run() -> None:
 
 
 def test_plans_for_many_kinds_of_events_take_limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.queue.hints._MAX_PLANS", 4)
+    monkeypatch.setattr("kubesched.scheduler.queue.hints._MAX_PLANS", 4)
     bench = Bench()
     bench.rejected(a_pod("p"), "Fit")
     for number in range(20):
@@ -420,7 +420,7 @@ def test_a_gate_that_fails_holds_its_pod_and_is_logged_once(how: str, caplog: py
         bench.gate.raises = RuntimeError("boom")
     else:
         bench.gate.status = Status.from_error("boom")
-    with caplog.at_level(logging.ERROR, "kubesched.queue"):
+    with caplog.at_level(logging.ERROR, "kubesched.scheduler.queue"):
         bench.queue.add(a_pod())
     bench.queue.add(a_pod("fine"))
     assert bench.queue.views.where(a_pod()) == "Gated"

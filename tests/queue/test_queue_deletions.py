@@ -12,8 +12,8 @@ import pytest
 from queue_kit import POD_DELETE, SCHEDULER, Bench, Hints, a_pod
 
 from kubesched.api.types import Pod
-from kubesched.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 
 class Hold:

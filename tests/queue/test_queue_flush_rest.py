@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from kubesched.queue.flushing import FlushLoops
-from kubesched.queue.slices import Slices
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.queue.flushing import FlushLoops
+from kubesched.scheduler.queue.slices import Slices
 
 START = 1_735_689_600.25
 

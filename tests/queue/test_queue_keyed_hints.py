@@ -9,10 +9,10 @@ import pytest
 from queue_kit import SCHEDULER, FakeClock, a_pod, changed
 
 from kubesched.api.types import Pod
-from kubesched.framework.events import ActionType, ClusterEvent, EventResource, KeyedHint, QueueingHint
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.queued import by_priority
-from kubesched.queue import SchedulingQueue
+from kubesched.scheduler.framework.events import ActionType, ClusterEvent, EventResource, KeyedHint, QueueingHint
+from kubesched.scheduler.framework.queued import by_priority
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.queue import SchedulingQueue
 
 CLAIM_ADD = ClusterEvent(EventResource.RESOURCE_CLAIM, ActionType.ADD)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from queue_kit import LABELLED, NODE_ADD, Bench, a_pod, changed
 
-from kubesched.framework.metrics import DEFINITIONS, HistogramSample, SchedulerMetrics, exponential_buckets
+from kubesched.scheduler.framework.metrics import DEFINITIONS, HistogramSample, SchedulerMetrics, exponential_buckets
 
 
 def gauges(active: int = 0, backoff: int = 0, unschedulable: int = 0, gated: int = 0) -> dict[str, float]:

@@ -15,12 +15,12 @@ from queue_kit import CLASS_ADD, NODE_ADD, NODE_LABEL, POD_DELETE, WILDCARD, ByL
 from queue_model import Entry, Model, RefusedError
 
 from kubesched.api.types import Pod
-from kubesched.framework.events import ActionType, ClusterEvent, EventResource, HintFn, QueueingHint
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.queued import QueuedPodInfo, by_priority
-from kubesched.framework.status import Status
-from kubesched.queue import QueueError, SchedulingQueue
-from kubesched.queue.order import order_of
+from kubesched.scheduler.framework.events import ActionType, ClusterEvent, EventResource, HintFn, QueueingHint
+from kubesched.scheduler.framework.queued import QueuedPodInfo, by_priority
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.queue import QueueError, SchedulingQueue
+from kubesched.scheduler.queue.order import order_of
 
 NAMES = ("a", "b", "c", "d", "e")
 PLUGINS = ("Fit", "Spread", "Taint", "Wild", "Gate1")
@@ -35,7 +35,7 @@ EVERYTHING = ClusterEvent(EventResource.WILDCARD, ActionType.ALL)
 @pytest.fixture(autouse=True, scope="module")
 def quiet() -> Iterator[None]:
     """Failing plugins are part of the game; their tracebacks would only cost time."""
-    logger = logging.getLogger("kubesched.queue")
+    logger = logging.getLogger("kubesched.scheduler.queue")
     logger.disabled = True
     yield
     logger.disabled = False

@@ -1,4 +1,4 @@
-"""Nominations: spec "Scheduling queue" section 12."""
+"""Nominations: rules/queue §12."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from queue_kit import Bench, a_pod, changed
 
 from kubesched.api.types import Pod
-from kubesched.queue import NominatingInfo, NominatingMode, Nominator
+from kubesched.scheduler.queue import NominatingInfo, NominatingMode, Nominator
 
 
 def names(nominator: Nominator, node: str) -> list[str]:

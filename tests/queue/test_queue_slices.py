@@ -11,14 +11,14 @@ import pytest
 from queue_kit import NODE_ADD, WILDCARD, Bench, a_pod, ticking
 
 from kubesched.api.quantity import QuantityError
-from kubesched.api.turns import finish
 from kubesched.api.types import Container, ResourceRequirements
-from kubesched.queue.slices import Slices
+from kubesched.base.turns import finish
+from kubesched.scheduler.queue.slices import Slices
 
 
 @pytest.fixture(autouse=True)
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.queue.event_moves._STEP", 1)
+    monkeypatch.setattr("kubesched.scheduler.queue.event_moves._STEP", 1)
 
 
 def divided(bench: Bench) -> Slices:

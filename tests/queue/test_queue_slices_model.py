@@ -9,15 +9,15 @@ from hypothesis.stateful import initialize, invariant, rule
 from queue_kit import ticking
 from test_queue_model import QueueMachine, names, quiet
 
-from kubesched.framework.queued import QueuedPodInfo
-from kubesched.queue.slices import Slices
+from kubesched.scheduler.framework.queued import QueuedPodInfo
+from kubesched.scheduler.queue.slices import Slices
 
 __all__ = ["quiet"]  # a fixture
 
 
 @pytest.fixture(autouse=True)
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.queue.event_moves._STEP", 1)
+    monkeypatch.setattr("kubesched.scheduler.queue.event_moves._STEP", 1)
 
 
 class SlicedMachine(QueueMachine):

@@ -9,7 +9,7 @@ import pytest
 from queue_kit import CLASS_ADD, NODE_ADD, Action, Bench, a_pod, changed
 
 from kubesched.api.types import Pod
-from kubesched.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
+from kubesched.scheduler.framework.events import ActionType, ClusterEvent, EventResource, QueueingHint
 
 LABEL = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE_POD_LABEL)
 

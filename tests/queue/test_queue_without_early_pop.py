@@ -1,4 +1,4 @@
-"""The queue with the gate SchedulerPopFromBackoffQ off (specification "Scheduling queue", sections 4, 6 and 7)."""
+"""The queue with the gate SchedulerPopFromBackoffQ off (rules/queue §4, §6 and §7)."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.cli.run.flagset import FlagError
-from kubesched.config.durations import Duration
+from kubesched.scheduler.config.durations import Duration
 
-#: Group, flag, default as text (spec "Configuration file and command line" section 7).
+#: Group, flag, default as text (rules/configuration §7).
 TABLE = """
 Misc|config|
 Misc|master|

@@ -10,7 +10,7 @@ import pytest
 from kubesched.cli.run import command
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.cli.run.options import OptionsError, RunOptions, options_of
-from kubesched.config import ConfigError, Duration
+from kubesched.scheduler.config import ConfigError, Duration
 
 
 async def config_map(namespace: str, name: str) -> dict[str, str]:

@@ -19,11 +19,11 @@ from kubesched.api.requests import Resources
 from kubesched.api.types import Node, Pod, PodCondition
 from kubesched.api.wire import ApiError
 from kubesched.cluster.schema import Stored, encode
-from kubesched.config import API_VERSION, KIND, KubeSchedulerConfiguration, load_config_data
-from kubesched.framework.podinfo import PodInfo
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from kubesched.scheduler.config import API_VERSION, KIND, KubeSchedulerConfiguration, load_config_data
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 
 T = TypeVar("T")
 

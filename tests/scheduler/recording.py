@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
-from kubesched.framework.interface import Plugin, PreBindPreFlight
-from kubesched.framework.status import Status
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
+from kubesched.scheduler.framework.interface import Plugin, PreBindPreFlight
+from kubesched.scheduler.framework.status import Status
 
 __all__ = ["Answers", "a_recorder", "holder"]
 

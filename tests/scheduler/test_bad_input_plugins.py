@@ -11,12 +11,12 @@ import pytest
 from harness import World, a_config, a_pod, play, world
 from recording import Answers, holder
 
-from kubesched.config import ConfigError
-from kubesched.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
-from kubesched.framework.interface import Plugin
-from kubesched.framework.registry import PluginError
-from kubesched.framework.status import Status
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.lab.simulate.run.virtual_time import run_virtual
+from kubesched.scheduler.config import ConfigError
+from kubesched.scheduler.framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
+from kubesched.scheduler.framework.interface import Plugin
+from kubesched.scheduler.framework.registry import PluginError
+from kubesched.scheduler.framework.status import Status
 
 BOOM = RuntimeError("boom")
 

@@ -9,7 +9,7 @@ import pytest
 from harness import World, a_pod, play
 from recording import Answers, holder
 
-from kubesched.framework.status import Status
+from kubesched.scheduler.framework.status import Status
 from task_kit import HOWS, How, kill, task_names
 
 

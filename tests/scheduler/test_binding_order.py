@@ -1,4 +1,4 @@
-"""The binding cycle: who is asked when, and what is undone in which order (spec "Scheduling cycle" section 9)."""
+"""The binding cycle: who is asked when, and what is undone in which order (rules/cycle §9)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness import World, a_pod, play, server_error
 from recording import Answers, a_recorder, holder
 
 from kubesched.cluster.store.faults import connection_lost
-from kubesched.framework.status import Status
+from kubesched.scheduler.framework.status import Status
 
 TO_PERMIT = ["A.pre_filter", "A.filter", "A.filter", "A.pre_score", "A.score", "A.score", "A.reserve", "A.permit"]
 
@@ -336,7 +336,7 @@ def test_binding_failure_requeues_pods_that_need_the_resources_and_a_rejection_n
 
 def test_pods_to_activate_are_woken_after_the_cycle_and_after_the_binding() -> None:
     """framework section 5: the holder is read out when the scheduling cycle and when the binding cycle succeeded."""
-    from kubesched.framework.cycle_state import PODS_TO_ACTIVATE
+    from kubesched.scheduler.framework.cycle_state import PODS_TO_ACTIVATE
 
     diary = Answers()
 

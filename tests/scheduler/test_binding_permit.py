@@ -1,4 +1,4 @@
-"""Pods that wait on Permit: every way out, and that nothing is left behind (spec "Scheduling framework" section 6)."""
+"""Pods that wait on Permit: every way out, and that nothing is left behind (rules/framework §6)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from harness import World, a_config, a_pod, play, world
 from recording import Answers, holder
 
-from kubesched.config.features import FeatureGates
-from kubesched.framework.status import Status
-from kubesched.framework.waiting import WaitingPod
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.lab.simulate.run.virtual_time import run_virtual
+from kubesched.scheduler.config.features import FeatureGates
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.framework.waiting import WaitingPod
 
 METHODS = ("reserve", "unreserve", "permit", "pre_bind", "post_bind")
 

@@ -11,10 +11,10 @@ from recording import Answers, holder
 
 from builders import a_node
 from builders import a_pod as typed
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Status
-from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.search import Path
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.search import Path
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
 from search_kit import SIGNING, House, make_asking, make_plugin, rows_like
 
 AFTER = ("reserve", "unreserve", "permit", "pre_bind_pre_flight", "pre_bind", "post_bind")

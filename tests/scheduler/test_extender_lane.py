@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from harness import PODS, World, a_config, a_node, a_pod, play, world
 
-from kubesched.config import ConfigError
-from kubesched.framework.extenders import ExtenderError, FilterAnswer, InProcessExtender
-from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Status
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.lab.simulate.run.virtual_time import run_virtual
+from kubesched.scheduler.config import ConfigError
+from kubesched.scheduler.extenders.interface import ExtenderError, FilterAnswer, InProcessExtender
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.nodeinfo import NodeInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 SLOW = 5.0
 #: A resource that makes a pod interesting to extenders here.

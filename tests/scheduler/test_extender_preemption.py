@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from harness import World, a_node, a_pod, play
 
-from kubesched.config import default_config
-from kubesched.framework.extenders import ExtenderError, InProcessExtender
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.preemption import Victims
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.extenders.interface import ExtenderError, InProcessExtender
+from kubesched.scheduler.framework.preemption import Victims
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 Answer = Callable[[Mapping[str, Victims]], Mapping[str, Victims]]
 

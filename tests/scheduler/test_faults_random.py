@@ -15,10 +15,10 @@ import pytest
 from harness import NODES, PODS, ApiError, World, a_config, a_node, a_pod, play, server_error
 
 from kubesched.cluster.store.faults import connection_lost
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import Plugin
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Status
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.interface import Plugin
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 #: What the scheduler may complain of on such days.
 GRUMBLING = (

@@ -10,7 +10,7 @@ import pytest
 from harness import NODES, World, a_node, a_pod, play
 from recording import Answers, holder
 
-from kubesched.framework.status import Status
+from kubesched.scheduler.framework.status import Status
 
 #: How a pod is brought to each stage: (answers of the plugin, preparation).
 STAGES = ("queued", "backing off", "unschedulable", "gated", "waiting", "prebind", "bind", "bound unseen", "bound")

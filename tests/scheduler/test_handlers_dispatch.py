@@ -12,10 +12,10 @@ from harness import World, a_config, a_node, a_pod, world
 from kubesched.api.decode import from_builtins
 from kubesched.api.tombstone import DeletedFinalStateUnknown
 from kubesched.api.types import Namespace, Node, Pod
-from kubesched.framework.events import ASSIGNED_POD_DELETE
-from kubesched.framework.podinfo import PodInfo
+from kubesched.lab.simulate.run.virtual_time import run_virtual
+from kubesched.scheduler.framework.events import ASSIGNED_POD_DELETE
 from kubesched.scheduler.handlers import NamespaceHandler, NodeHandler, PodHandler
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 
 def pod(name: str = "p", uid: str = "u1", version: str = "1", *, node: str = "", **more: Any) -> Pod:

@@ -20,20 +20,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Namespace, Node, Pod
-from kubesched.cache.check import check_cache
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.failures import PluginFailedError
-from kubesched.framework.interface import NOT_SCORED, Plugin
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.question import Question
-from kubesched.plugins import in_tree_registry
-from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_scan import Rotation
-from kubesched.scheduler.layers import Layer
-from kubesched.scheduler.profiles import build_frameworks
-from kubesched.scheduler.ranking import INFEASIBLE
-from kubesched.scheduler.search import Decision, Search
-from kubesched.simulate.conformance.world import World
+from kubesched.lab.conformance.world import World
+from kubesched.scheduler.cache.check import check_cache
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.full_scan import Rotation
+from kubesched.scheduler.core.layers import Layer
+from kubesched.scheduler.core.profiles import build_frameworks
+from kubesched.scheduler.core.ranking import INFEASIBLE
+from kubesched.scheduler.core.search import Decision, Search
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.interface import NOT_SCORED, Plugin
+from kubesched.scheduler.framework.question import Question
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 
 JSON = dict[str, Any]
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -227,8 +227,8 @@ class LayerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._patches = [
-            patch("kubesched.cache.node_table._KEPT_CHANGES", self.keep),
-            patch("kubesched.cache.domain_counts._KEEP", min(self.keep, 1024)),
+            patch("kubesched.scheduler.nodes.node_table._KEPT_CHANGES", self.keep),
+            patch("kubesched.scheduler.nodes.domain_counts._KEEP", min(self.keep, 1024)),
             *(patch(f"kubesched.{name}", value) for name, value in self.limits.items()),
         ]
         for item in self._patches:
@@ -611,7 +611,10 @@ def test_a_greatest_score_that_leaves_makes_all_totals_again() -> None:
 )
 def test_a_rule_that_aged_out_meanwhile_is_counted_again(kind: str) -> None:
     world = world_of_zones(2, 20)
-    with patch("kubesched.cache.term_index._AGE", 4), patch("kubesched.cache.term_index._SWEEP_EVERY", 1):
+    with (
+        patch("kubesched.scheduler.nodes.term_index._AGE", 4),
+        patch("kubesched.scheduler.nodes.term_index._SWEEP_EVERY", 1),
+    ):
         place(world, kind, 4)
         app = KINDS[kind][0]
         for number in range(12):
@@ -673,7 +676,10 @@ def test_an_evicted_base_does_not_leave_a_stale_interaction_layer() -> None:
 
 def test_the_number_of_layers_is_bounded() -> None:
     world = world_of_zones(2, 4)
-    with patch("kubesched.scheduler.layer_cache._BUDGET", 1), patch("kubesched.scheduler.layer_cache._PER_NODE", 0):
+    with (
+        patch("kubesched.scheduler.core.layer_cache._BUDGET", 1),
+        patch("kubesched.scheduler.core.layer_cache._PER_NODE", 0),
+    ):
         for kind in ("default", "hard-zone", "soft-both", "soft-rack", "hard-and-soft", "near-zone", "likes-zone"):
             place(world, kind, 3)
     assert len(world.searches["default-scheduler"]._layers) == 8

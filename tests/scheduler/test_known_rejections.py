@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from builders import a_node, a_pod
-from kubesched.framework.nominating import NominatingInfo
-from kubesched.framework.podinfo import PodInfo
-from kubesched.queue.nominator import Nominator
-from kubesched.scheduler.search import Path
+from kubesched.scheduler.core.search import Path
+from kubesched.scheduler.nodes.nominating import NominatingInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.queue.nominator import Nominator
 from search_kit import House, reasons
 
 

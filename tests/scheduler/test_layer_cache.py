@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from kubesched.scheduler.layer_cache import LayerCache
-from kubesched.scheduler.layers import Layer
+from kubesched.scheduler.core.layer_cache import LayerCache
+from kubesched.scheduler.core.layers import Layer
 
 MIB = 1 << 20
 NODES = range(100)
@@ -37,7 +37,7 @@ def test_putting_a_layer_does_not_measure_all_that_are_kept() -> None:
 
 
 def test_with_a_full_memory_a_layer_more_costs_only_a_few_measurements() -> None:
-    with patch("kubesched.scheduler.layer_cache._BUDGET", 10 * MIB):
+    with patch("kubesched.scheduler.core.layer_cache._BUDGET", 10 * MIB):
         cache = LayerCache(NODES)
         for number in range(2000):
             cache.put(number, Counted(10_000))
@@ -49,7 +49,7 @@ def test_with_a_full_memory_a_layer_more_costs_only_a_few_measurements() -> None
 
 
 def test_the_layers_used_longest_ago_go_first_and_a_base_after_the_layers_on_it() -> None:
-    with patch("kubesched.scheduler.layer_cache._BUDGET", 10 * MIB):
+    with patch("kubesched.scheduler.core.layer_cache._BUDGET", 10 * MIB):
         cache = LayerCache(NODES)
         base = Counted(10_000)
         above = Counted(10_000, base)
@@ -65,7 +65,7 @@ def test_the_layers_used_longest_ago_go_first_and_a_base_after_the_layers_on_it(
 
 
 def test_layers_that_have_grown_since_they_were_put_are_measured_as_they_are() -> None:
-    with patch("kubesched.scheduler.layer_cache._BUDGET", 10 * MIB):
+    with patch("kubesched.scheduler.core.layer_cache._BUDGET", 10 * MIB):
         cache = LayerCache(NODES)
         for number in range(400):
             layer = Counted(0)  # it has no arrays until it is refreshed

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from builders import a_node, a_pod, info
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.failures import PluginFailedError
-from kubesched.framework.status import Code, Status
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.status import Code, Status
 from search_kit import House, make_asking, make_plugin, rows_like
 
 NODES = 8

@@ -18,13 +18,13 @@ from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
 from kubesched.client.port import ApiPort
 from kubesched.cluster.store import InProcessClient
-from kubesched.config import KubeSchedulerConfiguration
-from kubesched.config.features import FeatureGates
-from kubesched.framework.preemption import Preemption
-from kubesched.framework.status import Status
-from kubesched.plugins import in_tree_registry
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config import KubeSchedulerConfiguration
+from kubesched.scheduler.config.features import FeatureGates
+from kubesched.scheduler.framework.preemption import Preemption
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.plugins import in_tree_registry
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 SYNCHRONOUS = FeatureGates.of({"SchedulerAsyncPreemption": False})
 

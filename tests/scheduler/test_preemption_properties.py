@@ -18,18 +18,18 @@ import pytest
 from harness import World, a_node, a_pod, server_error, world
 
 from kubesched.api.kinds import BUDGETS
-from kubesched.api.times import parse_time
 from kubesched.api.types import Pod
+from kubesched.base.times import parse_time
 from kubesched.client.port import ApiPort
 from kubesched.cluster.store import InProcessClient
-from kubesched.config import default_config
-from kubesched.framework.extenders import FilterAnswer, InProcessExtender
-from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.preemption import Preemption, Victims
-from kubesched.plugins import in_tree_registry
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.extenders.interface import FilterAnswer, InProcessExtender
+from kubesched.scheduler.framework.preemption import Preemption, Victims
+from kubesched.scheduler.nodes.nodeinfo import NodeInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 CPUS = {"n1": 4000, "n2": 4000, "n3": 3000, "n4": 2000}
 

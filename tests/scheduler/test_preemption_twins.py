@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_node, a_pod, a_taint
-from kubesched.api.times import timestamp
 from kubesched.api.types import (
     Affinity,
     LabelSelector,
@@ -29,19 +28,20 @@ from kubesched.api.types import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.nominating import NominatingInfo
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.preemption import Candidate, Victims
-from kubesched.framework.status import Code
-from kubesched.plugins.default_preemption import DefaultPreemption
-from kubesched.plugins.preemption import alike
-from kubesched.plugins.preemption.candidates import find_candidates
-from kubesched.plugins.preemption.choose import choose
-from kubesched.plugins.preemption.outcomes import FastFound, Questions
-from kubesched.queue.nominator import Nominator
-from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.search import Decision
+from kubesched.base.times import timestamp
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.search import Decision
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.preemption import Candidate, Victims
+from kubesched.scheduler.framework.status import Code
+from kubesched.scheduler.nodes.nominating import NominatingInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.default_preemption import DefaultPreemption
+from kubesched.scheduler.plugins.preemption import alike
+from kubesched.scheduler.plugins.preemption.candidates import find_candidates
+from kubesched.scheduler.plugins.preemption.choose import choose
+from kubesched.scheduler.plugins.preemption.outcomes import FastFound, Questions
+from kubesched.scheduler.queue.nominator import Nominator
 from search_kit import House, best_names, reasons
 
 NOW = 1_800_000_000.0
@@ -367,7 +367,7 @@ def test_the_fast_way_is_taken_where_it_applies() -> None:
 
 
 def test_nominations_that_change_while_those_of_a_priority_are_not_kept_are_seen() -> None:
-    with mock.patch("kubesched.cache.nominated_rows._MOST", 1):
+    with mock.patch("kubesched.scheduler.nodes.nominated_rows._MOST", 1):
         town = Town()
         wanted = {"cpu": "2", "gpu": 0, "priority": 0, "start": NOW - 5, "app": "web"}
         for number in range(10):

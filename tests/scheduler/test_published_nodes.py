@@ -1,7 +1,7 @@
 """The chosen node in ``status.nominatedNodeName`` while a binding takes long (gate NominatedNodeNameForExpectation).
 
 Who reads it: a scheduler that starts in the middle. When it ends: with the binding, or when that fails
-(spec "Scheduling cycle" section 12).
+(rules/cycle §12).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from recording import Answers, holder
 
 from kubesched.client.port import ApiPort
 from kubesched.cluster.store import InProcessClient
-from kubesched.config.features import FeatureGates
-from kubesched.framework.status import Status
-from kubesched.plugins import in_tree_registry
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config.features import FeatureGates
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.plugins import in_tree_registry
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 
 @pytest.mark.parametrize(

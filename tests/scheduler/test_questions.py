@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from builders import a_node, a_pod, info
-from kubesched.framework.question import Question
-from kubesched.framework.status import Status
-from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.search import Decision
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.search import Decision
+from kubesched.scheduler.framework.question import Question
+from kubesched.scheduler.framework.status import Status
 from search_kit import SIGNING, House, make_asking, rows_like
 
 

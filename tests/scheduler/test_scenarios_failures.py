@@ -10,9 +10,9 @@ from recording import Answers, holder
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Pod
-from kubesched.framework.interface import PostFilterResult
-from kubesched.framework.nominating import NominatingInfo
-from kubesched.framework.status import Status
+from kubesched.scheduler.framework.interface import PostFilterResult
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.nominating import NominatingInfo
 
 TAINT = [{"key": "k", "effect": "NoSchedule"}]
 

@@ -16,11 +16,11 @@ from kubesched.api.storage import PersistentVolume
 from kubesched.api.types import ObjectMeta
 from kubesched.client.port import ApiPort
 from kubesched.cluster.store import InProcessClient
-from kubesched.framework.status import Status
-from kubesched.plugins import in_tree_registry
-from kubesched.plugins.volumes.volume_state import VolumeState
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.plugins import in_tree_registry
+from kubesched.scheduler.plugins.volumes.volume_state import VolumeState
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
 
 TROUBLES: list[Any] = ["drop", "expire", "stall", "lose", "duplicate", "stale", "reorder"]
 

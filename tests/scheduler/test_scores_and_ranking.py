@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_node, a_pod, info
-from kubesched.framework.asking import answering
-from kubesched.framework.entries import ScoreEntry
-from kubesched.framework.failures import PluginFailedError
-from kubesched.framework.interface import NOT_SCORED, Normalize
-from kubesched.scheduler.ranking import INFEASIBLE, Ranking, pick_uniformly
-from kubesched.scheduler.score_column import ScoreColumn
+from kubesched.scheduler.core.ranking import INFEASIBLE, Ranking, pick_uniformly
+from kubesched.scheduler.core.score_column import ScoreColumn
+from kubesched.scheduler.framework.asking import answering
+from kubesched.scheduler.framework.entries import ScoreEntry
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.interface import NOT_SCORED, Normalize
 from search_kit import SIGNING, House, best_names, make_asking
 
 
@@ -174,10 +174,10 @@ def test_the_best_is_one_of_the_greatest_and_each_may_be_chosen(
     totals: list[int], steps: list[tuple[list[int], int]], flat: bool, part: int, most: int, seed: int
 ) -> None:
     with (
-        patch("kubesched.scheduler.ranking._FLAT", 1000 if flat else 0),
-        patch("kubesched.scheduler.ranking._BLOCK", 4),
-        patch("kubesched.scheduler.ranking._WORTH_A_LIST", 3),
-        patch("kubesched.scheduler.ranking._PART", part),
+        patch("kubesched.scheduler.core.ranking._FLAT", 1000 if flat else 0),
+        patch("kubesched.scheduler.core.ranking._BLOCK", 4),
+        patch("kubesched.scheduler.core.ranking._WORTH_A_LIST", 3),
+        patch("kubesched.scheduler.core.ranking._PART", part),
     ):
         ranking = Ranking(most)
         ranking.replace(np.array(totals, np.int64))

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_node, a_pod, a_taint, field_term, info, node_affinity
-from kubesched.cache.check import check_cache
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Code, Status
-from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_scan import nodes_to_find
-from kubesched.scheduler.layers import Layer
-from kubesched.scheduler.search import Path
+from kubesched.scheduler.cache.check import check_cache
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.full_scan import nodes_to_find
+from kubesched.scheduler.core.layers import Layer
+from kubesched.scheduler.core.search import Path
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
 from search_kit import SIGNING, House, make_plugin, reasons
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from builders import a_node, a_pod
-from kubesched.cache.check import check_cache
-from kubesched.framework.failures import PluginFailedError
-from kubesched.framework.interface import Normalize
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Status
+from kubesched.scheduler.cache.check import check_cache
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.interface import Normalize
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
 from search_kit import SIGNING, House, make_asking, make_plugin, rows_like
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from builders import a_node, a_pod
 from kubesched.api.types import ContainerImage, Pod
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.templates import PodTemplates
-from kubesched.scheduler.search import Decision
+from kubesched.scheduler.core.search import Decision
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.nodes.templates import PodTemplates
 from search_kit import SIGNING, House, make_asking, rows_like
 
 

@@ -27,11 +27,11 @@ from builders import (
     term,
 )
 from kubesched.api.types import Node, Pod
-from kubesched.cache.check import check_cache
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Status
-from kubesched.scheduler.ranking import INFEASIBLE
-from kubesched.scheduler.search import Decision
+from kubesched.scheduler.cache.check import check_cache
+from kubesched.scheduler.core.ranking import INFEASIBLE
+from kubesched.scheduler.core.search import Decision
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
 from search_kit import House, best_names, brute_force, reasons
 
 _ssd, _zone_a = term(requirement("disk", "In", "ssd")), term(requirement("topology.kubernetes.io/zone", "In", "a"))
@@ -89,7 +89,7 @@ class LayerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._patch = patch("kubesched.cache.node_table._KEPT_CHANGES", self.keep)
+        self._patch = patch("kubesched.scheduler.nodes.node_table._KEPT_CHANGES", self.keep)
         self._patch.start()
         self.house = House()
         self.count = 0

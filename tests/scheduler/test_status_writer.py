@@ -8,12 +8,12 @@ from random import Random
 import pytest
 
 from kubesched.api.kinds import PODS
-from kubesched.api.tasks import Supervisor
 from kubesched.api.types import PodCondition
+from kubesched.base.tasks import Supervisor
 from kubesched.client.port import ApiPort
 from kubesched.cluster.store import Faults, InProcessClient, Store
-from kubesched.scheduler.status_writer import StatusWriter
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.core.status_writer import StatusWriter
 
 
 def failed(message: str) -> PodCondition:

@@ -13,7 +13,7 @@ import pytest
 from volume_days import HOSTNAME, ZONE, Day, play
 
 from kubesched.api.kinds import CLAIMS, CSI_NODES, PODS, VOLUMES
-from kubesched.plugins.volumes.attached_volumes import AttachedVolumes
+from kubesched.scheduler.plugins.volumes.attached_volumes import AttachedVolumes
 
 SOON = 60.0
 FULL = "node(s) exceed max volume count"

@@ -19,18 +19,18 @@ from typing import Any
 
 from kubesched.api.kinds import CLAIMS, CSI_DRIVERS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Kind
 from kubesched.api.storage import BIND_COMPLETED, PersistentVolume
-from kubesched.api.tasks import Supervisor
 from kubesched.api.types import Pod
 from kubesched.api.wire import Item
+from kubesched.base.tasks import Supervisor
 from kubesched.client.port import ApiPort
+from kubesched.cluster.controllers import STORAGE, ControllerManager, ControllerSettings
 from kubesched.cluster.kubelets.stages import parse_stages
 from kubesched.cluster.store import Faults, InProcessClient, Store
-from kubesched.config import load_config_data
-from kubesched.controllers import STORAGE, ControllerManager, ControllerSettings
-from kubesched.plugins import in_tree_registry
-from kubesched.plugins.volumes.volume_state import VolumeState
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from kubesched.scheduler.config import load_config_data
+from kubesched.scheduler.plugins import in_tree_registry
+from kubesched.scheduler.plugins.volumes.volume_state import VolumeState
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.simulate.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
 
 Data = dict[str, Any]
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

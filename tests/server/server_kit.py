@@ -20,9 +20,9 @@ from multidict import CIMultiDict
 
 from certificate_kit import NOW, Authority
 from kubesched.client.http import HttpTransport
-from kubesched.config import DEFAULT_GATES
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.server import (
+from kubesched.scheduler.config import DEFAULT_GATES
+from kubesched.scheduler.framework.metrics import SchedulerMetrics
+from kubesched.scheduler.server import (
     AuthenticationOptions,
     AuthorizationOptions,
     Exposition,

@@ -11,7 +11,7 @@ import pytest
 from server_kit import ReviewingApi, run, running, serving, trusting_all
 
 from certificate_kit import Authority
-from kubesched.server import AuthenticationOptions, AuthorizationOptions
+from kubesched.scheduler.server import AuthenticationOptions, AuthorizationOptions
 
 ALICE = {"username": "alice", "uid": "7", "groups": ["dev"], "extra": {"scopes": ["a", "b"]}}
 UNAUTHORIZED = {

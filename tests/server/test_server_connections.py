@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from server_kit import eventually, run, running, serving, trusting_all
 
-from kubesched.api import connections
-from kubesched.api.connections import Connection
-from kubesched.server import server
+from kubesched.base import connections
+from kubesched.base.connections import Connection
+from kubesched.scheduler.server import server
 
 
 async def _connect(port: int, count: int) -> list[socket.socket]:

@@ -16,11 +16,11 @@ from server_kit import OPEN, Answer, Client, ReviewingApi, a_client, run, runnin
 from kubesched.api.decode import decode_object
 from kubesched.api.types import Pod
 from kubesched.client.lease import LeaseConfig
-from kubesched.config import default_config, dump_config
-from kubesched.server import HealthCheck, HealthChecks, PodResources, election_check, scheduler_checks
-from kubesched.server.health import run_checks
-from kubesched.server.profiling import encode_profile
-from kubesched.server.zpages import StatusInfo, negotiate, statusz_text
+from kubesched.scheduler.config import default_config, dump_config
+from kubesched.scheduler.server import HealthCheck, HealthChecks, PodResources, election_check, scheduler_checks
+from kubesched.scheduler.server.health import run_checks
+from kubesched.scheduler.server.profiling import encode_profile
+from kubesched.scheduler.server.zpages import StatusInfo, negotiate, statusz_text
 
 PLAIN = "text/plain; charset=utf-8"
 
@@ -482,9 +482,9 @@ def test_the_access_log_has_no_query(tmp_path: Path, path: str, caplog: pytest.L
         async with ReviewingApi().served() as api, running(serving(tmp_path), api=api) as client:
             await client(f"{path}?secret=1", headers=[("User-Agent", "me/1")])
 
-    with caplog.at_level(logging.DEBUG, logger="kubesched.server.access"):
+    with caplog.at_level(logging.DEBUG, logger="kubesched.scheduler.server.access"):
         run(main())
-    [line] = [record.getMessage() for record in caplog.records if record.name == "kubesched.server.access"]
+    [line] = [record.getMessage() for record in caplog.records if record.name == "kubesched.scheduler.server.access"]
     assert f"verb=GET path='{path}' status=" in line
     assert "userAgent='me/1'" in line
     assert "secret" not in line

@@ -20,11 +20,11 @@ from kubesched.api.wire import ApiError
 from kubesched.client.backoff import TokenBucket
 from kubesched.client.http import HttpTransport
 from kubesched.client.metered import MeteredTransport
-from kubesched.config import DEFAULT_GATES, FEATURES
-from kubesched.framework import metrics as scheduler
-from kubesched.framework.metrics import MetricDef, SchedulerMetrics, exponential_buckets
-from kubesched.server import Exposition, ProcessMetrics, process_metrics, resources
-from kubesched.server.metrics_page import page
+from kubesched.scheduler.config import DEFAULT_GATES, FEATURES
+from kubesched.scheduler.framework import metrics as scheduler
+from kubesched.scheduler.framework.metrics import MetricDef, SchedulerMetrics, exponential_buckets
+from kubesched.scheduler.server import Exposition, ProcessMetrics, process_metrics, resources
+from kubesched.scheduler.server.metrics_page import page
 
 ALL = (*scheduler.DEFINITIONS, *process_metrics.DEFINITIONS, *process_metrics.SLI_DEFINITIONS, *resources.DEFINITIONS)
 KINDS = {"C": "counter", "G": "gauge", "H": "histogram"}
@@ -80,7 +80,7 @@ def test_the_scheduler_has_no_metric_that_is_not_specified() -> None:
 
 def test_the_page_about_metrics_is_up_to_date() -> None:
     text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
-    assert text == page(), "run: python -m kubesched.server.metrics_page > docs/metrics.md"
+    assert text == page(), "run: python -m kubesched.scheduler.server.metrics_page > docs/metrics.md"
     for definition in ALL:
         assert f"| `{definition.full_name}` | {definition.kind} |" in text
 

@@ -12,10 +12,10 @@ import pytest
 
 from kubesched.api.kinds import Kind
 from kubesched.api.wire import ApiError, Item, Transport
-from kubesched.config import DEFAULT_GATES
-from kubesched.server.process_metrics import ProcessMetrics
-from kubesched.server.reviews import TOKEN_REVIEWS, ExpiringCache, ReviewError, Reviews
-from kubesched.simulate.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from kubesched.scheduler.config import DEFAULT_GATES
+from kubesched.scheduler.server.process_metrics import ProcessMetrics
+from kubesched.scheduler.server.reviews import TOKEN_REVIEWS, ExpiringCache, ReviewError, Reviews
 
 SPEC = {"token": "secret"}
 

@@ -19,10 +19,10 @@ from server_kit import StoppedClock, a_client, eventually, run, running, serving
 
 from certificate_kit import NOW, Authority
 from kubesched.api.kinds import kind_by_plural
-from kubesched.api.tasks import TaskCrashedError
+from kubesched.base.tasks import TaskCrashedError
 from kubesched.cluster.store import InProcessClient, Store
-from kubesched.server import AuthenticationOptions, ServingError, ServingOptions, SniPair
-from kubesched.server.trust import CONFIGMAP, NAMESPACE
+from kubesched.scheduler.server import AuthenticationOptions, ServingError, ServingOptions, SniPair
+from kubesched.scheduler.server.trust import CONFIGMAP, NAMESPACE
 
 
 def the_chain(found: ssl.SSLObject) -> x509.Certificate:
@@ -354,7 +354,7 @@ def test_stopping_lets_requests_end_and_leaves_no_task(tmp_path: Path, caplog: p
 
 
 def test_a_connection_that_sends_no_request_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.server.server._READ_HEADER_SECONDS", 0.05)
+    monkeypatch.setattr("kubesched.scheduler.server.server._READ_HEADER_SECONDS", 0.05)
 
     async def main() -> None:
         async with running(serving(tmp_path)) as client:

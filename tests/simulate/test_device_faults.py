@@ -26,16 +26,16 @@ from kubesched.api.kinds import (
 )
 from kubesched.api.types import Pod
 from kubesched.api.wire import MERGE_PATCH, ApiError
+from kubesched.cluster.controllers import DEVICES_ANNOTATION
+from kubesched.cluster.controllers.resource_claims import claims_of
+from kubesched.cluster.files import read, save
 from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.cluster.store.faults import connection_lost, server_error
-from kubesched.config import default_config
-from kubesched.controllers import DEVICES_ANNOTATION
-from kubesched.controllers.resource_claims import claims_of
-from kubesched.dra.check import check_allocations
-from kubesched.files import read, save
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.dra.check import check_allocations
+from kubesched.scheduler.plugins import in_tree_registry
 
 Data = dict[str, Any]
 

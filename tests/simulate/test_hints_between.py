@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate import Result, run_simulation
+from kubesched.lab.simulate import Result, run_simulation
+from kubesched.scheduler.plugins import in_tree_registry
 
 JSON = dict[str, Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import kubesched
-from kubesched.files import ManifestError
-from kubesched.simulate.inputs import node_template_of
+from kubesched.cluster.files import ManifestError
+from kubesched.lab.simulate.inputs.given import node_template_of
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from builders import a_node, a_pod
-from kubesched.config import default_config, load_config_data
-from kubesched.framework import Plugin, Status
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.placement import Placement, Ties
+from kubesched.lab.simulate.run.placement import Placement, Ties
+from kubesched.scheduler.config import default_config, load_config_data
+from kubesched.scheduler.framework import Plugin, Status
+from kubesched.scheduler.plugins import in_tree_registry
 
 NODES = [a_node(f"n{index}", cpu="4") for index in range(8)]
 

@@ -16,10 +16,10 @@ import pytest
 
 import kubesched
 from kubesched.api.wire import ApiError
-from kubesched.config import ConfigError, default_config
-from kubesched.files import ManifestError, parse_manifests
-from kubesched.framework import Plugin, PluginError, PodInfo, Status
-from kubesched.framework.nodeinfo import NodeInfo
+from kubesched.cluster.files import ManifestError, parse_manifests
+from kubesched.scheduler.config import ConfigError, default_config
+from kubesched.scheduler.framework import Plugin, PluginError, PodInfo, Status
+from kubesched.scheduler.nodes.nodeinfo import NodeInfo
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JSON = dict[str, Any]
@@ -60,7 +60,7 @@ def test_the_package_is_imported_fast_and_its_parts_when_they_are_used() -> None
     code = (
         "import sys, kubesched; heavy = {'numpy', 'msgspec', 'asyncio', 'yaml'} & set(sys.modules); assert not heavy, heavy;"
         "assert {'simulate', 'Simulation'} <= set(dir(kubesched));"
-        "import kubesched.simulate.result; r = kubesched.simulate([], nodes=1); print(r.totals.nodes)"
+        "import kubesched.lab.simulate.results.result; r = kubesched.simulate([], nodes=1); print(r.totals.nodes)"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("1\n", "")
@@ -249,7 +249,7 @@ def test_feature_gates_are_settings_or_text() -> None:
     ],
     ids=lambda item: "-".join(item) if isinstance(item, dict) else "",
 )
-@pytest.mark.parametrize("call", [kubesched.simulate, kubesched.Simulation], ids=["simulate", "Simulation"])
+@pytest.mark.parametrize("call", [kubesched.lab.simulate, kubesched.Simulation], ids=["simulate", "Simulation"])
 def test_what_cannot_be_used_is_named(call: Any, options: JSON, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(**options)
@@ -456,7 +456,7 @@ def test_compressed_text_is_refused_with_its_name(tmp_path: Path) -> None:
         kubesched.simulate(path)
 
 
-@pytest.mark.parametrize("function", [kubesched.simulate, kubesched.Simulation])
+@pytest.mark.parametrize("function", [kubesched.lab.simulate, kubesched.Simulation])
 def test_an_argument_that_does_not_exist_or_cannot_be_used_is_named(function: Any) -> None:
     with pytest.raises(TypeError, match=r"^kubesched\.simulate has no argument nodez; did you mean nodes\?$"):
         function(pod("p"), nodez=1)
@@ -508,21 +508,21 @@ def test_what_is_created_on_the_way_is_created_together_or_not_at_all(objects: l
 
 
 @pytest.mark.parametrize(
-    "first", ["import kubesched", "import kubesched.simulate", "import kubesched.simulate.loading"]
+    "first", ["import kubesched", "import kubesched.lab.simulate", "import kubesched.lab.simulate.inputs.loading"]
 )
 def test_help_shows_the_function_whichever_is_imported_first(first: str) -> None:
     program = f"""
 {first}
 import inspect, pydoc
-import kubesched.simulate.stepping as stepping
-from kubesched.simulate import Result, traces
-text = pydoc.plain(pydoc.render_doc(kubesched.simulate))
-assert text.startswith("Python Library Documentation: function kubesched.simulate"), text
+import kubesched.lab.simulate.stepping as stepping
+from kubesched.lab.simulate import Result, traces
+text = pydoc.plain(pydoc.render_doc(kubesched.lab.simulate))
+assert text.startswith("Python Library Documentation: function kubesched.lab.simulate"), text
 assert "node_template: a Node that hollow nodes are made from" in text
-assert list(inspect.signature(kubesched.simulate).parameters)[:2] == ["manifests", "nodes"]
-assert kubesched.simulate.stepping is stepping and kubesched.simulate.traces is traces
-import kubesched.simulate.placement
-assert kubesched.simulate.Result is Result and kubesched.simulate.placement.__name__ == "kubesched.simulate.placement"
+assert list(inspect.signature(kubesched.lab.simulate).parameters)[:2] == ["manifests", "nodes"]
+assert kubesched.lab.simulate.stepping is stepping and kubesched.lab.traces is traces
+import kubesched.lab.simulate.run.placement
+assert kubesched.lab.simulate.Result is Result and kubesched.lab.simulate.run.placement.__name__ == "kubesched.lab.simulate.run.placement"
 assert kubesched.simulate(nodes=1).totals.pods == 0
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)

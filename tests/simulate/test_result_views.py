@@ -11,9 +11,9 @@ import pytest
 
 import kubesched
 from kubesched import SimulationResult
-from kubesched.simulate.plots import PLOTS
-from kubesched.simulate.report import render_json
-from kubesched.simulate.tables import TABLES
+from kubesched.lab.simulate.results.plots import PLOTS
+from kubesched.lab.simulate.results.report import render_json
+from kubesched.lab.simulate.results.tables import TABLES
 
 JSON = dict[str, Any]
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kubesched.cli.reference_texts import GATES
-from kubesched.config import API_VERSION, DEFAULT_GATES, KIND, FeatureGates, default_config, load_config_data
-from kubesched.config.features import FEATURES
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate import run_simulation
-from kubesched.simulate.settings_remarks import EFFECTIVE_GATES, settings_without_effect
+from kubesched.lab.simulate import run_simulation
+from kubesched.lab.simulate.run.settings_remarks import EFFECTIVE_GATES, settings_without_effect
+from kubesched.scheduler.config import API_VERSION, DEFAULT_GATES, KIND, FeatureGates, default_config, load_config_data
+from kubesched.scheduler.config.features import FEATURES
+from kubesched.scheduler.plugins import in_tree_registry
 
 
 def said(gates: FeatureGates = DEFAULT_GATES, **fields: Any) -> list[str]:

@@ -10,8 +10,8 @@ import pytest
 
 from kubesched.api.kinds import CLAIMS, CSI_STORAGE_CAPACITIES, PODS, STORAGE_CLASSES, VOLUMES
 from kubesched.cluster.store import Store
-from kubesched.simulate.claim_notes import claim_notes
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.simulate.results.claim_notes import claim_notes
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 Data = dict[str, Any]
 DONE = {"pv.kubernetes.io/bind-completed": "yes"}

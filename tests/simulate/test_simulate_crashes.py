@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kubesched.api.tasks import TaskCrashedError
-from kubesched.config import default_config
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate import Result, simulate
-from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.base.tasks import TaskCrashedError
+from kubesched.lab.simulate import Result, simulate
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.plugins import in_tree_registry
 from task_kit import HOWS, How, KilledError, kill, task_names
 
 Hook = Callable[["asyncio.Task[Any]"], None]

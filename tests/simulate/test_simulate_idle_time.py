@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate import Result, run_simulation
-from kubesched.simulate.virtual_time import VirtualTimeLoop
+from kubesched.lab.simulate import Result, run_simulation
+from kubesched.lab.simulate.run.virtual_time import VirtualTimeLoop
+from kubesched.scheduler.plugins import in_tree_registry
 
 DAY = 86_400.0
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kubesched.files import ManifestError
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate import Result, run_simulation
+from kubesched.cluster.files import ManifestError
+from kubesched.lab.simulate import Result, run_simulation
+from kubesched.scheduler.plugins import in_tree_registry
 
 JSON = dict[str, Any]
 

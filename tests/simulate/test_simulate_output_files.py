@@ -12,13 +12,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate import Result, run_simulation
-from kubesched.simulate.html_report import render_html
-from kubesched.simulate.svg_charts import histogram, step_chart
-from kubesched.simulate.table_files import TableFileError, check_file, write_table
-from kubesched.simulate.tables import TABLES, table
-from kubesched.simulate.workload_table import parse_table
+from kubesched.lab.simulate import Result, run_simulation
+from kubesched.lab.simulate.inputs.table_files import TableFileError, check_file, write_table
+from kubesched.lab.simulate.inputs.workload_table import parse_table
+from kubesched.lab.simulate.results.html_report import render_html
+from kubesched.lab.simulate.results.svg_charts import histogram, step_chart
+from kubesched.lab.simulate.results.tables import TABLES, table
+from kubesched.scheduler.plugins import in_tree_registry
 
 
 @pytest.fixture(scope="module")

@@ -18,15 +18,15 @@ from typing import Any
 import pytest
 
 from kubesched.api.kinds import EVENTS, NODES, PODS, Kind, kind_of
-from kubesched.cache.placed_pods import PlacedPods
-from kubesched.config import default_config
-from kubesched.framework.queued import QueuedPodInfo
-from kubesched.plugins import in_tree_registry
+from kubesched.lab.simulate import embedded as embedded_module
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 from kubesched.scheduler import scheduler as scheduler_module
-from kubesched.scheduler.known_rejection import KnownRejection
-from kubesched.simulate import embedded as embedded_module
-from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.core.known_rejection import KnownRejection
+from kubesched.scheduler.framework.queued import QueuedPodInfo
+from kubesched.scheduler.nodes.placed_pods import PlacedPods
+from kubesched.scheduler.plugins import in_tree_registry
 
 JSON = dict[str, Any]
 GPU = "example.com/gpu"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
+from kubesched.lab.simulate.run.scaled_time import ScaledClock, ScaledTimeLoop
 
 
 def _run(speed: float, main: object) -> object:

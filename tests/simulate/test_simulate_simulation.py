@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 from kubesched.api.kinds import REPLICA_SETS
-from kubesched.config import API_VERSION, KIND, ConfigError, load_config_data
-from kubesched.files import ManifestError, parse_manifests
-from kubesched.framework.extenders import FilterAnswer, InProcessExtender
-from kubesched.framework.interface import Plugin
-from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.question import Question
-from kubesched.framework.status import Status
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate import Result, run_simulation, simulate
-from kubesched.simulate.report import render_table
-from kubesched.simulate.result import Stopped
-from kubesched.simulate.simulation import Session
-from kubesched.simulate.turnover import Turnover
-from kubesched.simulate.virtual_time import VirtualTimeError, run_virtual
+from kubesched.cluster.files import ManifestError, parse_manifests
+from kubesched.lab.simulate import Result, run_simulation, simulate
+from kubesched.lab.simulate.results.report import render_table
+from kubesched.lab.simulate.results.result import Stopped
+from kubesched.lab.simulate.results.turnover import Turnover
+from kubesched.lab.simulate.run.simulation import Session
+from kubesched.lab.simulate.run.virtual_time import VirtualTimeError, run_virtual
+from kubesched.scheduler.config import API_VERSION, KIND, ConfigError, load_config_data
+from kubesched.scheduler.extenders.interface import FilterAnswer, InProcessExtender
+from kubesched.scheduler.framework.interface import Plugin
+from kubesched.scheduler.framework.question import Question
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.nodeinfo import NodeInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 
 JSON = dict[str, Any]
 
@@ -193,7 +193,7 @@ class HoldForEver(Plugin):
 
 
 def test_pods_held_by_permit_are_waited_for_and_reported() -> None:
-    from kubesched.simulate.loading import with_plugins
+    from kubesched.lab.simulate.inputs.loading import with_plugins
 
     registry = in_tree_registry()
     registry.register(HoldForEver)
@@ -211,7 +211,7 @@ class _TalksNonsense(Plugin):
 
 
 def test_a_pod_held_by_a_plugin_with_invalid_results_is_reported_as_an_error() -> None:
-    from kubesched.simulate.loading import with_plugins
+    from kubesched.lab.simulate.inputs.loading import with_plugins
 
     registry = in_tree_registry()
     registry.register(_TalksNonsense)

@@ -9,14 +9,14 @@ import pytest
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Node
-from kubesched.cache.node_table import NodeTable
-from kubesched.files import ManifestError
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate import Result, run_simulation
-from kubesched.simulate.course import Course, Shapes
-from kubesched.simulate.pod_times import distribution
-from kubesched.simulate.result import PodTimes
+from kubesched.cluster.files import ManifestError
+from kubesched.lab.simulate import Result, run_simulation
+from kubesched.lab.simulate.results.course import Course, Shapes
+from kubesched.lab.simulate.results.pod_times import distribution
+from kubesched.lab.simulate.results.result import PodTimes
+from kubesched.scheduler.framework.metrics import SchedulerMetrics
+from kubesched.scheduler.nodes.node_table import NodeTable
+from kubesched.scheduler.plugins import in_tree_registry
 
 JSON = dict[str, Any]
 ARRIVAL, DURATION = "kubesched.io/arrival", "kubesched.io/duration"

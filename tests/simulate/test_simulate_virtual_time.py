@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubesched.simulate.virtual_time import (
+from kubesched.lab.simulate.run.virtual_time import (
     VirtualClock,
     VirtualDeadlockError,
     VirtualTimeError,

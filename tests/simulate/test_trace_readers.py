@@ -10,8 +10,8 @@ import pytest
 
 from kubesched.cli.main import main
 from kubesched.cli.trace_command import READERS
-from kubesched.simulate import run_simulation
-from kubesched.simulate.traces import (
+from kubesched.lab.simulate import run_simulation
+from kubesched.lab.traces import (
     Trace,
     TraceError,
     TraceTask,
@@ -380,7 +380,7 @@ def test_pods_of_a_task() -> None:
 
 
 def test_a_trace_is_simulated(tmp_path: Path) -> None:
-    from kubesched.plugins import in_tree_registry
+    from kubesched.scheduler.plugins import in_tree_registry
 
     pods = [pod for task in read_alibaba_2018(written(tmp_path, TASKS_2018)).tasks for pod in task.as_pods()]
     result = run_simulation(pods, registry=in_tree_registry(), nodes=1)

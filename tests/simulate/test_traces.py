@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.simulate.traces import (
+from kubesched.lab.traces import (
     GPU_COUNT,
     GPU_MILLI,
     GPU_MODEL,

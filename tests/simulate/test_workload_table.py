@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kubesched.files import ManifestError
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate import run_simulation
-from kubesched.simulate.workload_table import COLUMNS, parse_table, read_table
+from kubesched.cluster.files import ManifestError
+from kubesched.lab.simulate import run_simulation
+from kubesched.lab.simulate.inputs.workload_table import COLUMNS, parse_table, read_table
+from kubesched.scheduler.plugins import in_tree_registry
 
 TABLE = """\
 arrival,name,count,duration,exit,cpu,memory,example.com/gpu,labels,nodeSelector,priorityClassName,namespace

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kubesched.cli.main import main
-from kubesched.sweeps import SweepError
-from kubesched.sweeps.sweep_file import read_sweep
+from kubesched.lab.sweeps import SweepError
+from kubesched.lab.sweeps.sweep_file import read_sweep
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -125,14 +125,14 @@ def test_failed_runs_are_shown_once_for_each_error(capsys: pytest.CaptureFixture
         (["nowhere.yaml"], "nowhere.yaml: No such file or directory"),
         (["--grid", "seed=a"], "seeds 'a'; expected numbers and ranges"),
         (["--grid", "x=[1"], "--grid x: document 1, line"),
-        (["--grid", "x=1", "--function", "kubesched.sweeps:nothing"], "has no function nothing"),
+        (["--grid", "x=1", "--function", "kubesched.lab.sweeps:nothing"], "has no function nothing"),
         (
             ["--grid", "y=1", "--function", SQUARE],
             "cannot be called for run {\"y\":1}: missing a required argument: 'x'",
         ),
         (
             ["--set", "maniests=x", "--grid", "seed=1"],
-            "kubesched.simulate has no argument maniests; did you mean manifests?",
+            "kubesched.lab.simulate has no argument maniests; did you mean manifests?",
         ),
         (["--grid", "seed=1"], "a simulation needs manifests"),
         (["--grid", "workload=x", "--set", "manifests=y"], "argument manifests is given by itself and by the workload"),
@@ -172,7 +172,7 @@ def test_simulations_are_swept(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_simulation_with_errors_is_a_failed_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plugin = tmp_path / "raising.py"
     plugin.write_text(
-        "from kubesched.framework import Plugin\n"
+        "from kubesched.scheduler.framework import Plugin\n"
         "class Raising(Plugin):\n"
         "    name = 'Raising'\n"
         "    def filter(self, state, pod, node):\n"

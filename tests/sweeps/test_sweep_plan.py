@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kubesched.sweeps import SweepError, make_runs, parse_seeds
-from kubesched.sweeps.inputs import Digests
-from kubesched.sweeps.plan import Run
+from kubesched.lab.sweeps import SweepError, make_runs, parse_seeds
+from kubesched.lab.sweeps.inputs import Digests
+from kubesched.lab.sweeps.plan import Run
 
 
 def test_a_grid_is_every_combination_in_order() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kubesched.sweeps import SweepError, SweepTable, sweep
-from kubesched.sweeps.results_file import read_results
+from kubesched.lab.sweeps import SweepError, SweepTable, sweep
+from kubesched.lab.sweeps.results_file import read_results
 
 HERE = Path(__file__).parent
 
@@ -132,7 +132,9 @@ def test_a_run_that_takes_too_long_is_ended() -> None:
 
 def test_a_script_without_a_main_guard_is_refused_with_the_reason(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text(f"import kubesched.sweeps\nkubesched.sweeps.sweep({{'x': [1]}}, function={call('square')!r})\n")
+    script.write_text(
+        f"import kubesched.lab.sweeps\nkubesched.sweeps.sweep({{'x': [1]}}, function={call('square')!r})\n"
+    )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert done.stderr.strip().endswith("in a script, what calls it must be below: if __name__ == '__main__':")
@@ -249,7 +251,7 @@ def test_functions_are_given_as_objects_too() -> None:
         ({"timeout": 0.0}, "timeout 0; expected a number of seconds above 0"),
         ({"function": "square"}, "function 'square'; expected package.module:name or path/file.py:name"),
         ({"function": "nowhere.py:f"}, "there is no file"),
-        ({"function": "kubesched.sweeps:nothing"}, "module kubesched.sweeps has no function nothing"),
+        ({"function": "kubesched.lab.sweeps:nothing"}, "module kubesched.lab.sweeps has no function nothing"),
         ({"function": "no_such_module:f"}, "cannot be imported: ModuleNotFoundError"),
     ],
 )

@@ -9,11 +9,11 @@ import statistics
 import numpy as np
 import pytest
 
-from kubesched.sweeps import SweepError, SweepTable
-from kubesched.sweeps.functions import Outcome
-from kubesched.sweeps.plan import Run
-from kubesched.sweeps.summary import mean_interval
-from kubesched.sweeps.text import summary_lines
+from kubesched.lab.sweeps import SweepError, SweepTable
+from kubesched.lab.sweeps.functions import Outcome
+from kubesched.lab.sweeps.plan import Run
+from kubesched.lab.sweeps.summary import mean_interval
+from kubesched.lab.sweeps.text import summary_lines
 
 
 def table() -> SweepTable:

@@ -5,8 +5,16 @@ Source: scheduler-plugins, KEP 9 "Capacity scheduling".
 
 import numpy as np
 
-from kubesched.framework import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, PodInfo, Question, Status
-from kubesched.plugins.default_preemption import DefaultPreemption
+from kubesched.scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    PodInfo,
+    Question,
+    Status,
+)
+from kubesched.scheduler.plugins.default_preemption import DefaultPreemption
 
 from .quotas import Quotas, minus, plus
 

@@ -3,7 +3,7 @@
 Source: scheduler-plugins, KEP 2 "Lightweight coscheduling based on back-to-back queue sorting", and KEP 42.
 """
 
-from kubesched.framework import (
+from kubesched.scheduler.framework import (
     ActionType,
     ClusterEvent,
     ClusterEventWithHint,

@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from kubesched.framework import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, Plugin, Question, Status
+from kubesched.scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    Plugin,
+    Question,
+    Status,
+)
 
 from .ledger import Ledger
 from .request import WHOLE, gpu_indexes, gpu_request

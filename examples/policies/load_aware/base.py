@@ -1,6 +1,6 @@
 """What the policies share: the provider, and which pods were placed since a node's load was reported."""
 
-from kubesched.framework import Plugin, Question
+from kubesched.scheduler.framework import Plugin, Question
 
 from .loads import LoadColumns, provider_class
 

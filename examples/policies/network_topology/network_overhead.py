@@ -5,7 +5,15 @@ Source: scheduler-plugins, KEP 260 "Network-Aware Scheduling", NodeNetworkCostFi
 
 import numpy as np
 
-from kubesched.framework import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, Plugin, Question, Status
+from kubesched.scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    Plugin,
+    Question,
+    Status,
+)
 
 from .costs import UNKNOWN, NetworkCosts
 from .groups import AppGroups, of_pod

@@ -3,7 +3,7 @@
 Source: scheduler-plugins, KEP 260 "Network-Aware Scheduling", TopologicalSort.
 """
 
-from kubesched.framework import Plugin
+from kubesched.scheduler.framework import Plugin
 
 from .groups import AppGroups, of_pod
 

@@ -15,8 +15,8 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from .kept import remembered
-from .times import parse_duration
+from kubesched.base.kept import remembered
+from kubesched.base.times import parse_duration
 
 __all__ = ["Cron", "CronError", "parse_cron", "time_zone"]
 

@@ -1,4 +1,4 @@
-"""Features that a node may declare, and their encoding as bits (spec "Node-level scheduler plugins" section 7.10)."""
+"""Features that a node may declare, and their encoding as bits (rules/node-plugins §7.10)."""
 
 from __future__ import annotations
 

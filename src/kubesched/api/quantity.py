@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .kept import remembered
+from kubesched.base.kept import remembered
 
 __all__ = [
     "INT64_MAX",

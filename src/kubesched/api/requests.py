@@ -1,6 +1,6 @@
 """How much a pod asks for: the request arithmetic of Kubernetes 1.36.
 
-Source of the rules: spec "Node-level scheduler plugins" section 8.1 and "Scheduler cache" section 5
+Source of the rules: rules/node-plugins §8.1 and "Scheduler cache" section 5
 (upstream ``component-helpers/resource/helpers.go`` and ``NodeInfo``).
 
 All sums are exact (:class:`~kubesched.api.quantity.Quantity`); only the final vector is rounded, up.
@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from .kept import remembered
+from kubesched.base.kept import remembered
+
 from .quantity import Quantity, QuantityText, int_value, milli_value, parse_quantity
 from .resource import EXTENDED_RESOURCE_PREFIX
 from .selectors import is_qualified_name

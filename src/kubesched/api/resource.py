@@ -2,7 +2,7 @@
 
 Objects of the older versions are converted to this shape by the server that stores them. As in :mod:`.types`, only
 fields with a meaning for scheduling are declared, and ``None`` means "absent" where that differs from empty.
-Quantities are kept as written. Source: spec "DynamicResources plugin and structured device allocator", section 1.
+Quantities are kept as written. Source: rules/devices §1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Label selectors and node selectors, compiled once and asked often.
 
 Semantics: requirement operators and their parse-time rules, nil against empty selectors, and the lazy
-error rule of node selectors (spec "Node-level scheduler plugins", section 2; upstream
+error rule of node selectors (rules/node-plugins §2; upstream
 ``apimachinery/pkg/labels`` and ``component-helpers/scheduling/corev1/nodeaffinity``).
 
 A compiled selector evaluates one label map (``matches``); the node table evaluates the same
@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .kept import remembered
+from kubesched.base.kept import remembered
+
 from .quantity import INT64_MAX
 from .types import (
     LabelSelector,

@@ -1,6 +1,6 @@
 """Storage objects as the scheduler reads them: claims, volumes, classes, and what CSI drivers say of nodes.
 
-As in :mod:`.types`, only the fields that scheduling needs are declared. Source: spec "Volume plugins".
+As in :mod:`.types`, only the fields that scheduling needs are declared. Source: rules/volumes.
 """
 
 from __future__ import annotations

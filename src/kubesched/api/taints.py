@@ -1,4 +1,4 @@
-"""Does a toleration tolerate a taint? (spec "Node-level scheduler plugins", section 3)"""
+"""Does a toleration tolerate a taint? (rules/node-plugins §3)"""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Where the data of a volume is: the sources of pod volumes and PersistentVolumes that scheduling reads.
 
-Most types are alike in both; where one differs, the type has the fields of both. Source: spec "Volume plugins" sections
-1.2, 3.1 and 7.
+Most types are alike in both; where one differs, the type has the fields of both. Source: rules/volumes §1.2, §3.1 and §7.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ class Transport(Protocol):
 
     @property
     def at_once(self) -> bool:
-        """Whether a write that is made now need not be waited for; see :func:`kubesched.api.at_once.begin`."""
+        """Whether a write that is made now need not be waited for; see :func:`kubesched.base.at_once.begin`."""
         ...
 
     async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:

@@ -30,9 +30,10 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
+from kubesched.base.turns import Steps, finish
+
 from .documents import MAX_DEPTH, MAX_DUPLICATES, TOO_DEEP, Document, Duplicate, TextError, TooManyValuesError
 from .jsontext import parse_json
-from .turns import Steps, finish
 
 __all__ = [
     "CONTROLS",

@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import Final
 
-from kubesched.api.times import parse_duration
+from kubesched.base.times import parse_duration
 
 __all__ = [
     "SHAPES",
@@ -246,7 +246,7 @@ to completion and CronJobs make Jobs. The same input and seed give the same outp
     parser.epilog = """\
 examples: kubesched simulate -f examples/web-shop --nodes 3
           kubesched simulate --trace pods.csv --nodes 100 --until 72h --report out.html --save pods=pods.csv
-JSON and YAML follow the schema of kubesched.simulate.result (apiVersion kubesched.io/v1alpha1).
+JSON and YAML follow the schema of kubesched.lab.simulate.results.result (apiVersion kubesched.io/v1alpha1).
 Exit code: 0 even when pods are pending; 1 when the input cannot be used, pods were refused or an exception was raised
 during the run. What of the input is not honoured is said on stderr, also with --quiet, and in the result's warnings."""
     parser.add_argument(

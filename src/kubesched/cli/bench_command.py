@@ -1,4 +1,4 @@
-"""``kubesched bench``: see :func:`.arguments.bench`. The measuring is in :mod:`kubesched.bench`."""
+"""``kubesched bench``: see :func:`.arguments.bench`. The measuring is in :mod:`kubesched.lab.bench`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from statistics import median
 from typing import Any, BinaryIO
 
 from kubesched import __version__
-from kubesched.bench import Decisions, Param, Run, Workload, load_workloads, measure_decisions, run_workload
-from kubesched.config import DEFAULT_GATES
-from kubesched.framework.registry import Registry
-from kubesched.simulate.data import data_folder
-from kubesched.simulate.report import Line, columns
+from kubesched.base.data import data_folder
+from kubesched.lab.bench import Decisions, Param, Run, Workload, load_workloads, measure_decisions, run_workload
+from kubesched.lab.simulate.results.report import Line, columns
+from kubesched.scheduler.config import DEFAULT_GATES
+from kubesched.scheduler.framework.registry import Registry
 
 from .console import print_lines, progress_bar, warn, write_json
 from .errors import CliError

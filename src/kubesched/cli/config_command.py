@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from kubesched.config import dump_yaml
-from kubesched.config.legacy import Loaded, load_any_file
-from kubesched.simulate.loading import expand
-from kubesched.simulate.report import Line
+from kubesched.lab.simulate.inputs.loading import expand
+from kubesched.lab.simulate.results.report import Line
+from kubesched.retired.config import Loaded, load_any_file
+from kubesched.scheduler.config import dump_yaml
 
 from .console import print_lines, warn, write, write_json
 from .loading import load_setup
@@ -40,7 +40,7 @@ def _header(loaded: Loaded) -> str:
     if not loaded.retired:
         return ""
     names = ", ".join(sorted(loaded.retired))
-    return f"# Uses retired plugins ({names}): needs --plugin-module kubesched.plugins.retired\n"
+    return f"# Uses retired plugins ({names}): needs --plugin-module kubesched.retired.plugins\n"
 
 
 def _check(options: argparse.Namespace) -> int:

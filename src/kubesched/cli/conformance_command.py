@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.conformance import AreaResult, Coverage, Report, golden_files, read_gates, replay_file
+from kubesched.lab.conformance import AreaResult, Coverage, Report, golden_files, read_gates, replay_file
+from kubesched.scheduler.plugins import in_tree_registry
 
 from .console import print_lines, progress_bar, write
 from .errors import CliError

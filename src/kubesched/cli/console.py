@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .errors import CliError
 
 if TYPE_CHECKING:
-    from kubesched.simulate.report import Line
+    from kubesched.lab.simulate.results.report import Line
 
 __all__ = ["ProgressBar", "flush", "print_lines", "progress_bar", "terminal_width", "warn", "write", "write_json"]
 
@@ -50,7 +50,7 @@ def _writing() -> Iterator[None]:
 
 def write_json(data: Any) -> None:
     """A document as indented JSON, to stdout."""
-    from kubesched.api.large_json import large_json  # noqa: PLC0415 - only for a document
+    from kubesched.base.large_json import large_json  # noqa: PLC0415 - only for a document
 
     write(large_json(data, indent=2).decode() + "\n")
 

@@ -1,6 +1,6 @@
 """``kubesched demo``: a guided tour in under a minute, for new users.
 
-The work is in :mod:`kubesched.simulate.showcase`; every number printed was measured in this run.
+The work is in :mod:`kubesched.lab.simulate.run.showcase`; every number printed was measured in this run.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubesched.files import Manifest
-from kubesched.framework.registry import Registry
-from kubesched.simulate.data import data_folder
-from kubesched.simulate.loading import with_plugins
-from kubesched.simulate.report import Line, columns, pending_lines, usage_histogram
-from kubesched.simulate.showcase import ZONES, Outcome, cluster_nodes, demo_workloads, schedule
+from kubesched.base.data import data_folder
+from kubesched.cluster.files import Manifest
+from kubesched.lab.simulate.inputs.loading import with_plugins
+from kubesched.lab.simulate.results.report import Line, columns, pending_lines, usage_histogram
+from kubesched.lab.simulate.run.showcase import ZONES, Outcome, cluster_nodes, demo_workloads, schedule
+from kubesched.scheduler.framework.registry import Registry
 
 from .console import print_lines, progress_bar
 from .interrupts import run_loop

@@ -6,7 +6,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from kubesched.simulate.data import data_folder
+from kubesched.base.data import data_folder
 
 from .console import write
 from .errors import CliError

@@ -21,11 +21,11 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.kinds import PODS
-from kubesched.api.tasks import Supervisor, TaskCrashedError
 from kubesched.api.wire import ApiError, Transport
-from kubesched.bench.measure import Percentiles
+from kubesched.base.tasks import Supervisor, TaskCrashedError
 from kubesched.client.http import HttpTransport
-from kubesched.simulate.report import Line, columns
+from kubesched.lab.bench.measure import Percentiles
+from kubesched.lab.simulate.results.report import Line, columns
 
 from .bench_processes import cluster, cpu_seconds, refuse_others
 from .console import ProgressBar, print_lines, progress_bar, write_json

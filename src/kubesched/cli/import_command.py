@@ -12,10 +12,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from kubesched.api.kinds import Kind
-from kubesched.api.times import RealClock
 from kubesched.api.wire import ApiError, Transport, tolerate
-from kubesched.cluster.store import Store
-from kubesched.files import (
+from kubesched.base.times import RealClock
+from kubesched.cluster.files import (
     IMPORTED_KINDS,
     Import,
     Manifest,
@@ -25,6 +24,7 @@ from kubesched.files import (
     newest_moment,
     save,
 )
+from kubesched.cluster.store import Store
 
 from .console import progress_bar, warn, write
 from .errors import CliError

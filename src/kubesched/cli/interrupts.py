@@ -74,7 +74,7 @@ def run_loop(main: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.Ab
         try:
             return runner.run(main)
         except KeyboardInterrupt:
-            from kubesched.simulate.virtual_time import cancel_all  # noqa: PLC0415 - the help loads nothing heavy
+            from kubesched.lab.simulate.run.virtual_time import cancel_all  # noqa: PLC0415 - the help loads nothing heavy
 
             cancel_all(runner.get_loop())
             raise

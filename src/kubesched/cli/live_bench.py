@@ -25,11 +25,11 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.kinds import EVENTS, PODS
-from kubesched.api.tasks import Supervisor, TaskCrashedError
 from kubesched.api.wire import ApiError, Item, Transport, WatchEvent
+from kubesched.base.tasks import Supervisor, TaskCrashedError
 from kubesched.client.access import AccessError, load_kubeconfig
 from kubesched.client.http import HttpTransport
-from kubesched.simulate.report import Line, columns
+from kubesched.lab.simulate.results.report import Line, columns
 
 from .bench_processes import child, cluster, cpu_seconds, memory_mib, refuse_others
 from .console import ProgressBar, print_lines, progress_bar, write_json

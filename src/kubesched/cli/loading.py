@@ -1,4 +1,4 @@
-"""Plugins and configuration for commands: :mod:`kubesched.simulate.loading`, with remarks on stderr.
+"""Plugins and configuration for commands: :mod:`kubesched.lab.simulate.inputs.loading`, with remarks on stderr.
 
 What plugins print is kept apart from what commands print.
 """
@@ -11,9 +11,9 @@ import difflib
 import sys
 from collections.abc import Sequence
 
-from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
-from kubesched.framework.registry import Registry
-from kubesched.simulate import loading
+from kubesched.lab.simulate.inputs import loading
+from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.scheduler.framework.registry import Registry
 
 from .console import warn
 from .errors import CliError

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from kubesched import __version__
-from kubesched.api.extras import needing
+from kubesched.base.extras import needing
 
 from . import arguments
 from .console import flush
@@ -104,7 +104,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _crash(error: BaseException) -> int:
     """A defect of kubesched: the traceback for a bug report, then what happened in one line."""
-    from kubesched.api.tasks import TaskCrashedError  # noqa: PLC0415 - not needed without a failure
+    from kubesched.base.tasks import TaskCrashedError  # noqa: PLC0415 - not needed without a failure
 
     summary = str(error) if isinstance(error, TaskCrashedError) else f"{type(error).__name__}: {error}"
     with contextlib.suppress(BrokenPipeError):

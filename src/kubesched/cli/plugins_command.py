@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from kubesched.config import default_config
-from kubesched.framework.points import POINTS
-from kubesched.plugins import IN_TREE
-from kubesched.simulate.report import Line, columns
+from kubesched.lab.simulate.results.report import Line, columns
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.framework.points import POINTS
+from kubesched.scheduler.plugins import IN_TREE
 
 from .console import print_lines, write_json
 from .loading import load_registry

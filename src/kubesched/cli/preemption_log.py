@@ -10,10 +10,10 @@ import asyncio
 import sys
 from typing import Final
 
-from kubesched.api.times import Clock, timestamp
-from kubesched.framework.preemption import Preemption
-from kubesched.simulate.preemptions import preemption_report
-from kubesched.simulate.report import preemption_lines
+from kubesched.base.times import Clock, timestamp
+from kubesched.lab.simulate.results.preemptions import preemption_report
+from kubesched.lab.simulate.results.report import preemption_lines
+from kubesched.scheduler.framework.preemption import Preemption
 
 from .console import write
 

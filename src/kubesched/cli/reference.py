@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.config import IN_TREE
-from kubesched.config.args import ARGS_TYPES, Go
-from kubesched.config.durations import Duration
-from kubesched.config.features import FEATURES, UNAVAILABLE
-from kubesched.config.retired_flags import RETIRED_FLAGS
-from kubesched.config.types import API_VERSION, KubeSchedulerConfiguration
-from kubesched.framework import metrics
-from kubesched.plugins import in_tree_registry
-from kubesched.server.metrics_page import page as metrics_page
+from kubesched.retired.flags import RETIRED_FLAGS
+from kubesched.scheduler.config import IN_TREE
+from kubesched.scheduler.config.args import ARGS_TYPES, Go
+from kubesched.scheduler.config.durations import Duration
+from kubesched.scheduler.config.features import FEATURES, UNAVAILABLE
+from kubesched.scheduler.config.types import API_VERSION, KubeSchedulerConfiguration
+from kubesched.scheduler.framework import metrics
+from kubesched.scheduler.plugins import in_tree_registry
+from kubesched.scheduler.server.metrics_page import page as metrics_page
 
 from .reference_texts import FIELDS, GATES, SELECTOR_TYPES, WITHOUT_EFFECT
 from .run.flags import FLAG_SET

@@ -1,7 +1,7 @@
 """Files that commands write. The one a cluster is saved to: one run at a time, and no save that loses what there was to save.
 
 Callers: :mod:`.up_command` for its snapshot, :mod:`.import_command` for what it writes; the format is in
-:mod:`kubesched.files.snapshot_file`. Commands with other results use :func:`output_file`.
+:mod:`kubesched.cluster.files.snapshot_file`. Commands with other results use :func:`output_file`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from kubesched.api.turns import in_turns
-from kubesched.api.whole_file import remove_leftover, whole_file
+from kubesched.base.turns import in_turns
+from kubesched.base.whole_file import remove_leftover, whole_file
+from kubesched.cluster.files import is_saved_cluster, saving
 from kubesched.cluster.store import Store
-from kubesched.files import is_saved_cluster, saving
 
 from .errors import CliError
 
@@ -77,7 +77,7 @@ def claimed(given: str, option: str) -> Iterator[None]:
 
 @contextmanager
 def output_file(given: str, option: str) -> Iterator[BinaryIO]:
-    """A file that a command writes its result to, open from the beginning: see :func:`~kubesched.api.whole_file.whole_file`.
+    """A file that a command writes its result to, open from the beginning: see :func:`~kubesched.base.whole_file.whole_file`.
 
     Raises:
         CliError: when it cannot be written; ``option`` is how the user named it.

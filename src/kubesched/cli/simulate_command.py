@@ -10,18 +10,18 @@ from contextlib import ExitStack, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from kubesched.api.collector import collector_off, settle_collector
+from kubesched.base.collector import collector_off, settle_collector
+from kubesched.cluster.files import Manifests, load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
-from kubesched.config import FeatureGateError, FeatureGates
-from kubesched.files import Manifests, load_manifests
-from kubesched.simulate.html_report import render_html
-from kubesched.simulate.inputs import cluster_of, node_template_of
-from kubesched.simulate.report import error_text, render_json, render_table, render_yaml
-from kubesched.simulate.result import Result
-from kubesched.simulate.simulation import run_simulation
-from kubesched.simulate.table_files import TableFileError, check_file, write_table
-from kubesched.simulate.tables import table
-from kubesched.simulate.workload_table import read_table
+from kubesched.lab.simulate.inputs.given import cluster_of, node_template_of
+from kubesched.lab.simulate.inputs.table_files import TableFileError, check_file, write_table
+from kubesched.lab.simulate.inputs.workload_table import read_table
+from kubesched.lab.simulate.results.html_report import render_html
+from kubesched.lab.simulate.results.report import error_text, render_json, render_table, render_yaml
+from kubesched.lab.simulate.results.result import Result
+from kubesched.lab.simulate.results.tables import table
+from kubesched.lab.simulate.run.simulation import run_simulation
+from kubesched.scheduler.config import FeatureGateError, FeatureGates
 
 from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
-from kubesched.api.tasks import EndedFirstError, unless
+from kubesched.base.tasks import EndedFirstError, unless
 
 from .errors import CliError
 from .interrupts import add_signal_handler

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from kubesched.simulate.plots import new_figure
-from kubesched.sweeps import SweepTable, execute
-from kubesched.sweeps.plan import Scalar
-from kubesched.sweeps.sweep_file import Description, read_sweep, read_value
-from kubesched.sweeps.table import ERROR
-from kubesched.sweeps.text import summary_lines
+from kubesched.lab.simulate.results.plots import new_figure
+from kubesched.lab.sweeps import SweepTable, execute
+from kubesched.lab.sweeps.plan import Scalar
+from kubesched.lab.sweeps.sweep_file import Description, read_sweep, read_value
+from kubesched.lab.sweeps.table import ERROR
+from kubesched.lab.sweeps.text import summary_lines
 
 from .console import progress_bar, warn, write
 from .errors import CliError

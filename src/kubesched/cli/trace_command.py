@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubesched.api.yamltext import to_yaml
-from kubesched.simulate import traces
-from kubesched.simulate.traces import Trace, inflated, table_text
+from kubesched.lab import traces
+from kubesched.lab.traces import Trace, inflated, table_text
 
 from .console import warn, write
 from .errors import CliError

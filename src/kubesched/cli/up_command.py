@@ -20,12 +20,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from kubesched.api.collector import PASS_SECONDS, collector_paused
 from kubesched.api.kinds import NODES
-from kubesched.api.loop_watch import HoldReporter, watch_loop
-from kubesched.api.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
+from kubesched.base.collector import PASS_SECONDS, collector_paused
+from kubesched.base.loop_watch import HoldReporter, watch_loop
+from kubesched.base.times import Clock, RealClock, SteadyClock, timestamp
+from kubesched.cluster.files import (
+    Import,
+    Manifest,
+    ManifestError,
+    Snapshot,
+    SnapshotError,
+    import_dump,
+    is_saved_cluster,
+    load_manifests,
+    read,
+)
 from kubesched.cluster.http import (
     KUBECONFIG_NAME,
     CertificateFiles,
@@ -37,24 +48,13 @@ from kubesched.cluster.http import (
 )
 from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
 from kubesched.cluster.store import Store
-from kubesched.extenders.http import http_extenders
-from kubesched.files import (
-    Import,
-    Manifest,
-    ManifestError,
-    Snapshot,
-    SnapshotError,
-    import_dump,
-    is_saved_cluster,
-    load_manifests,
-    read,
-)
-from kubesched.framework.slow_calls import loop_progress, plugins_of, watching_plugins
-from kubesched.simulate.embedded import Embedded
-from kubesched.simulate.inputs import node_template_of
-from kubesched.simulate.intake import in_order, unknown_fields, with_default_class, wrong_devices
-from kubesched.simulate.scaled_time import ScaledClock, ScaledTimeLoop
-from kubesched.simulate.storing import ensure_namespace
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.inputs.given import node_template_of
+from kubesched.lab.simulate.inputs.intake import in_order, unknown_fields, with_default_class, wrong_devices
+from kubesched.lab.simulate.inputs.storing import ensure_namespace
+from kubesched.lab.simulate.run.scaled_time import ScaledClock, ScaledTimeLoop
+from kubesched.scheduler.extenders.http import http_extenders
+from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins
 
 from .console import progress_bar, warn, write
 from .errors import CliError

@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from kubesched.api.extras import needing
-from kubesched.api.followed_files import FollowedContext
+from kubesched.base.extras import needing
+from kubesched.base.followed_files import FollowedContext
 
 __all__ = ["AccessError", "ClusterAccess", "Credentials", "default_kubeconfig", "load_access", "load_kubeconfig"]
 

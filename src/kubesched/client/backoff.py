@@ -45,7 +45,7 @@ _RETRIABLE_REASONS = frozenset({"InternalError", "ServiceUnavailable", "Conflict
 class Backoff:
     """Delays of list and watch: 0.8 s doubling to 30 s, each plus up to 100 % jitter.
 
-    Two minutes without a failure start over (spec "Metrics, events and the API client" section 6.4).
+    Two minutes without a failure start over (rules/metrics-and-client §6.4).
     """
 
     INITIAL = 0.8
@@ -170,7 +170,7 @@ async def retry(
 
 
 def retry_write(call: Callable[[], Awaitable[T]], rng: Random) -> Coroutine[Any, Any, T]:
-    """Do ``call``, four tries in all, 10 ms x 5 between them with 10 % jitter (spec "Scheduling cycle" section 10.3).
+    """Do ``call``, four tries in all, 10 ms x 5 between them with 10 % jitter (rules/cycle §10.3).
 
     Raises:
         Exception: what the last try raised, or the first error that is not worth another.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubesched.api.extras import needing
+from kubesched.base.extras import needing
 
 from .http_reading import AnswerTooLongError
 

@@ -4,7 +4,7 @@ The API server's election controller chooses among the candidates of a lease and
 which :class:`~kubesched.client.lease.LeaderElector` follows. This module announces the process and answers the
 controller's pings; a candidate that does not answer is not chosen.
 
-Source: spec "Serving, high availability" section 8. Caller: the assembly of ``kubesched run``.
+Source: rules/serving §8. Caller: the assembly of ``kubesched run``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from random import Random
 from typing import Any, Final
 
 from kubesched.api.kinds import LEASE_CANDIDATES
-from kubesched.api.tasks import Supervisor
-from kubesched.api.times import Clock, micro_time, parse_time
 from kubesched.api.wire import ApiError, Transport
+from kubesched.base.tasks import Supervisor
+from kubesched.base.times import Clock, micro_time, parse_time
 
 from .backoff import Backoff
 from .connection_log import ConnectionLog

@@ -11,7 +11,7 @@ import json
 import ssl
 from typing import Any, Final
 
-from kubesched.api.extras import needing
+from kubesched.base.extras import needing
 
 with needing("reading a kubeconfig", "server"):
     import aiohttp

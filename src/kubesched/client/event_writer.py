@@ -3,7 +3,7 @@
 An :class:`EventWriter` keeps what was recorded by key, builds the object and sends it: POST first, PATCH when it is
 repeated, POST again when the server has lost it. What is a repetition, and which ones are sent, is a :class:`Counting`:
 
-* :data:`SERIES`: events.k8s.io, upstream's ``tools/events`` (spec "Metrics, events and the API client" section 5.3);
+* :data:`SERIES`: events.k8s.io, upstream's ``tools/events`` (rules/metrics-and-client §5.3);
 * :class:`Counts`: core/v1 as upstream's ``tools/record`` writes it (``events_cache.go``), section 5.5.
 
 Callers: :mod:`.events` has a queue and tasks in front of it for the scheduler. Controllers and hollow kubelets await
@@ -29,9 +29,9 @@ from msgspec.structs import astuple, replace
 
 from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import CORE_EVENTS, EVENTS, Kind
-from kubesched.api.times import Clock, micro_time, timestamp
 from kubesched.api.types import Node, ObjectReference, Pod
 from kubesched.api.wire import ApiError, Item, Transport
+from kubesched.base.times import Clock, micro_time, timestamp
 
 __all__ = ["NORMAL", "SERIES", "WARNING", "Counting", "Counts", "Entry", "EventWriter", "Key", "Referable", "Reference"]
 

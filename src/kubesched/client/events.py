@@ -1,8 +1,7 @@
 """Events about objects (events.k8s.io/v1), sent in the background, so that recording never waits.
 
 Each profile has an :class:`EventRecorder`; all of them feed one :class:`EventBroadcaster`: a queue and tasks in front of
-an :class:`~.event_writer.EventWriter`, which turns repetitions into series and sends them (spec "Metrics, events and the
-API client" section 5).
+an :class:`~.event_writer.EventWriter`, which turns repetitions into series and sends them (rules/metrics-and-client §5).
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from heapq import heappop, heappush
 from random import Random
 from typing import TypeAlias
 
-from kubesched.api.tasks import Supervisor
-from kubesched.api.times import Clock
 from kubesched.api.wire import Transport
+from kubesched.base.tasks import Supervisor
+from kubesched.base.times import Clock
 
 from .event_writer import CACHE_SIZE, SERIES, Entry, EventWriter, Key, Referable, Reference
 from .running import Background

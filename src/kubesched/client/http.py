@@ -26,12 +26,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from kubesched.api.collector import forget_frames
 from kubesched.api.event_record import EventRecord
-from kubesched.api.extras import needing
-from kubesched.api.followed_files import FollowedContext
 from kubesched.api.kinds import PODS, Kind
-from kubesched.api.turns import in_turns
 from kubesched.api.wire import (
     STRATEGIC_PATCH,
     ApiError,
@@ -43,6 +39,10 @@ from kubesched.api.wire import (
     WatchEvent,
     WatchOptions,
 )
+from kubesched.base.collector import forget_frames
+from kubesched.base.extras import needing
+from kubesched.base.followed_files import FollowedContext
+from kubesched.base.turns import in_turns
 
 from .access import AccessError, ClusterAccess, Credentials
 from .backoff import retry_after
@@ -61,7 +61,7 @@ logger = logging.getLogger("kubesched.client")
 
 #: Seconds a request other than a watch may take.
 REQUEST_TIMEOUT: Final = 60.0
-#: Retries of one request (spec "Metrics, events and the API client" section 7.2).
+#: Retries of one request (rules/metrics-and-client §7.2).
 MAX_RETRIES: Final = 10
 #: Requests of a transport under way at a time, each on a connection of its own; watches are not among them.
 REQUESTS_AT_A_TIME: Final = 128

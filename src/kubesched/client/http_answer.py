@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kubesched.api.extras import needing
+from kubesched.base.extras import needing
 
 with needing("the client of an API server", "server"):
     import httptools

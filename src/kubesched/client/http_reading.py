@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.kinds import Kind
-from kubesched.api.turns import Steps
 from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent, version_number
+from kubesched.base.turns import Steps
 
 __all__ = ["AnswerTooLongError", "error_of", "has_cause", "read_events", "read_item", "reading_list", "status_error"]
 

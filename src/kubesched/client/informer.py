@@ -17,10 +17,10 @@ import msgspec
 
 from kubesched.api.decode import DecodeError
 from kubesched.api.kinds import Kind
-from kubesched.api.tasks import Supervisor
 from kubesched.api.tombstone import DeletedFinalStateUnknown
-from kubesched.api.turns import in_batches
 from kubesched.api.wire import Item, Transport
+from kubesched.base.tasks import Supervisor
+from kubesched.base.turns import in_batches
 
 from .connection_log import ConnectionLog
 from .delivery import Deliveries, ResourceEventHandler, uid_of

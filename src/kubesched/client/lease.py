@@ -4,7 +4,7 @@
 requests go through a :class:`~kubesched.client.metered.MeteredTransport` that checks ``may_write`` before each
 write, so that nothing is written after the lease is lost.
 
-Source: spec "Serving, high availability" sections 7 and 8. Expiry is judged by the loop's clock, from the moment
+Source: rules/serving §7 and §8. Expiry is judged by the loop's clock, from the moment
 this process saw the record change: the clocks of other machines do not matter.
 
 Called by the assembly of ``kubesched run``.
@@ -21,9 +21,9 @@ from random import Random
 from typing import Any, Final
 
 from kubesched.api.kinds import CORE_EVENTS, LEASES
-from kubesched.api.tasks import child
-from kubesched.api.times import Clock, micro_time, timestamp
 from kubesched.api.wire import ApiError, Item, Transport
+from kubesched.base.tasks import child
+from kubesched.base.times import Clock, micro_time, timestamp
 
 from .connection_log import ConnectionLog
 

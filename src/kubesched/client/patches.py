@@ -1,6 +1,6 @@
 """The smallest patches that make the changes a scheduler writes: to a pod's status, to volumes and to claims.
 
-:class:`~kubesched.client.port.ApiPort` computes writes here (spec "Scheduling cycle" sections 10.2, 10.3; "Volume plugins" 2.12).
+:class:`~kubesched.client.port.ApiPort` computes writes here (rules/cycle §10.2, §10.3; "Volume plugins" 2.12).
 Pure functions over immutable objects.
 """
 
@@ -13,8 +13,7 @@ import msgspec
 from kubesched.api.decode import to_builtins
 from kubesched.api.storage import BOUND_BY_CONTROLLER, SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Labels, ObjectMeta, Pod, PodCondition, PodStatus
-
-from ..api.times import timestamp
+from kubesched.base.times import timestamp
 
 __all__ = ["StatusPatches", "claim_patch", "has_condition", "pod_status_patch", "update_pod_condition", "volume_patch"]
 

@@ -14,8 +14,8 @@ from kubesched.api.kinds import CLAIMS, PODS, VOLUMES, Kind
 from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Pod, PodCondition
 from kubesched.api.wire import MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, PatchOptions, Transport
+from kubesched.base.times import Clock
 
-from ..api.times import Clock
 from .backoff import TokenBucket, is_other_uid, retry_write
 from .connection_log import ConnectionLog
 from .event_writer import CACHE_SIZE

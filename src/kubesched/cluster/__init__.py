@@ -8,6 +8,6 @@ Each sub-package has one public module, its ``__init__``; lower ones know nothin
 ``admission``           defaults, validation, admission and limits
 ``schema``              what an object is made of: fields, forms, bytes, patches
 
-Nothing here knows the scheduler, nor :mod:`kubesched.controllers`, which are clients of any API server, nor
-:mod:`kubesched.files`.
+Nothing here knows the scheduler, nor :mod:`kubesched.cluster.controllers`, which are clients of any API server, nor
+:mod:`kubesched.cluster.files`.
 """

@@ -3,7 +3,7 @@
 For operators: ``kill -USR2`` (``SIGINT`` on Windows). The command line installs the signal;
 tests and tools call the methods.
 
-Source: spec "Scheduler cache and event handlers" section 18 (upstream ``CacheDebugger``).
+Source: rules/cache-and-events §18 (upstream ``CacheDebugger``).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from kubesched.api.requests import Resources
-from kubesched.api.tasks import Supervisor
-from kubesched.api.turns import Steps, finish, in_turns
 from kubesched.api.types import Pod
-from kubesched.cache import Cache
-from kubesched.cache.check import checking, comparing_with_server
-from kubesched.framework.nodeinfo import NodeInfo
-from kubesched.queue import Nominator, QueueViews
+from kubesched.base.tasks import Supervisor
+from kubesched.base.turns import Steps, finish, in_turns
 
+from .cache import Cache
+from .cache.check import checking, comparing_with_server
 from .informers import Informers
+from .nodes.nodeinfo import NodeInfo
+from .queue import Nominator, QueueViews
 
 __all__ = ["CacheDebugger"]
 

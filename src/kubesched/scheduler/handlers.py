@@ -4,7 +4,7 @@ The cache is always updated first, so that a pod moved by an event already sees 
 is removed the queue is first. Objects that cannot be read (a malformed quantity) are logged and left out;
 nothing else is disturbed.
 
-Source: spec "Scheduler cache and event handlers" sections 13 to 15.
+Source: rules/cache-and-events §13 to §15.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from typing import Any
 
 from kubesched.api.kinds import NAMESPACES, NODES
 from kubesched.api.quantity import QuantityError
-from kubesched.api.times import Clock
 from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
 from kubesched.api.types import Namespace, Node, Pod
-from kubesched.cache import Cache, CacheError
-from kubesched.framework.enqueue import watched_actions
-from kubesched.framework.events import (
+from kubesched.base.times import Clock
+
+from .cache import Cache, CacheError
+from .core.handle import Backends
+from .core.port import Recorder
+from .core.profiles import Profile
+from .framework.enqueue import watched_actions
+from .framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     ASSIGNED_POD_UPDATE,
@@ -34,16 +38,12 @@ from kubesched.framework.events import (
     node_events,
     pod_events,
 )
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.waiting import PodsInPreBind, WaitingPods
-from kubesched.queue import SchedulingQueue
-from kubesched.queue.hints import Registrations
-
-from .handle import Backends
+from .framework.metrics import SchedulerMetrics
+from .framework.waiting import PodsInPreBind, WaitingPods
 from .informers import Informers, kind_of_event, kinds_informed
-from .port import Recorder
-from .profiles import Profile
+from .nodes.podinfo import PodInfo
+from .queue import SchedulingQueue
+from .queue.hints import Registrations
 
 __all__ = ["NamespaceHandler", "NodeHandler", "PodHandler", "ResourceHandler", "watch"]
 

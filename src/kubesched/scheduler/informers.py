@@ -7,12 +7,12 @@ from typing import Any, Final, Protocol
 
 from kubesched.api.kinds import KINDS, PODS, Kind
 from kubesched.api.types import Pod
-from kubesched.config import FeatureGates
-from kubesched.framework.events import EventResource
-from kubesched.framework.gated_fields import pod_view
-from kubesched.framework.registry import PluginError
 
-from .port import Informer, InformerHandler, Port
+from .config import FeatureGates
+from .core.port import Informer, InformerHandler, Port
+from .framework.events import EventResource
+from .framework.gated_fields import pod_view
+from .framework.registry import PluginError
 
 __all__ = ["Informers", "kind_of_event", "kinds_informed"]
 

@@ -1,7 +1,7 @@
 """The scheduler assembled: configuration and an API port in, a running scheduler out.
 
-:class:`Scheduler` owns the parts and their lives; what they do is in :mod:`.cycle` and :mod:`.binding` (one pod,
-start to finish), :mod:`.handlers` (watch events) and :mod:`.search` (the decision).
+:class:`Scheduler` owns the parts and their lives; what they do is in :mod:`.core.cycle` and :mod:`.core.binding` (one pod,
+start to finish), :mod:`.handlers` (watch events) and :mod:`.core.search` (the decision).
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kubesched.api.tasks import Supervisor
-from kubesched.api.times import Clock
-from kubesched.cache import Cache
-from kubesched.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
-from kubesched.framework.enqueue import queueing_hints
-from kubesched.framework.extenders import Extender, in_run_time_order, is_involved
-from kubesched.framework.holding import Holder
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.preemption import Preemption
-from kubesched.framework.queued import QueuedPodInfo
-from kubesched.framework.registry import Registry
-from kubesched.queue import SchedulingQueue
-from kubesched.queue.hints import Registrations
-from kubesched.queue.order import order_of
+from kubesched.base.tasks import Supervisor
+from kubesched.base.times import Clock
 
-from .attempt import AttemptMetrics
-from .binding import BindingCycles
-from .cycle import Cycle
+from .cache import Cache
+from .config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from .core.attempt import AttemptMetrics
+from .core.binding import BindingCycles
+from .core.cycle import Cycle
+from .core.failure import FailureHandler
+from .core.handle import Backends, PluginRequests
+from .core.port import Port
+from .core.profiles import build_frameworks, build_profiles
+from .core.search import Search
+from .core.status_writer import StatusWriter
 from .debugger import CacheDebugger
-from .extender_lane import ExtenderLane
-from .extender_support import ExtenderRejections, check_extenders, connect_extenders
-from .failure import FailureHandler
-from .handle import Backends, PluginRequests
+from .extenders.interface import Extender, in_run_time_order, is_involved
+from .extenders.lane import ExtenderLane
+from .extenders.support import ExtenderRejections, check_extenders, connect_extenders
+from .framework.enqueue import queueing_hints
+from .framework.holding import Holder
+from .framework.metrics import SchedulerMetrics
+from .framework.preemption import Preemption
+from .framework.queued import QueuedPodInfo
+from .framework.registry import Registry
 from .handlers import watch
 from .informers import Informers
-from .port import Port
-from .profiles import build_frameworks, build_profiles
-from .search import Search
-from .status_writer import StatusWriter
+from .queue import SchedulingQueue
+from .queue.hints import Registrations
+from .queue.order import order_of
 
 __all__ = ["Scheduler"]
 

@@ -17,28 +17,28 @@ from kubesched.api.kinds import Kind
 from kubesched.api.resource import ResourceClaim
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
-from kubesched.cache import Cache
 from kubesched.cluster.schema import apply_merge_patch
-from kubesched.config import FeatureGates
-from kubesched.config.args import DynamicResourcesArgs
-from kubesched.config.durations import Duration
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interface import Plugin
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.nominating import NoNominations
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.points import POINTS
-from kubesched.framework.registry import Registry
-from kubesched.framework.runtime import Framework
-from kubesched.framework.status import Status
-from kubesched.plugins.dynamic_resources.manager import DeviceManager
-from kubesched.plugins.dynamic_resources.plugin import DynamicResources
-from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_scan import Rotation
-from kubesched.scheduler.handle import Backends, ProfileHandle
-from kubesched.scheduler.search import Decision, Search
-from kubesched.simulate.conformance.objects import LocalObjects
-from kubesched.simulate.virtual_time import VirtualClock, run_virtual
+from kubesched.lab.conformance.objects import LocalObjects
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.config import FeatureGates
+from kubesched.scheduler.config.args import DynamicResourcesArgs
+from kubesched.scheduler.config.durations import Duration
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.full_scan import Rotation
+from kubesched.scheduler.core.handle import Backends, ProfileHandle
+from kubesched.scheduler.core.search import Decision, Search
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.interface import Plugin
+from kubesched.scheduler.framework.metrics import SchedulerMetrics
+from kubesched.scheduler.framework.points import POINTS
+from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.framework.runtime import Framework
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.nominating import NoNominations
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.dynamic_resources.manager import DeviceManager
+from kubesched.scheduler.plugins.dynamic_resources.plugin import DynamicResources
 
 CLAIMS = "resourceclaims"
 

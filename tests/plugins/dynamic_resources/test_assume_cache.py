@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kubesched.api.resource import ResourceClaim
 from kubesched.api.tombstone import DeletedFinalStateUnknown
-from kubesched.plugins.assume_cache import AssumeCache, AssumeError
+from kubesched.scheduler.plugins.assume_cache import AssumeCache, AssumeError
 
 
 class Recorder:

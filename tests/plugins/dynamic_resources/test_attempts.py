@@ -14,13 +14,13 @@ from kubesched.api.decode import from_builtins
 from kubesched.api.resource import DeviceTaintRule
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.failures import PluginFailedError
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Code, Status
-from kubesched.scheduler.diagnosis import NodeStatuses, Rejection
-from kubesched.scheduler.full_scan import Evaluation
-from kubesched.scheduler.search import Decision
+from kubesched.scheduler.core.diagnosis import NodeStatuses, Rejection
+from kubesched.scheduler.core.full_scan import Evaluation
+from kubesched.scheduler.core.search import Decision
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 GPU = "example.com/gpu"
 

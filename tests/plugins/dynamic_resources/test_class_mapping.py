@@ -6,7 +6,7 @@ from dra_kit import device_class
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.plugins.dynamic_resources.class_mapping import ClassMapping
+from kubesched.scheduler.plugins.dynamic_resources.class_mapping import ClassMapping
 
 RESOURCE = "example.com/gpu"
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from dra_kit import DRIVER, claim, results
 
-from kubesched.api.times import parse_time, timestamp
-from kubesched.plugins.dynamic_resources.conditions import (
+from kubesched.base.times import parse_time, timestamp
+from kubesched.scheduler.plugins.dynamic_resources.conditions import (
     BindingFailedError,
     has_binding_conditions,
     is_ready,

@@ -8,16 +8,16 @@ from dra_kit import DRIVER, claim, device_class, pod, resource_slice, results
 from plugin_kit import House
 
 from builders import a_node
-from kubesched.config.args import (
+from kubesched.lab.simulate.run.virtual_time import run_virtual
+from kubesched.scheduler.config.args import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
     ResourceSpec,
     ScoringStrategy,
 )
-from kubesched.framework.podinfo import PodInfo
-from kubesched.plugins.balanced_allocation import NodeResourcesBalancedAllocation
-from kubesched.plugins.node_resources_fit import NodeResourcesFit
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from kubesched.scheduler.plugins.node_resources_fit import NodeResourcesFit
 
 GPU = "example.com/gpu"
 

@@ -8,7 +8,7 @@ import pytest
 from dra_kit import pod
 
 from kubesched.api.types import Pod
-from kubesched.plugins.dynamic_resources.extended_resources import is_in_memory, made_up_claim, requests_for
+from kubesched.scheduler.plugins.dynamic_resources.extended_resources import is_in_memory, made_up_claim, requests_for
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 

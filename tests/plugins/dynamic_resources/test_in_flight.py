@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dra_kit import claim, results
 
-from kubesched.plugins.dynamic_resources.in_flight import InFlight
+from kubesched.scheduler.plugins.dynamic_resources.in_flight import InFlight
 
 
 def test_an_allocation_counts_until_its_last_sharer_is_done() -> None:

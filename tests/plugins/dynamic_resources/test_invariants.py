@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from plugin_kit import CLAIMS, House
 
 from kubesched.api.wire import ApiError
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.podinfo import PodInfo
-from kubesched.scheduler.search import Decision
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.lab.simulate.run.virtual_time import run_virtual
+from kubesched.scheduler.core.search import Decision
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 _PODS = 6
 #: (what happens, a number that chooses to whom or which).

@@ -20,23 +20,23 @@ from builders import a_node
 from kubesched.api.decode import from_builtins, to_builtins
 from kubesched.api.resource import DeviceClass
 from kubesched.api.types import Pod
-from kubesched.config.args import (
+from kubesched.scheduler.config.args import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
     ResourceSpec,
     ScoringStrategy,
 )
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.failures import PluginFailedError
-from kubesched.framework.nominating import NoNominations
-from kubesched.framework.podinfo import PodInfo
-from kubesched.plugins.balanced_allocation import NodeResourcesBalancedAllocation
-from kubesched.plugins.node_resources_fit import NodeResourcesFit
-from kubesched.plugins.node_unschedulable import NodeUnschedulable
-from kubesched.scheduler.diagnosis import Rejection
-from kubesched.scheduler.full_scan import Rotation
-from kubesched.scheduler.layers import PASSES, Layer
-from kubesched.scheduler.search import Decision, Path, Search
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.full_scan import Rotation
+from kubesched.scheduler.core.layers import PASSES, Layer
+from kubesched.scheduler.core.search import Decision, Path, Search
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.nodes.nominating import NoNominations
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from kubesched.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from kubesched.scheduler.plugins.node_unschedulable import NodeUnschedulable
 
 GPU, OTHER, NIC = "example.com/gpu", "example.com/other", "nic.example.com"
 #: The classes, and what they serve.

@@ -8,7 +8,7 @@ from dra_kit import DRIVER, resource_slice
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.resource import DeviceTaintRule, ResourceSlice
-from kubesched.plugins.dynamic_resources.slices import SliceTracker
+from kubesched.scheduler.plugins.dynamic_resources.slices import SliceTracker
 
 
 class Recorder:

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.types import Node, Pod
 from kubesched.api.wire import ApiError
-from kubesched.config import DEFAULT_GATES, FeatureGates
-from kubesched.config.args import UtilizationShapePoint, VolumeBindingArgs
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Status
-from kubesched.plugins.volumes.volume_state import VolumeState
+from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates
+from kubesched.scheduler.config.args import UtilizationShapePoint, VolumeBindingArgs
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.volumes.volume_state import VolumeState
 
 DONE = {"pv.kubernetes.io/bind-completed": "yes"}
 SELECTED = "volume.kubernetes.io/selected-node"

@@ -10,7 +10,7 @@ from kubesched.api.quantity import Quantity, int_value
 from kubesched.api.selectors import NodeSelectorMatcher, compile_label_selector, label_selector_problem
 from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass, class_of
 from kubesched.api.types import Node, Pod
-from kubesched.plugins.volumes.csi_translation import TranslationError, translation_of
+from kubesched.scheduler.plugins.volumes.csi_translation import TranslationError, translation_of
 
 MIGRATED = ("aws-ebs", "gce-pd", "azure-disk", "cinder", "portworx-volume")
 

@@ -10,25 +10,25 @@ from typing import Any
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
 from kubesched.api.types import Node, Pod
-from kubesched.cache import Cache
-from kubesched.cache.check import check_cache
-from kubesched.config import DEFAULT_GATES, FeatureGates
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry
-from kubesched.framework.failures import PluginFailedError
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.points import POINTS
-from kubesched.framework.registry import Registry
-from kubesched.framework.runtime import Framework
-from kubesched.framework.status import Code, Status
-from kubesched.framework.waiting import PodsInPreBind
-from kubesched.plugins import in_tree_registry
-from kubesched.plugins.retired import RETIRED
-from kubesched.scheduler.full_scan import Rotation
-from kubesched.scheduler.handle import Backends, ProfileHandle
-from kubesched.scheduler.search import Decision, Path, Search
-from kubesched.simulate.conformance.objects import LocalObjects
+from kubesched.lab.conformance.objects import LocalObjects
+from kubesched.retired.plugins import RETIRED
+from kubesched.scheduler.cache import Cache
+from kubesched.scheduler.cache.check import check_cache
+from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates
+from kubesched.scheduler.core.full_scan import Rotation
+from kubesched.scheduler.core.handle import Backends, ProfileHandle
+from kubesched.scheduler.core.search import Decision, Path, Search
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.entries import FilterEntry
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.metrics import SchedulerMetrics
+from kubesched.scheduler.framework.points import POINTS
+from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.framework.runtime import Framework
+from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.framework.waiting import PodsInPreBind
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
 from search_kit import Nominated
 
 JSON = dict[str, Any]

@@ -1,7 +1,7 @@
 """Plain twins of the filters about volumes: straight from the specification, one node at a time, nothing kept.
 
 Only the API types of the package are used, so a mistake in an index, a column or a signature is not made twice. Rules:
-spec "Volume plugins" sections 3 to 5 and 7.
+rules/volumes §3 to §5 and §7.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from limits_kit import EPHEMERAL, JSON, a_csi_node, claims, with_volumes
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
 from kubesched.api.types import Pod
-from kubesched.framework.events import ActionType, QueueingHint
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.framework.events import ActionType, QueueingHint
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 POD = with_volumes("p", *claims("c"), {"csi": {"driver": "csi"}}, EPHEMERAL)
 ZONE = "topology.kubernetes.io/zone"

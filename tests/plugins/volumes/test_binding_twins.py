@@ -16,10 +16,10 @@ from limits_kit import JSON, SKIP, a_csi_node, claims, with_volumes
 
 from builders import a_node
 from kubesched.api.types import Node, Pod
-from kubesched.config import FeatureGates
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.podinfo import PodInfo
-from kubesched.scheduler.diagnosis import Rejection
+from kubesched.scheduler.config import FeatureGates
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 NAMES = [f"n{number}" for number in range(12)]

@@ -10,9 +10,9 @@ from limits_kit import EPHEMERAL, JSON, Cluster, a_claim, a_class, a_csi_node, a
 
 from builders import a_node
 from kubesched.api.types import Node
-from kubesched.framework.registry import Registry
-from kubesched.plugins import in_tree_registry
-from kubesched.simulate.loading import load_configuration
+from kubesched.lab.simulate.inputs.loading import load_configuration
+from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.plugins import in_tree_registry
 
 FULL = (2, ("node(s) exceed max volume count",))
 MIGRATED = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs,kubernetes.io/cinder"}

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from limits_kit import JSON, Cluster, a_claim, a_class, a_csi_node, a_volume, claims, with_volumes
 
 from builders import a_node
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 U, UU = 2, 3
 Outcome = tuple[int, tuple[str, ...]] | None
 
-#: Plugin to (default limit, resource, field, member with the id, in-tree name). Source: spec "Volume plugins" section 6.
+#: Plugin to (default limit, resource, field, member with the id, in-tree name). Source: rules/volumes §6.
 TABLE: dict[str, tuple[int, str, str, str, str]] = {
     "EBSLimits": (39, "aws-ebs", "awsElasticBlockStore", "volumeID", "kubernetes.io/aws-ebs"),
     "GCEPDLimits": (16, "gce-pd", "gcePersistentDisk", "pdName", "kubernetes.io/gce-pd"),

@@ -1,4 +1,4 @@
-"""In-tree volume sources as CSI volumes: names, handles, topology (spec "Volume plugins" section 7)."""
+"""In-tree volume sources as CSI volumes: names, handles, topology (rules/volumes §7)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Volume
 from kubesched.api.volume_sources import ISCSI, GCEPersistentDisk
-from kubesched.plugins.volumes.csi_translation import (
+from kubesched.scheduler.plugins.volumes.csi_translation import (
     BETA_REGION,
     BETA_ZONE,
     GA_REGION,

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from limits_kit import JSON, a_claim, a_csi_node, a_csi_volume, claims
 
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Status
-from kubesched.plugins import in_tree_registry
-from kubesched.plugins.preemption.outcomes import Questions
-from kubesched.simulate.conformance.attempts import rejection_of
-from kubesched.simulate.conformance.world import World
+from kubesched.lab.conformance.attempts import rejection_of
+from kubesched.lab.conformance.world import World
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import in_tree_registry
+from kubesched.scheduler.plugins.preemption.outcomes import Questions
 
 DISK = {"gcePersistentDisk": {"pdName": "disk"}}
 NO_VICTIMS = "No preemption victims found for incoming pod"

@@ -26,9 +26,9 @@ from limits_kit import (
 
 from builders import a_node
 from kubesched.api.types import Node, Pod
-from kubesched.config import FeatureGates
-from kubesched.framework.podinfo import PodInfo
-from kubesched.plugins.volumes.attached_volumes import AttachedVolumes
+from kubesched.scheduler.config import FeatureGates
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.volumes.attached_volumes import AttachedVolumes
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"

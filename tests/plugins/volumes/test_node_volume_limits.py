@@ -24,12 +24,12 @@ from limits_kit import (
 from builders import a_node
 from kubesched.api.decode import DecodeError, from_builtins
 from kubesched.api.storage import CSINode
-from kubesched.config import DEFAULT_GATES, FeatureGates
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.entries import FilterEntry
-from kubesched.framework.podinfo import PodInfo
-from kubesched.plugins.volumes.attached_volumes import AttachedVolumes
-from kubesched.scheduler.search import Path
+from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates
+from kubesched.scheduler.core.search import Path
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.entries import FilterEntry
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.volumes.attached_volumes import AttachedVolumes
 
 FULL = (2, ("node(s) exceed max volume count",))
 EBS_VOLUME = {"awsElasticBlockStore": {"volumeID": "vol-1"}}

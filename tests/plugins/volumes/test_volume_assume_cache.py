@@ -14,8 +14,8 @@ from kubesched.api.kinds import VOLUMES
 from kubesched.api.storage import PersistentVolume
 from kubesched.api.tombstone import DeletedFinalStateUnknown
 from kubesched.api.types import ObjectMeta
-from kubesched.plugins.assume_cache import AssumeCache, AssumeError, OnChange
-from kubesched.plugins.volumes.volume_cache import _MISSING, _STALE
+from kubesched.scheduler.plugins.assume_cache import AssumeCache, AssumeError, OnChange
+from kubesched.scheduler.plugins.volumes.volume_cache import _MISSING, _STALE
 
 NAMES = st.sampled_from(["a", "b"])
 

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from builders import a_node
 from kubesched.api.types import Node
-from kubesched.config.args import VolumeBindingArgs
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Status
-from kubesched.framework.waiting import PodInPreBind
-from kubesched.simulate.virtual_time import run_virtual
+from kubesched.lab.simulate.run.virtual_time import run_virtual
+from kubesched.scheduler.config.args import VolumeBindingArgs
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.framework.waiting import PodInPreBind
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 ZONE = "topology.kubernetes.io/zone"
 POD = with_volumes("p", *claims("c"))

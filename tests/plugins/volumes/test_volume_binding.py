@@ -19,15 +19,15 @@ from binding_kit import (
 from limits_kit import EPHEMERAL, JSON, SKIP, a_csi_node, claims, with_volumes
 
 from builders import a_node
-from kubesched.config import ConfigError, FeatureGates
-from kubesched.config.args import NodeAffinityArgs, UtilizationShapePoint, VolumeBindingArgs
-from kubesched.framework.asking import ABSENT
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.podinfo import PodInfo
-from kubesched.framework.status import Code
-from kubesched.plugins.volumes.volume_binding import VolumeBinding
-from kubesched.plugins.volumes.volume_state import VolumeState
-from kubesched.scheduler.search import Decision
+from kubesched.scheduler.config import ConfigError, FeatureGates
+from kubesched.scheduler.config.args import NodeAffinityArgs, UtilizationShapePoint, VolumeBindingArgs
+from kubesched.scheduler.core.search import Decision
+from kubesched.scheduler.framework.asking import ABSENT
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.status import Code
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.volumes.volume_binding import VolumeBinding
+from kubesched.scheduler.plugins.volumes.volume_state import VolumeState
 
 ZONE = "topology.kubernetes.io/zone"
 NODES = [a_node(zone, zone=zone) for zone in "abc"]

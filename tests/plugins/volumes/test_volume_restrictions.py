@@ -8,8 +8,8 @@ import pytest
 from limits_kit import EPHEMERAL, JSON, SKIP, Cluster, a_claim, claims, with_volumes
 
 from builders import a_node
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 DISK = (2, ("node(s) had no available disk",))
 IN_USE = (

@@ -9,7 +9,7 @@ from limits_kit import EPHEMERAL, JSON, SKIP, Cluster, a_claim, a_class, a_volum
 
 from builders import a_node
 from kubesched.api.types import Node
-from kubesched.framework.podinfo import PodInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"

@@ -1,6 +1,6 @@
 """Keeps pods of different tenants apart; to be replaced by your plugins."""
 
-from kubesched.framework import Plugin, Status
+from kubesched.scheduler.framework import Plugin, Status
 
 
 class OneTenantPerNode(Plugin):

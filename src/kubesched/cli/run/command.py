@@ -2,7 +2,7 @@
 
     flags -> options -> access -> HTTPS server (bound) -> scheduler (built) -> informers -> lease -> scheduling
 
-Source: spec "Configuration file and command line" sections 7 and 8, "Serving, high availability" sections 7 and 9.
+Source: rules/configuration §7 and §8, "Serving, high availability" sections 7 and 9.
 Different on purpose: at a signal bindings that have begun end before the lease is released, for at most five seconds.
 """
 
@@ -24,19 +24,20 @@ from typing import Any, Final
 import msgspec
 
 from kubesched import __version__
-from kubesched.api.collector import collector_paused
 from kubesched.api.kinds import kind_by_plural
-from kubesched.api.loop_watch import HoldReporter, watch_loop
-from kubesched.api.tasks import Supervisor, TaskCrashedError
-from kubesched.api.times import RealClock, SteadyClock
-from kubesched.api.whole_file import write_file
 from kubesched.api.wire import ApiError
+from kubesched.base.collector import collector_paused
+from kubesched.base.loop_watch import HoldReporter, watch_loop
+from kubesched.base.tasks import Supervisor, TaskCrashedError
+from kubesched.base.times import RealClock, SteadyClock
+from kubesched.base.whole_file import write_file
 from kubesched.client.access import AccessError, ClusterAccess, load_access
 from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.port import ApiPort
-from kubesched.config import (
+from kubesched.retired import plugins as retired
+from kubesched.scheduler.config import (
     IN_TREE,
     ConfigError,
     FeatureGates,
@@ -45,13 +46,12 @@ from kubesched.config import (
     dump_config,
     dump_yaml,
 )
-from kubesched.extenders.http import http_extenders
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.framework.registry import PluginError, Registry
-from kubesched.framework.slow_calls import loop_progress, plugins_of, watching_plugins
-from kubesched.plugins import retired
+from kubesched.scheduler.extenders.http import http_extenders
+from kubesched.scheduler.framework.metrics import SchedulerMetrics
+from kubesched.scheduler.framework.registry import PluginError, Registry
+from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins
 from kubesched.scheduler.scheduler import Scheduler
-from kubesched.server import (
+from kubesched.scheduler.server import (
     AuthorizationOptions,
     Pages,
     PodResources,
@@ -61,7 +61,7 @@ from kubesched.server import (
     election_check,
     scheduler_checks,
 )
-from kubesched.server.process_metrics import RequestMetrics
+from kubesched.scheduler.server.process_metrics import RequestMetrics
 
 from ..console import write
 from ..interrupts import add_signal_handler, run_loop

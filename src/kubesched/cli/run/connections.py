@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from kubesched import __version__
-from kubesched.api.times import Clock
+from kubesched.base.times import Clock
 from kubesched.client.access import ClusterAccess, load_access
 from kubesched.client.backoff import token_bucket
 from kubesched.client.candidate import LeaseCandidate
@@ -20,8 +20,8 @@ from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig
 from kubesched.client.metered import MeteredTransport
 from kubesched.client.port import ApiPort
-from kubesched.config import KubeSchedulerConfiguration
-from kubesched.server.process_metrics import RequestMetrics
+from kubesched.scheduler.config import KubeSchedulerConfiguration
+from kubesched.scheduler.server.process_metrics import RequestMetrics
 
 __all__ = ["KUBERNETES_VERSION", "Connections"]
 

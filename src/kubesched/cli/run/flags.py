@@ -1,14 +1,14 @@
 """Every flag of ``kubesched run``: kube-scheduler's, in its groups and with its defaults, and two of our own.
 
-Source: spec "Configuration file and command line" section 7.
+Source: rules/configuration §7.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from kubesched.config.durations import Duration
-from kubesched.config.retired_flags import RETIRED_FLAGS
+from kubesched.retired.flags import RETIRED_FLAGS
+from kubesched.scheduler.config.durations import Duration
 
 from .flagset import Flag, FlagSet
 from .values import (

@@ -1,7 +1,7 @@
 """Reading a command line as kube-scheduler does: one table of flags, its texts of refusal, its help page.
 
 Underscores in names are hyphens; a flag may be written ``--name value`` or ``--name=value``, a bool only with ``=``.
-Source: spec "Configuration file and command line" section 7.
+Source: rules/configuration §7.
 """
 
 from __future__ import annotations

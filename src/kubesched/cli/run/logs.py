@@ -1,7 +1,7 @@
 """Log lines in klog's formats: text, or one JSON object a line; levels of detail, also by module.
 
 A level of detail V(n) is the Python level ``INFO - n``. A message that carries key-value pairs passes them as
-``extra={"pairs": {...}}``. Source: spec "Configuration file and command line" section 7; upstream's keys.
+``extra={"pairs": {...}}``. Source: rules/configuration §7; upstream's keys.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From flags and files to the options a scheduler is assembled from, checked in upstream's order.
 
-Source: spec "Configuration file and command line" sections 7.1, 7.2 and 8.
+Source: rules/configuration §7.1, §7.2 and §8.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.config import (
+from kubesched.retired.config import LoadOptions
+from kubesched.retired.config.load import GetConfigMap, load_any_with_api
+from kubesched.retired.flags import RETIRED_FLAGS, RETIRED_GATES, document_from_flags, flag_warnings
+from kubesched.scheduler.config import (
     FeatureGateError,
     FeatureGates,
     KubeSchedulerConfiguration,
@@ -20,11 +23,8 @@ from kubesched.config import (
     parse_feature_gates,
     validate,
 )
-from kubesched.config.features import FEATURES
-from kubesched.config.legacy import LoadOptions
-from kubesched.config.legacy.load import GetConfigMap, load_any_with_api
-from kubesched.config.load import read_config_file
-from kubesched.config.retired_flags import RETIRED_FLAGS, RETIRED_GATES, document_from_flags, flag_warnings
+from kubesched.scheduler.config.features import FEATURES
+from kubesched.scheduler.config.load import read_config_file
 
 from .flagset import Flags
 

@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 
 from kubesched.api.yamltext import TextError, read_single
-from kubesched.config import FeatureGates
-from kubesched.framework.metrics import SchedulerMetrics
-from kubesched.server import AuthenticationOptions, Exposition, ProcessMetrics, ServingOptions, SniPair
+from kubesched.scheduler.config import FeatureGates
+from kubesched.scheduler.framework.metrics import SchedulerMetrics
+from kubesched.scheduler.server import AuthenticationOptions, Exposition, ProcessMetrics, ServingOptions, SniPair
 
 from .flagset import Flags
 from .options import OptionsError

@@ -1,7 +1,6 @@
 """The types of flag values, read and refused as Go's flag library reads and refuses them.
 
-Each type is a :class:`ValueType`: how help names it, how a text is read, how a value is written. Source: spec
-"Configuration file and command line" section 7.
+Each type is a :class:`ValueType`: how help names it, how a text is read, how a value is written. Source: rules/configuration §7.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubesched.config.durations import Duration, DurationError
+from kubesched.scheduler.config.durations import Duration, DurationError
 
 __all__ = [
     "BOOL",

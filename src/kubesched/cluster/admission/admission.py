@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.equality import json_key
-from ...api.kept import Kept
-from ...api.kinds import LIMIT_RANGES, NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
-from ...api.quantity import parse_quantity
+from kubesched.api.equality import json_key
+from kubesched.api.kinds import LIMIT_RANGES, NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
+from kubesched.api.quantity import parse_quantity
+from kubesched.base.kept import Kept
+
 from ..schema import check_type, encode, fill_defaults
 from .checks import check_pod_spec
 from .custom import CustomSchema
@@ -225,7 +226,7 @@ def _merge_label_keys(spec: msgspec.Raw, labels: Mapping[str, str], *, in_spread
     """A new pod's spec with the values of matchLabelKeys and mismatchLabelKeys in its selectors; the same if it has none.
 
     The pod's own labels become requirements of the selector in the same term, so the scheduler need not know these fields
-    in pod affinity at all. Source: spec "Topology plugins" A.2 and B.2 (upstream ``pkg/registry/core/pod/strategy.go``).
+    in pod affinity at all. Source: rules/topology A.2 and B.2 (upstream ``pkg/registry/core/pod/strategy.go``).
     """
     if b"atchLabelKeys" not in bytes(spec):
         return spec

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from ...api.equality import same_json
-from ...api.kept import Kept
-from ...cel import Environment, Program
+from kubesched.api.cel import Environment, Program
+from kubesched.api.equality import same_json
+from kubesched.base.kept import Kept
+
 from ..schema import Condition, FieldRules, encode, field_rules, holders, items_of, members, reaches, type_rules, types
 from .pod_checks import POD_CHECKS, check_mounts
 from .type_checks import TYPE_CHECKS

@@ -1,7 +1,7 @@
 """Custom resources by the schema of their definition: unknown fields pruned, defaults filled in, values and rules checked.
 
 A structural schema (OpenAPI v3) is turned into a JSON Schema for ``jsonschema-rs``; its rules are CEL expressions, see
-:mod:`kubesched.cel.schema_rules`. As in 1.36, what was wrong before and is not changed does not stop an update. Checked is the schema of
+:mod:`kubesched.api.cel.schema_rules`. As in 1.36, what was wrong before and is not changed does not stop an update. Checked is the schema of
 the stored version. Callers: :mod:`.kinds`; the HTTP face for warnings of unknown fields.
 """
 
@@ -17,11 +17,12 @@ from typing import Any, Final, NamedTuple
 import jsonschema_rs
 import msgspec
 
-from ...api.equality import same_json
-from ...api.kept import remembered
-from ...api.kinds import DEFINITIONS
-from ...api.wire import ApiError
-from ...cel.schema_rules import Failure, Rules
+from kubesched.api.cel.schema_rules import Failure, Rules
+from kubesched.api.equality import same_json
+from kubesched.api.kinds import DEFINITIONS
+from kubesched.api.wire import ApiError
+from kubesched.base.kept import remembered
+
 from ..schema import encode, undecodable
 from .custom_work import Part, Work, check_definition
 from .validation import Causes, dotted

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ...api.wire import ApiError
-from ...cel import EvaluationCancelledError, Meter, pattern_states
+from kubesched.api.cel import EvaluationCancelledError, Meter, pattern_states
+from kubesched.api.wire import ApiError
+
 from ..schema import encode
 from .validation import Causes
 

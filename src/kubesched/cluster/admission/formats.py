@@ -12,12 +12,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from ...api.cron import CronError, parse_cron, time_zone
-from ...api.kept import remembered
-from ...api.quantity import QuantityError, parse_quantity
-from ...api.selectors import is_label_value, is_object_name, is_qualified_name
-from ...cel import CompilationError, MissingLibraryError
-from ...cel.device_expressions import compile_device_expression
+from kubesched.api.cel import CompilationError, MissingLibraryError
+from kubesched.api.cel.device_expressions import compile_device_expression
+from kubesched.api.cron import CronError, parse_cron, time_zone
+from kubesched.api.quantity import QuantityError, parse_quantity
+from kubesched.api.selectors import is_label_value, is_object_name, is_qualified_name
+from kubesched.base.kept import remembered
+
 from ..schema import QUANTITY_TEXT
 
 __all__ = ["IP_TEXT", "QUALIFIED_TEXT", "QUANTITY_TEXT", "format_problem"]

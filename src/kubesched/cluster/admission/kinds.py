@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from ...api.decode import from_builtins
-from ...api.kinds import NODES, PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES, Kind
-from ...api.selectors import compile_label_selector, label_selector_problem
-from ...api.types import LabelSelector
+from kubesched.api.decode import from_builtins
+from kubesched.api.kinds import NODES, PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES, Kind
+from kubesched.api.selectors import compile_label_selector, label_selector_problem
+from kubesched.api.types import LabelSelector
+
 from ..schema import fill_defaults, has_condition, holders, members, root_type, types
 from .admission import Admission, default_template
 from .checks import check_object
@@ -229,7 +230,7 @@ def _check_template(kind: Kind, data: Data, places: tuple[str, ...], causes: Cau
 
 
 def _check_admin_access(data: Data, causes: Causes, admission: Admission) -> None:
-    """Devices with admin access are for the namespaces with a label (spec "DynamicResources" section 1)."""
+    """Devices with admin access are for the namespaces with a label (rules/devices §1)."""
     spec = data.get("spec") or {}
     if causes.kind == RESOURCE_CLAIM_TEMPLATES:
         spec = spec.get("spec") or {}

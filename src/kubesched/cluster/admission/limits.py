@@ -10,9 +10,10 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ...api.kinds import CLAIMS, PODS
-from ...api.quantity import Quantity, QuantityError, binary_text, parse_quantity
-from ...api.wire import ApiError
+from kubesched.api.kinds import CLAIMS, PODS
+from kubesched.api.quantity import Quantity, QuantityError, binary_text, parse_quantity
+from kubesched.api.wire import ApiError
+
 from ..schema import Document, Stored, open_section
 from .formats import QUANTITY_TEXT
 from .validation import forbidden

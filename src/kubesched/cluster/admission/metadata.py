@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...api.equality import json_key
-from ...api.kinds import KINDS, NODES, PODS, Kind
-from ...api.wire import ApiError
+from kubesched.api.equality import json_key
+from kubesched.api.kinds import KINDS, NODES, PODS, Kind
+from kubesched.api.wire import ApiError
+
 from ..schema import Stored, drop_nulls, encode, root_type
 from .validation import Causes
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ...api.decode import from_builtins
-from ...api.quantity import Quantity, QuantityError, canonical_quantity, parse_quantity
-from ...api.requests import is_extended_resource, pod_request_amounts
-from ...api.selectors import (
+from kubesched.api.decode import from_builtins
+from kubesched.api.quantity import Quantity, QuantityError, canonical_quantity, parse_quantity
+from kubesched.api.requests import is_extended_resource, pod_request_amounts
+from kubesched.api.selectors import (
     NodeSelectorMatcher,
     SelectorError,
     compile_label_selector,
@@ -20,15 +20,9 @@ from ...api.selectors import (
     parse_int64,
     preferred_terms,
 )
-from ...api.types import LabelSelector, NodeAffinity, NodeSelector, Pod, PodSpec
-from .validation import (
-    Causes,
-    check_labels,
-    check_quantities,
-    check_single,
-    check_source,
-    repeated,
-)
+from kubesched.api.types import LabelSelector, NodeAffinity, NodeSelector, Pod, PodSpec
+
+from .validation import Causes, check_labels, check_quantities, check_single, check_source, repeated
 
 __all__ = ["POD_CHECKS", "check_mounts"]
 

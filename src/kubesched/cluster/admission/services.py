@@ -10,8 +10,9 @@ from collections.abc import Callable
 from ipaddress import IPv4Network, ip_address
 from typing import Any, Final, Generic, TypeVar
 
-from ...api.kinds import SERVICES
-from ...api.wire import ApiError
+from kubesched.api.kinds import SERVICES
+from kubesched.api.wire import ApiError
+
 from ..schema import Stored
 from .formats import IP_TEXT
 from .validation import Causes

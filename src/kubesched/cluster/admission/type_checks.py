@@ -1,7 +1,7 @@
 """What relates the members of objects other than pods, by type, where ``rules.txt`` of the schema cannot say it.
 
 Of devices, what a scheduler, a driver or a user would notice is checked; facts: the API's field descriptions and the limits
-in spec "DynamicResources" section 1. Caller: :mod:`.checks`.
+in rules/devices §1. Caller: :mod:`.checks`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,13 @@ from ipaddress import ip_address
 from itertools import combinations
 from typing import Any, Final
 
-from ...api.kinds import Kind
-from ...api.requests import is_extended_resource
+from kubesched.api.kinds import Kind
+from kubesched.api.requests import is_extended_resource
+
 from ..schema import undecodable
 from .custom import check_schemas
 from .formats import IP_TEXT
-from .validation import (
-    Causes,
-    check_labels,
-    check_quantities,
-    check_source,
-    repeated,
-)
+from .validation import Causes, check_labels, check_quantities, check_source, repeated
 
 __all__ = ["TYPE_CHECKS"]
 

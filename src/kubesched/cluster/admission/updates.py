@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.equality import json_key, same_json
-from ...api.kinds import NODES, PODS
-from ...api.quantity import parse_quantity
-from ...api.wire import ApiError
+from kubesched.api.equality import json_key, same_json
+from kubesched.api.kinds import NODES, PODS
+from kubesched.api.quantity import parse_quantity
+from kubesched.api.wire import ApiError
+
 from ..schema import Document, Stored, drop_nulls, open_section, root_type
 from .admission import Admission, default_pod_spec
 from .checks import check_changes, check_pod_spec

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kinds import LEASE_CANDIDATES, PODS, Kind
-from ...api.quantity import Quantity, QuantityError, parse_quantity
-from ...api.selectors import is_label_value, is_qualified_name
-from ...api.wire import ApiError
+from kubesched.api.kinds import LEASE_CANDIDATES, PODS, Kind
+from kubesched.api.quantity import Quantity, QuantityError, parse_quantity
+from kubesched.api.selectors import is_label_value, is_qualified_name
+from kubesched.api.wire import ApiError
+
 from ..schema import check_metadata_form, types, undecodable
 from .formats import QUALIFIED_TEXT, QUANTITY_TEXT, format_problem
 

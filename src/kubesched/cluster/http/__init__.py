@@ -4,7 +4,7 @@
 resources, ``tables`` their forms. Needs the ``server`` extra (aiohttp).
 """
 
-from ...api.extras import needing
+from kubesched.base.extras import needing
 
 with needing("the API server of an embedded cluster", "server"):
     from .access_files import KUBECONFIG_NAME, CertificateFiles, make_certificates, write_kubeconfig

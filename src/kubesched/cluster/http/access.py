@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from ...api.equality import same_json
-from ...api.kinds import Kind, kind_by_plural
-from ...api.wire import ApiError
+from kubesched.api.equality import same_json
+from kubesched.api.kinds import Kind, kind_by_plural
+from kubesched.api.wire import ApiError
+
 from ..store import Store
 from .bootstrap import create_bootstrap_roles
 from .rbac import EVERY_RULE, Attributes, Decision, RoleAuthorizer, Rule

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...api.certificates import self_signed
-from ...api.times import Clock
-from ...api.whole_file import write_file
-from ...api.yamltext import to_yaml
+from kubesched.api.yamltext import to_yaml
+from kubesched.base.certificates import self_signed
+from kubesched.base.times import Clock
+from kubesched.base.whole_file import write_file
 
 __all__ = ["KUBECONFIG_NAME", "CertificateFiles", "make_certificates", "write_kubeconfig"]
 

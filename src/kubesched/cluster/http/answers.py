@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from aiohttp import HttpVersion11, web
 
-from ...api.kept import remembered
-from ...api.wire import ApiError
-from ...api.yamltext import to_yaml
+from kubesched.api.wire import ApiError
+from kubesched.api.yamltext import to_yaml
+from kubesched.base.kept import remembered
+
 from ..schema import encode
 
 __all__ = [

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from ...api.equality import same_json
-from ...api.wire import ApiError, Item
+from kubesched.api.equality import same_json
+from kubesched.api.wire import ApiError, Item
+
 from ..admission import SERVER_FIELDS
 from .calls import Call
 from .fieldsets import MISSING, Path, Places, Shape, decode_fields, encode_fields, leaves, merge, remove, show

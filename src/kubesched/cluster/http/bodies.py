@@ -13,11 +13,11 @@ from typing import Final
 
 from aiohttp import web
 
-from ...api.documents import Document, TextError, TooManyValuesError
-from ...api.jsontext import check_values
-from ...api.turns import Steps, finish, in_turns
-from ...api.wire import ApiError
-from ...api.yamltext import parse_json, parsing_single
+from kubesched.api.documents import Document, TextError, TooManyValuesError
+from kubesched.api.jsontext import check_values
+from kubesched.api.wire import ApiError
+from kubesched.api.yamltext import parse_json, parsing_single
+from kubesched.base.turns import Steps, finish, in_turns
 
 __all__ = ["PROTOBUF", "Intake", "decode_body", "is_decodable", "media_type", "unsupported"]
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from ...api.kinds import kind_by_plural
-from ...api.wire import tolerate
-from ...api.yamltext import parse_documents
+from kubesched.api.kinds import kind_by_plural
+from kubesched.api.wire import tolerate
+from kubesched.api.yamltext import parse_documents
+
 from ..store import Store
 
 __all__ = ["create_bootstrap_roles"]

@@ -15,11 +15,12 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
-from ...api.documents import Document
-from ...api.kept import remembered
-from ...api.kinds import Kind
-from ...api.selectors import parse_int64
-from ...api.wire import ApiError, Item
+from kubesched.api.documents import Document
+from kubesched.api.kinds import Kind
+from kubesched.api.selectors import parse_int64
+from kubesched.api.wire import ApiError, Item
+from kubesched.base.kept import remembered
+
 from ..store import Store
 from .access import Access
 from .answers import Accepted, Style, json_answer, style_of

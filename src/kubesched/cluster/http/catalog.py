@@ -12,8 +12,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ...api.kinds import DEFINITIONS, KINDS, NAMESPACES, Kind, kind_by_plural
-from ...api.wire import MERGE_PATCH
+from kubesched.api.kinds import DEFINITIONS, KINDS, NAMESPACES, Kind, kind_by_plural
+from kubesched.api.wire import MERGE_PATCH
+
 from ..admission import usable_schema
 from ..schema import Stored, encode, has_other_shape, served_form, stored_form, table_lines
 from ..store import Store

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
-from ...api.times import cached_time
+from kubesched.base.times import cached_time
+
 from .jsonpath import find, found_all
 
 __all__ = ["READERS", "age_of", "human_duration", "selector_text"]

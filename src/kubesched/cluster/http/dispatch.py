@@ -11,8 +11,9 @@ from typing import Final
 
 from aiohttp import web
 
-from ...api.kinds import PODS
-from ...api.wire import ApiError
+from kubesched.api.kinds import PODS
+from kubesched.api.wire import ApiError
+
 from ..store import Store
 from .access import Access
 from .answers import JSON, PLAIN, accepted, json_answer, style_of, text_answer

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.equality import json_key
-from ...api.wire import ApiError
+from kubesched.api.equality import json_key
+from kubesched.api.wire import ApiError
+
 from ..schema import is_atomic, list_keys
 from .catalog import Resource
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from ...api.kept import remembered
+from kubesched.base.kept import remembered
 
 __all__ = ["find", "found_all"]
 

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Sized
 from typing import Any
 
-from ...api.wire import ApiError
+from kubesched.api.wire import ApiError
+
 from ..store import Store
 from .calls import parse_path
 from .catalog import Catalog

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.wire import STRATEGIC_PATCH
+from kubesched.api.wire import STRATEGIC_PATCH
+
 from ..schema import Field, FieldRules, Type, descriptions, field_rules, patch_markers, root_type, types
 from .catalog import Resource
 

@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from ...api.wire import ApiError
+from kubesched.api.wire import ApiError
+
 from .bodies import is_decodable, media_type, unsupported
 
 __all__ = ["Origins", "is_loopback"]

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from aiohttp import web
 
-from ...api.kinds import PODS, Kind
-from ...api.times import timestamp
-from ...api.wire import ApiError
+from kubesched.api.kinds import PODS, Kind
+from kubesched.api.wire import ApiError
+from kubesched.base.times import timestamp
+
 from ..schema import encode
 from .answers import success
 from .calls import Call, invalid_options, unsupported_value

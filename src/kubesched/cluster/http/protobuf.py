@@ -24,9 +24,10 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from ...api.documents import TooManyValuesError
-from ...api.jsontext import check_values, parse_json
-from ...api.wire import ApiError
+from kubesched.api.documents import TooManyValuesError
+from kubesched.api.jsontext import check_values, parse_json
+from kubesched.api.wire import ApiError
+
 from ..schema import table_lines
 
 __all__ = ["Member", "MessageTable", "decode_protobuf", "encode_document", "message_table"]

@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ...api.kinds import Kind, kind_by_plural
-from ...api.selectors import Selector, SelectorError, compile_label_selector
-from ...api.types import LabelSelector
+from kubesched.api.kinds import Kind, kind_by_plural
+from kubesched.api.selectors import Selector, SelectorError, compile_label_selector
+from kubesched.api.types import LabelSelector
+
 from ..schema import Stored
 from ..store import Store
 from .users import MASTERS, User, account_name

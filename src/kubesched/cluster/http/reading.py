@@ -11,7 +11,7 @@ reads slowly holds up its own answer only. A watch is a stream of JSON lines, fe
     open ──▶ initial state (when asked) ──▶ changes ──▶ bookmark now and then ──▶ time is up, or 410 as ERROR event
 
 A slow reader blocks no other: its position in the history lags until it gets 410. One that takes nothing is given up, as by
-upstream (:mod:`kubesched.api.connections`). Caller: :mod:`.dispatch`.
+upstream (:mod:`kubesched.base.connections`). Caller: :mod:`.dispatch`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from ...api.turns import Steps, in_turns
-from ...api.wire import ApiError, Item, ListPage, WatchEvent
+from kubesched.api.wire import ApiError, Item, ListPage, WatchEvent
+from kubesched.base.turns import Steps, in_turns
+
 from ..schema import encode
 from ..store import Store, Watch
 from .answers import PLAIN, YAML, begin_stream, set_headers, whole

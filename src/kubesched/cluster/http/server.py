@@ -21,9 +21,10 @@ from typing import Any, Final, Self
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
 
-from ...api.connections import Connection, Connections
-from ...api.followed_files import FollowedContext
-from ...api.wire import ApiError
+from kubesched.api.wire import ApiError
+from kubesched.base.connections import Connection, Connections
+from kubesched.base.followed_files import FollowedContext
+
 from ..store import Store
 from .access import Access
 from .answers import YAML, Style, failed, refusal, style_of, text_answer

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ...api.wire import ApiError, Item
+from kubesched.api.wire import ApiError, Item
+
 from ..schema import descriptions, encode, table_lines
 from .answers import whole
 from .calls import Call

@@ -16,8 +16,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from ...api.kinds import SERVICE_ACCOUNTS
-from ...api.wire import ApiError
+from kubesched.api.kinds import SERVICE_ACCOUNTS
+from kubesched.api.wire import ApiError
+
 from ..schema import encode
 from ..store import Store
 

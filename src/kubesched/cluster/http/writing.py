@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from ...api.documents import Document
-from ...api.kinds import Kind
-from ...api.turns import in_turns
-from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, tolerate
+from kubesched.api.documents import Document
+from kubesched.api.kinds import Kind
+from kubesched.api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Item, tolerate
+from kubesched.base.turns import in_turns
+
 from ..admission import unknown_fields
 from ..schema import apply_json_patch, apply_merge_patch, apply_strategic_patch, encode, root_type, unknown_paths
 from .answers import BATCH, success

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ...api.times import parse_duration
+from kubesched.base.times import parse_duration
 
 __all__ = ["Entry"]
 

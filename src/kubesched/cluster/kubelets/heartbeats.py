@@ -4,7 +4,7 @@ With ``seconds`` every node renews its Lease that often, all nodes of one slot o
 are *quiet*: a Lease exists only for a node that has failed, dated from its failure, and is deleted when it recovers. Node
 lifecycle then sees the same silence at a thousandth of the writes, and a simulation can come to rest.
 
-Caller: :mod:`.hollow`; missed heartbeats are noticed by :mod:`.controllers.node_lifecycle`.
+Caller: :mod:`.hollow`; missed heartbeats are noticed by :mod:`..controllers.node_lifecycle`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import Any, Final
 
-from ...api.kinds import LEASES, NODES
-from ...api.times import Clock, micro_time, timestamp
-from ...api.wire import ApiError, Transport, tolerate
+from kubesched.api.kinds import LEASES, NODES
+from kubesched.api.wire import ApiError, Transport, tolerate
+from kubesched.base.times import Clock, micro_time, timestamp
+
 from .nodes import kubelet_conditions
 
 __all__ = ["Heartbeats"]

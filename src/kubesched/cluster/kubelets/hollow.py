@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from ...api.kinds import NODES, PODS, RESOURCE_CLAIMS, Kind
-from ...api.tasks import Supervisor
-from ...api.times import Clock, parse_duration, timestamp
-from ...api.types import Pod
-from ...api.wire import ApiError, Item, Transport
-from ...client.event_writer import WARNING, Counts, EventWriter
+from kubesched.api.kinds import NODES, PODS, RESOURCE_CLAIMS, Kind
+from kubesched.api.types import Pod
+from kubesched.api.wire import ApiError, Item, Transport
+from kubesched.base.tasks import Supervisor
+from kubesched.base.times import Clock, parse_duration, timestamp
+from kubesched.client.event_writer import WARNING, Counts, EventWriter
+
 from .heartbeats import Heartbeats
 from .nodes import NodeImages
 from .pod_status import finished_status, pod_ip, ready_condition, ready_status, running_status

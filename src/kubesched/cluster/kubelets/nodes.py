@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address
 from typing import Any, Final
 
-from ...api.kinds import NODES
-from ...api.types import Pod
-from ...api.wire import MERGE_PATCH, ApiError, Transport
+from kubesched.api.kinds import NODES
+from kubesched.api.types import Pod
+from kubesched.api.wire import MERGE_PATCH, ApiError, Transport
 
 __all__ = ["NodeImages", "kubelet_conditions", "make_nodes", "node_template"]
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.types import Pod, PodCondition
-from ...api.wire import Item
+from kubesched.api.types import Pod, PodCondition
+from kubesched.api.wire import Item
 
 __all__ = ["finished_status", "pod_ip", "ready_condition", "ready_status", "running_status"]
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from ...api.kinds import CLAIMS, CSI_DRIVERS, RESOURCE_CLAIMS, VOLUME_ATTACHMENTS, VOLUMES, Kind
-from ...api.resource import ResourceClaim
-from ...api.storage import PersistentVolumeSpec, claims_of
-from ...api.types import Pod
-from ...api.volume_sources import CSISource
-from ...api.wire import Item
+from kubesched.api.kinds import CLAIMS, CSI_DRIVERS, RESOURCE_CLAIMS, VOLUME_ATTACHMENTS, VOLUMES, Kind
+from kubesched.api.resource import ResourceClaim
+from kubesched.api.storage import PersistentVolumeSpec, claims_of
+from kubesched.api.types import Pod
+from kubesched.api.volume_sources import CSISource
+from kubesched.api.wire import Item
+
 from .stages import Stage, choose, rules_of
 from .watch_cache import WatchCache
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from ...api.decode import DecodeError, from_builtins
-from ...api.kinds import PODS
-from ...api.selectors import Selector, SelectorError, compile_label_selector, parse_selector_text
-from ...api.types import LabelSelector, ObjectMeta, Pod
-from ...api.wire import ApiError
-from ...api.yamltext import TextError, read_single
+from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.kinds import PODS
+from kubesched.api.selectors import Selector, SelectorError, compile_label_selector, parse_selector_text
+from kubesched.api.types import LabelSelector, ObjectMeta, Pod
+from kubesched.api.wire import ApiError
+from kubesched.api.yamltext import TextError, read_single
+
 from ..schema import check_type, encode_clean
 from .entries import Entry
 

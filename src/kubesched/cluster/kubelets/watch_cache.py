@@ -15,10 +15,10 @@ from typing import Final
 
 import msgspec
 
-from ...api.kinds import Kind
-from ...api.turns import in_batches
-from ...api.wire import Item, Transport
-from ...client.reflector import YIELD_INTERVAL, Reflector
+from kubesched.api.kinds import Kind
+from kubesched.api.wire import Item, Transport
+from kubesched.base.turns import in_batches
+from kubesched.client.reflector import YIELD_INTERVAL, Reflector
 
 __all__ = ["Handler", "Problems", "WatchCache"]
 

@@ -14,9 +14,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ...api.kinds import Kind
-from ...api.quantity import Quantity, QuantityError, parse_quantity
-from ...api.wire import ApiError
+from kubesched.api.kinds import Kind
+from kubesched.api.quantity import Quantity, QuantityError, parse_quantity
+from kubesched.api.wire import ApiError
+
 from .objects import encode
 from .schema import Field, root_type, types
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.equality import same_json
-from ...api.kinds import Kind
-from ...api.shared_parts import shared_labels
-from ...api.wire import ApiError, Item
+from kubesched.api.equality import same_json
+from kubesched.api.kinds import Kind
+from kubesched.api.shared_parts import shared_labels
+from kubesched.api.wire import ApiError, Item
 
 __all__ = [
     "NO_LABELS",
@@ -53,7 +53,7 @@ decode_document: Final[Callable[[bytes], Document]] = msgspec.json.Decoder(dict[
 class Stored(Item):
     """An item with what selectors and garbage collection ask for, so they need not decode it.
 
-    ``labels`` is shared: never change it. ``fields`` are filled in by :mod:`.fields` on first use.
+    ``labels`` is shared: never change it. ``fields`` are filled in by :mod:`..fields` on first use.
     """
 
     __slots__ = ("fields", "labels", "owners")

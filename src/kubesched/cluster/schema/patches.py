@@ -12,10 +12,10 @@ import msgspec
 from jsonpatch import JsonPatch, JsonPatchException
 from jsonpointer import JsonPointer, JsonPointerException
 
-from ...api.documents import TOO_DEEP, TextError
-from ...api.equality import same_json
-from ...api.jsontext import parse_json
-from ...api.wire import ApiError
+from kubesched.api.documents import TOO_DEEP, TextError
+from kubesched.api.equality import same_json
+from kubesched.api.jsontext import parse_json
+from kubesched.api.wire import ApiError
 
 __all__ = ["apply_json_patch", "apply_merge_patch"]
 

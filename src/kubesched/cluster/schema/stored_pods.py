@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.kept import Kept, remembered
-from ...api.kinds import PODS, Kind
-from ...api.shared_parts import decode_parts, next_version, split_spec
+from kubesched.api.kinds import PODS, Kind
+from kubesched.api.shared_parts import decode_parts, next_version, split_spec
+from kubesched.base.kept import Kept, remembered
+
 from .objects import Document, Stored, drop_nulls, encode, encode_clean
 
 __all__ = ["StoredPod", "stored"]

@@ -12,8 +12,9 @@ from collections.abc import Hashable
 from functools import cache
 from typing import Any, Final
 
-from ...api.equality import json_key
-from ...api.wire import ApiError
+from kubesched.api.equality import json_key
+from kubesched.api.wire import ApiError
+
 from .schema import Type, table_lines, types
 
 __all__ = ["apply_strategic_patch", "is_atomic", "list_keys", "patch_markers"]

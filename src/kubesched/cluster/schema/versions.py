@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ...api.kinds import Kind
+from kubesched.api.kinds import Kind
 
 __all__ = ["has_other_shape", "served_form", "stored_form"]
 

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Unpack
 
-from ...api.decode import DecodeError
-from ...api.kept import remembered
-from ...api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
-from ...api.times import parse_time, timestamp
-from ...api.types import Pod
-from ...api.wire import ApiError, DeleteOptions
+from kubesched.api.decode import DecodeError
+from kubesched.api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
+from kubesched.api.types import Pod
+from kubesched.api.wire import ApiError, DeleteOptions
+from kubesched.base.kept import remembered
+from kubesched.base.times import parse_time, timestamp
+
 from ..admission import SYSTEM_PRIORITIES, Causes, check_preconditions, forbidden
 from ..schema import Document, Stored, StoredPod, open_section
 from .records import Records

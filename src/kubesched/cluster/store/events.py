@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ...api.event_record import EventRecord
-from ...api.kinds import CORE_EVENTS, EVENTS, Kind
-from ...api.times import parse_time
-from ...api.wire import Item
+from kubesched.api.event_record import EventRecord
+from kubesched.api.kinds import CORE_EVENTS, EVENTS, Kind
+from kubesched.api.wire import Item
+from kubesched.base.times import parse_time
+
 from ..admission import Causes, new_metadata
 from ..schema import NO_LABELS, Document, Stored, check_form, decode_document, encode, encode_clean, open_section
 

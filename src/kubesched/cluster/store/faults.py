@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal, TypedDict, Unpack
 
-from ...api.kinds import Kind
-from ...api.wire import ApiError, Item, WatchEvent
+from kubesched.api.kinds import Kind
+from kubesched.api.wire import ApiError, Item, WatchEvent
+
 from .table import Watch
 
 __all__ = ["Fault", "Faults", "Verb", "connection_lost", "server_error"]

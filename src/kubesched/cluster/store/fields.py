@@ -13,11 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ...api.decode import DecodeError
-from ...api.kinds import NODES, PODS, Kind
-from ...api.selectors import MOST_REQUIREMENTS, Selector, SelectorError, parse_selector_text
-from ...api.types import Pod
-from ...api.wire import ApiError, ListOptions, WatchOptions
+from kubesched.api.decode import DecodeError
+from kubesched.api.kinds import NODES, PODS, Kind
+from kubesched.api.selectors import MOST_REQUIREMENTS, Selector, SelectorError, parse_selector_text
+from kubesched.api.types import Pod
+from kubesched.api.wire import ApiError, ListOptions, WatchOptions
+
 from ..schema import Stored
 
 __all__ = ["Filter", "fields_of"]

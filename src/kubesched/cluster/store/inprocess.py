@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from functools import partial
 from typing import Any, Unpack
 
-from ...api.event_record import EventRecord
-from ...api.kinds import PODS, Kind
-from ...api.turns import in_turns
-from ...api.wire import DeleteOptions, Item, ListOptions, ListPage, PatchOptions, WatchEvent, WatchOptions
+from kubesched.api.event_record import EventRecord
+from kubesched.api.kinds import PODS, Kind
+from kubesched.api.wire import DeleteOptions, Item, ListOptions, ListPage, PatchOptions, WatchEvent, WatchOptions
+from kubesched.base.turns import in_turns
+
 from .faults import Faults, Verb, When
 from .store import Store
 from .table import Watch

@@ -1,6 +1,6 @@
 """The pod's binding and eviction subresources.
 
-Caller: ``store``. Rules: spec "Metrics, events and the API client" section 7.3, "Scheduling cycle" section 9;
+Caller: ``store``. Rules: rules/metrics-and-client §7.3, "Scheduling cycle" section 9;
 texts follow upstream ``registry/core/pod/storage``.
 """
 
@@ -12,12 +12,13 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
-from ...api.decode import DecodeError, from_builtins
-from ...api.equality import same_json
-from ...api.kinds import BUDGETS, PODS
-from ...api.selectors import SelectorError, compile_label_selector
-from ...api.types import LabelSelector
-from ...api.wire import ApiError
+from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.equality import same_json
+from kubesched.api.kinds import BUDGETS, PODS
+from kubesched.api.selectors import SelectorError, compile_label_selector
+from kubesched.api.types import LabelSelector
+from kubesched.api.wire import ApiError
+
 from ..admission import Causes, check_preconditions
 from ..schema import (
     Document,

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, Final
 
-from ...api.kinds import CLAIMS, PODS, RESOURCE_QUOTAS, Kind
-from ...api.quantity import QuantityError, parse_quantity
-from ...api.requests import is_extended_resource, pod_limit_amounts, pod_request_amounts
-from ...api.types import Affinity, Container, Pod, ResourceRequirements
+from kubesched.api.kinds import CLAIMS, PODS, RESOURCE_QUOTAS, Kind
+from kubesched.api.quantity import QuantityError, parse_quantity
+from kubesched.api.requests import is_extended_resource, pod_limit_amounts, pod_request_amounts
+from kubesched.api.types import Affinity, Container, Pod, ResourceRequirements
+
 from ..admission import forbidden, show_amount
 from ..schema import Document, Stored, encode, open_section
 from .records import Records

@@ -17,11 +17,12 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
-from ...api.jsontext import has_more_containers
-from ...api.kinds import CORE_EVENTS, EVENTS, KINDS, Kind
-from ...api.times import Clock, timestamp
-from ...api.turns import Steps, finish
-from ...api.wire import ApiError, ListOptions, ListPage, WatchOptions
+from kubesched.api.jsontext import has_more_containers
+from kubesched.api.kinds import CORE_EVENTS, EVENTS, KINDS, Kind
+from kubesched.api.wire import ApiError, ListOptions, ListPage, WatchOptions
+from kubesched.base.times import Clock, timestamp
+from kubesched.base.turns import Steps, finish
+
 from ..schema import Document, Stored, encode, encode_clean, stored
 from .events import new_item
 from .fields import Filter

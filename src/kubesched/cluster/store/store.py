@@ -1,7 +1,7 @@
 """The embedded cluster's memory: every object of every kind, with versions, watches and the verbs on them.
 
 Synchronous and single-threaded: a verb runs to its end, so there is nothing to lock. Objects are kept as JSON
-bytes; see :mod:`.objects`. ``inprocess`` wraps the verbs into a transport; an HTTP face would do the same.
+bytes; see :mod:`..objects`. ``inprocess`` wraps the verbs into a transport; an HTTP face would do the same.
 Reading is in :mod:`.records`; deletion continues in :mod:`.deletion`, binding and eviction in :mod:`.pod_actions`.
 """
 
@@ -15,9 +15,9 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
-from ...api.equality import same_json
-from ...api.event_record import EventRecord
-from ...api.kinds import (
+from kubesched.api.equality import same_json
+from kubesched.api.event_record import EventRecord
+from kubesched.api.kinds import (
     CLAIMS,
     CORE_EVENTS,
     EVENTS,
@@ -30,8 +30,9 @@ from ...api.kinds import (
     SERVICES,
     Kind,
 )
-from ...api.times import Clock
-from ...api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
+from kubesched.api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
+from kubesched.base.times import Clock
+
 from ..admission import (
     STATUS_KINDS,
     Admission,
@@ -453,7 +454,7 @@ class Store(Records):
     # -- restoring ---------------------------------------------------------------------------------------
 
     def load(self, items: Iterable[Stored], resource_version: int) -> None:
-        """Replace everything by saved objects, with their versions. See :mod:`.snapshot_file`.
+        """Replace everything by saved objects, with their versions. See :mod:`..snapshot_file`.
 
         No history is loaded with them: watches begin at ``resource_version``. The generator of UIDs and names is moved
         to where it has not been, so that a store of the same seed does not give out the same UIDs again. Deletions

@@ -17,8 +17,9 @@ from typing import Final
 
 import msgspec
 
-from ...api.kinds import EVENTS, Kind
-from ...api.wire import ApiError, Item, WatchEvent
+from kubesched.api.kinds import EVENTS, Kind
+from kubesched.api.wire import ApiError, Item, WatchEvent
+
 from ..schema import Stored
 from .events import new_item
 from .fields import Filter

@@ -1,0 +1,354 @@
+"""Job: pods that run to their end, counted once each, plain or indexed, with a limit on failures.
+
+Pods carry the finalizer ``batch.kubernetes.io/job-tracking`` until they are counted, so that none is lost when
+it is deleted; ``status.uncountedTerminatedPods`` holds those being counted. Rules: upstream ``job_controller.go``.
+Left out: success and failure policies, per-index backoff, pod replacement policy.
+
+A job that is deleted in the background is removed before its pods, one that is deleted with ``--cascade=orphan`` leaves them
+behind; either way no job is left to count for, and the finalizer would keep the pods: ``JobOrphans`` removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice, repeat
+from typing import Any, Final
+
+from kubesched.api.kinds import JOBS, PODS
+from kubesched.api.selectors import parse_int64
+from kubesched.api.types import Pod
+from kubesched.api.wire import Item, tolerate
+from kubesched.base.times import parse_time
+from kubesched.client.event_writer import NORMAL, WARNING
+
+from ..schema import has_condition
+from .base import ObjectController, WorkloadController
+from .context import Context, Data, controller_of, data_of, owner_key, spec_of, status_of
+from .indexes import Indexes
+from .pods import is_finished, is_ready, pod_body
+
+__all__ = ["COMPLETION_INDEX", "TRACKING", "JobOrphans", "Jobs", "completed_indexes", "finished_as"]
+__all__ += ["indexed_spec", "job_labels"]
+
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+TRACKING: Final = "batch.kubernetes.io/job-tracking"
+_FIRST_BACKOFF: Final = 10.0
+_LONGEST_BACKOFF: Final = 600.0
+
+
+def _end_of(data: Data) -> Data:
+    """The condition by which a job is over; empty when it is not."""
+    conditions = (data.get("status") or {}).get("conditions") or ()
+    ends = (one for one in conditions if one.get("type") in ("Complete", "Failed") and one.get("status") == "True")
+    return next(ends, {})
+
+
+def finished_as(data: Data) -> str:
+    """``Complete`` or ``Failed`` when the job is over."""
+    return str(_end_of(data).get("type", ""))
+
+
+def job_labels(name: str, uid: str) -> dict[str, str]:
+    """The labels of a job's pods, under their names of now and of before."""
+    labels = {"job-name": name, "controller-uid": uid}
+    return {**labels, **{f"batch.kubernetes.io/{label}": value for label, value in labels.items()}}
+
+
+def indexed_spec(spec: Data, hostname: str) -> Data:
+    """A template's spec for one index: a host name of its own, and the index in every container's environment."""
+    variable = {
+        "name": "JOB_COMPLETION_INDEX",
+        "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}},
+    }
+
+    def with_variable(container: Data) -> Data:
+        given = container.get("env") or []
+        has_it = any(one.get("name") == variable["name"] for one in given)
+        return container if has_it else {**container, "env": [*given, variable]}
+
+    parts = [part for part in ("initContainers", "containers") if spec.get(part)]
+    return {**spec, "hostname": hostname, **{part: list(map(with_variable, spec[part])) for part in parts}}
+
+
+async def _release(context: Context, pods: Iterable[Item]) -> None:
+    """Take the tracking finalizer off pods, as far as they still exist."""
+    for pod in pods:
+        finalizers = pod.typed.metadata.finalizers
+        if TRACKING in finalizers:
+            left = [name for name in finalizers if name != TRACKING]
+            with tolerate(404):
+                await context.patch(pod, {"metadata": {"uid": pod.uid, "finalizers": left or None}})
+
+
+def completed_indexes(data: Data) -> Indexes:
+    """The indexes that a job's status lists as completed."""
+    completions = int((data.get("spec") or {}).get("completions") or 0)
+    return Indexes.parse((data.get("status") or {}).get("completedIndexes") or "", completions)
+
+
+def index_of(pod: Pod) -> int | None:
+    """The completion index of a pod."""
+    text = pod.metadata.annotations.get(COMPLETION_INDEX) or pod.metadata.labels.get(COMPLETION_INDEX) or ""
+    return parse_int64(text) if text.isdigit() else None
+
+
+class Count:
+    """One evaluation of a job. ``succeeded``, ``failed`` and ``completed`` are what they will be once all is counted."""
+
+    def __init__(self, data: Data, pods: list[Item], is_going: Callable[[Item], bool]) -> None:
+        status = data.get("status") or {}
+        noted = status.get("uncountedTerminatedPods") or {}
+        #: UIDs of pods that are being counted, by outcome.
+        self.uncounted = {name: dict.fromkeys(noted.get(name) or ()) for name in ("succeeded", "failed")}
+        self.indexed = (data.get("spec") or {}).get("completionMode") == "Indexed"
+        self._noted = completed_indexes(data)
+        newly: set[int] = set()
+        self.active: list[Item] = []
+        self.going: list[Item] = []
+        self.to_release: list[Item] = []
+        self.newly_failed = False
+        self.busy_indexes: set[int | None] = set()
+        for item in pods:
+            pod: Pod = item.typed
+            phase, index = pod.status.phase, index_of(pod)
+            tracked = TRACKING in pod.metadata.finalizers
+            if phase == "Succeeded" and tracked:
+                if self.indexed and (index is None or index in newly or index in self._noted):
+                    self.to_release.append(item)  # this index was done already
+                    continue
+                if index is not None:
+                    newly.add(index)
+                self._end(item, "succeeded")
+            elif tracked and (phase == "Failed" or (is_going(item) and not pod.spec.node_name)):
+                # A pod that never reached a node has nothing to stop: it is gone once its finalizer is.
+                self._end(item, "failed")
+            elif not is_finished(pod):
+                (self.going if is_going(item) else self.active).append(item)
+                self.busy_indexes.add(index)
+        #: The indexes of the status, and those of pods that have succeeded since.
+        self.completed = self._noted.union(newly)
+        self.failed = int(status.get("failed") or 0) + len(self.uncounted["failed"])
+        self.succeeded = int(status.get("succeeded") or 0) + len(self.uncounted["succeeded"])
+        if self.indexed:
+            self.succeeded = len(self.completed)
+
+    def _end(self, item: Item, outcome: str) -> None:
+        self.to_release.append(item)
+        if not any(item.uid in uids for uids in self.uncounted.values()):
+            self.uncounted[outcome][item.uid] = None
+            self.newly_failed |= outcome == "failed"
+
+    def uncounted_status(self) -> dict[str, list[str]]:
+        """What the status says while pods are being counted."""
+        return {name: list(uids) for name, uids in self.uncounted.items() if uids}
+
+    def totals(self) -> dict[str, Any]:
+        """The totals once all is counted."""
+        result: dict[str, Any] = {"succeeded": self.succeeded or None, "failed": self.failed or None}
+        if self.indexed:
+            result["completedIndexes"] = str(self.completed) or None
+        return result
+
+
+class Jobs(WorkloadController):
+    """Runs each job to completion."""
+
+    name = "job"
+    kind = JOBS
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._last_failure: dict[str, float] = {}
+
+    async def reconcile_object(self, item: Item) -> None:
+        pods = self.context.owned_pods(item.uid)
+        if self.context.is_going(item) or finished_as(data_of(item)):
+            await _release(self.context, pods)
+            await self._expire(item)
+            return
+        count = Count(data_of(item), pods, self.context.is_going)
+        if count.newly_failed:
+            self._last_failure[item.uid] = self.context.now()
+        if any(count.uncounted.values()):
+            item = await self._count(item, count)
+        if verdict := self._verdict(item, count):
+            await self._end(item, count, *verdict)
+            self.queue.forget_timers(item.key)  # of its deadline
+            await _release(self.context, self.context.owned_pods(item.uid))
+            self._last_failure.pop(item.uid, None)
+        else:
+            action = self._manage(item, count)
+            await self.act_and_report(item, action, lambda fresh, failure: self._write_counts(fresh, count))
+
+    async def _count(self, item: Item, count: Count) -> Item:
+        """Count finished pods: note them, remove their finalizer, add them to the totals."""
+        status = {**status_of(item), "uncountedTerminatedPods": count.uncounted_status()}
+        item = await self.context.write_status(item, status)
+        await _release(self.context, count.to_release)
+        status = {**status_of(item), "uncountedTerminatedPods": None, **count.totals()}
+        return await self.context.write_status(item, status)
+
+    def _verdict(self, item: Item, count: Count) -> tuple[str, str, str] | None:
+        """Whether the job is over: type, reason and message of the condition that says so."""
+        spec, begun = spec_of(item), status_of(item).get("startTime")
+        if count.failed > int(spec.get("backoffLimit", 6)):
+            return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        deadline, completions = spec.get("activeDeadlineSeconds"), spec.get("completions")
+        if deadline is not None and begun and not spec.get("suspend"):
+            left = parse_time(begun) + float(deadline) - self.context.now()
+            if left <= 0:
+                return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+            self.queue.add_after(item.key, left)
+        if completions is None:
+            enough = count.succeeded > 0 and not count.active and not count.going
+        else:
+            enough = count.succeeded >= int(completions)
+        if enough and (begun or count.succeeded):
+            return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
+        return None
+
+    async def _end(self, item: Item, count: Count, type_: str, reason: str, message: str) -> None:
+        """Stop the pods of a job that is over, and write the condition."""
+        await self.delete_owned(item, *count.active)
+        failed = type_ == "Failed"
+        status = {**status_of(item), "active": None, "ready": None}
+        conditions = status.get("conditions")
+        for one in ("FailureTarget" if failed else "SuccessCriteriaMet", type_):
+            conditions = self.context.with_condition(conditions, one, "True", reason, message)
+        status["conditions"] = conditions
+        if failed:
+            status["failed"] = count.failed + len(count.active)
+        else:
+            status["completionTime"] = self.context.now_text()
+        await self.context.write_status(item, status)
+        await self.record(item, *((WARNING, reason, message) if failed else (NORMAL, "Completed", "Job completed")))
+
+    async def _expire(self, item: Item) -> None:
+        """Delete a finished job after ``ttlSecondsAfterFinished``."""
+        ttl = spec_of(item).get("ttlSecondsAfterFinished")
+        if ttl is None or self.context.is_going(item):
+            return
+        ended, now = _end_of(data_of(item)).get("lastTransitionTime"), self.context.now()
+        left = (parse_time(ended) if ended else now) + float(ttl) - now
+        if left > 0:
+            self.queue.add_after(item.key, left)
+        else:
+            await self.context.delete(item)
+
+    async def _manage(self, item: Item, count: Count) -> None:
+        """As many pods as may run at once, and no more than are still wanted."""
+        spec = spec_of(item)
+        if spec.get("suspend"):
+            for pod in count.active:
+                await self._drop(item, pod)
+            return
+        completions = spec.get("completions")
+        parallelism = await self.bounded(item, int(spec.get("parallelism", 1)))
+        if completions is None:
+            wanted = min(parallelism, len(count.active)) if count.succeeded else parallelism
+        else:
+            wanted = min(parallelism, max(0, int(completions) - count.succeeded))
+        missing = wanted - len(count.active)
+        if missing < 0:
+            ranked = sorted(count.active, key=lambda pod: (bool(pod.typed.spec.node_name), is_ready(pod.typed)))
+            for pod in ranked[:-missing]:
+                await self._drop(item, pod)
+        if missing <= 0:
+            return
+        wait = self._backoff(item, count)
+        if wait > 0:
+            self.queue.add_after(item.key, wait)
+            return
+        burst = self.context.settings.burst
+        indexes: Iterable[int | None] = repeat(None)
+        if count.indexed:
+            free = completed_indexes(data_of(item)).missing(int(completions or 0))
+            indexes = (index for index in free if index not in count.busy_indexes)
+        for index in islice(indexes, min(missing, burst)):
+            await self._create(item, index)
+        if missing > burst:
+            self.queue.add(item.key)  # the rest at the next look; after a refusal, when it is tried again
+
+    async def _drop(self, item: Item, pod: Item) -> None:
+        """Stop a pod that is wanted no more; it counts neither as succeeded nor as failed."""
+        await _release(self.context, [pod])
+        await self.delete_owned(item, pod)
+
+    def _backoff(self, item: Item, count: Count) -> float:
+        """Seconds until the next pod may be made after failures: 10 s, doubling, at most 10 minutes."""
+        last = self._last_failure.get(item.uid)
+        if last is None or not count.failed:
+            return 0.0
+        delay = min(_FIRST_BACKOFF * 2.0 ** min(count.failed - 1, 30), _LONGEST_BACKOFF)
+        return last + delay - self.context.now()
+
+    async def _create(self, item: Item, index: int | None) -> None:
+        name, number = item.name, {}
+        template = spec_of(item).get("template") or {}
+        spec: Data = {"restartPolicy": "Never", **(template.get("spec") or {})}
+        if index is not None:
+            name, number = f"{name}-{index}", {COMPLETION_INDEX: str(index)}
+            spec = indexed_spec(spec, name)
+        labels = job_labels(item.name, item.uid) | number
+        fields: Data = {"labels": labels, "annotations": number, "finalizers": [TRACKING], "spec": spec}
+        await self.create_owned(item, PODS, pod_body(item, template, generate=f"{name}-", **fields))
+
+    async def _write_counts(self, item: Item, count: Count) -> None:
+        """Active, ready and terminating as they are now; when the job began or was suspended."""
+        spec, status = spec_of(item), dict(status_of(item))
+        pods = [pod for pod in self.context.owned_pods(item.uid) if not is_finished(pod.typed)]
+        active = [pod for pod in pods if not self.context.is_going(pod)]
+        status["active"] = len(active) or None
+        status["ready"] = sum(is_ready(pod.typed) for pod in active)
+        status["terminating"] = len(pods) - len(active)
+        suspended = bool(spec.get("suspend"))
+        changed, word = suspended != has_condition(data_of(item), "Suspended"), "Suspended" if suspended else "Resumed"
+        if changed:
+            condition = ("Suspended", str(suspended), f"Job{word}", f"Job {word.lower()}")
+            status["conditions"] = self.context.with_condition(status.get("conditions"), *condition)
+        if suspended:
+            status["startTime"] = None
+        elif "startTime" not in status:
+            status["startTime"] = self.context.now_text()
+            if spec.get("activeDeadlineSeconds") is not None:
+                self.queue.add_after(item.key, float(spec["activeDeadlineSeconds"]))
+        if count.indexed:
+            known = Indexes([*completed_indexes(data_of(item)).ranges(), *count.completed.ranges()])
+            status["completedIndexes"] = str(known) or None
+        await self.context.write_status(item, status)
+        if changed:
+            await self.record(item, NORMAL, word, f"Job {word.lower()}")
+
+
+class JobOrphans(ObjectController):
+    """Releases the pods of deleted jobs. Rules: upstream's ``syncOrphanPod``."""
+
+    name = "joborphan"
+    kind = PODS
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._jobs = context.watch(JOBS, self._job_changed)
+
+    def _job_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is None:
+            for pod in self.context.owned_pods(item.uid):
+                self.queue.add(pod.key)
+
+    def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
+        if new is not None and self._is_orphan(new):
+            super().enqueue(item, old, new)
+
+    def _is_orphan(self, pod: Item) -> bool:
+        """Whether a pod has the finalizer and no job that we know of."""
+        if TRACKING not in pod.typed.metadata.finalizers:
+            return False
+        job, owner = self._jobs.get(owner_key(pod, JOBS)), controller_of(pod)
+        return job is None or owner is None or job.uid != owner.uid
+
+    async def reconcile_object(self, item: Item) -> None:
+        owner = controller_of(item)
+        if not self._is_orphan(item):
+            return
+        if owner is None or owner.kind != JOBS.kind or await self.context.is_gone(JOBS, item.namespace, owner):
+            await _release(self.context, [item])

@@ -1,0 +1,140 @@
+"""All controllers of a cluster in one place: started, stopped and asked together.
+
+    manager = ControllerManager(client, clock, rng)
+    tasks.spawn(manager.run(), "controllers")
+
+Runs on any transport, in real or virtual time. Caller: simulations, tests and the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+from kubesched.api.wire import Transport
+from kubesched.base.tasks import EndedFirstError, Supervisor, unless
+from kubesched.base.times import Clock
+
+from .attachments import Attachments
+from .base import Controller
+from .budgets import Budgets
+from .context import Context, ControllerSettings
+from .cron_jobs import CronJobs
+from .csi_drivers import CsiNodes
+from .daemon_sets import DaemonSets
+from .deployments import Deployments
+from .device_driver import DeviceDriver
+from .endpoint_slices import EndpointSlices
+from .housekeeping import GarbageCollector, PodGarbage, ServiceAccounts
+from .jobs import JobOrphans, Jobs
+from .node_lifecycle import NodeLifecycle
+from .provisioner import Provisioner
+from .replica_sets import ReplicaSets, ReplicationControllers
+from .resource_claims import ResourceClaims
+from .stateful_sets import StatefulSets
+from .taint_eviction import DeviceTaintEviction, TaintEviction
+from .volumes import EphemeralVolumes, Volumes
+
+__all__ = ["ALL", "BATCH", "DEVICES", "STORAGE", "ControllerManager"]
+
+#: Those that run Jobs and CronJobs, that make storage work, and that make devices work: for clusters that run nothing else.
+BATCH: Final[tuple[type[Controller], ...]] = (Jobs, JobOrphans, CronJobs)
+STORAGE: Final[tuple[type[Controller], ...]] = (Volumes, Provisioner, CsiNodes, Attachments, EphemeralVolumes)
+DEVICES: Final[tuple[type[Controller], ...]] = (ResourceClaims, DeviceDriver, DeviceTaintEviction)
+
+#: Every controller, in the order in which they are notified of changes.
+ALL: Final[tuple[type[Controller], ...]] = (
+    Deployments,
+    ReplicaSets,
+    ReplicationControllers,
+    StatefulSets,
+    DaemonSets,
+    *BATCH,
+    EndpointSlices,
+    ServiceAccounts,
+    Budgets,
+    *STORAGE,
+    ResourceClaims,
+    DeviceDriver,
+    NodeLifecycle,
+    TaintEviction,
+    DeviceTaintEviction,
+    PodGarbage,
+    GarbageCollector,
+)
+
+
+class ControllerManager:
+    """The controllers of one cluster.
+
+    ``controllers`` picks some by class or name (``deployment``, ``replicaset``, …). ``rng`` decides what the API
+    leaves open, such as the zone of a new volume. ``settings`` holds times and limits. The attribute ``controllers`` has
+    them by name, ``problems`` refused requests and the like, newest last; all are tried again.
+
+    Raises:
+        ValueError: for a name that is no controller's.
+    """
+
+    def __init__(
+        self,
+        client: Transport,
+        clock: Clock,
+        rng: Random,
+        controllers: Iterable[type[Controller] | str] = ALL,
+        *,
+        settings: ControllerSettings | None = None,
+    ) -> None:
+        self.context = Context(client, clock, rng, settings or ControllerSettings())
+        self.problems = self.context.problems
+        known = {controller.name: controller for controller in ALL}
+        self.controllers: dict[str, Controller] = {}
+        for wanted in controllers:
+            if isinstance(wanted, str) and wanted not in known:
+                raise ValueError(f"there is no controller {wanted!r}; there are {', '.join(known)}")
+            chosen = known[wanted] if isinstance(wanted, str) else wanted
+            self.controllers[chosen.name] = chosen(self.context)
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until :meth:`stop` or cancellation. Controllers start when every cache has been filled."""
+        try:
+            async with Supervisor("controllers") as tasks:
+                for kind, cache in self.context.caches.items():
+                    tasks.spawn(cache.run(), f"cache-{kind}")
+                with suppress(EndedFirstError):
+                    await unless(self._stopped, self.wait_synced(), "controllers-sync")
+                    for name, one in self.controllers.items():
+                        tasks.spawn(one.run(), f"controller-{name}")
+                    await self._stopped.wait()
+        finally:
+            for controller in self.controllers.values():
+                controller.queue.close()
+
+    def stop(self) -> None:
+        """Let :meth:`run` return."""
+        self._stopped.set()
+
+    async def wait_synced(self) -> None:
+        """Return when every cache has seen the whole cluster once."""
+        for cache in self.context.caches.values():
+            await cache.synced.wait()
+
+    async def wait_announced(self) -> None:
+        """Return when CSINodes, capacity objects and ResourceSlices show what there is: no pod should be placed before."""
+        await self.wait_synced()
+        for one in self.controllers.values():
+            if isinstance(one, CsiNodes | Provisioner | DeviceDriver):
+                await one.queue.drained.wait()
+
+    def next_timer(self, besides: Iterable[type[Controller]] = ()) -> float | None:
+        """When something may change next, on the event loop's clock; None when nothing will by itself.
+
+        Looks that will merely find all well (a heartbeat in time) and retries that keep failing do not count, nor do the
+        controllers ``besides``.
+        """
+        others = tuple(besides)
+        times = (one.queue.next_timer() for one in self.controllers.values() if not isinstance(one, others))
+        return min((time for time in times if time is not None), default=None)

@@ -1,0 +1,172 @@
+"""A real cluster's objects, from ``kubectl get -o yaml`` or ``-o json``, made ready for the embedded one.
+
+Kept: nodes, pods, and what decides where pods go. Left out: Secrets and everything else that scheduling does not read,
+quotas (they would refuse what exists already), pods that are being deleted, and in every container what may
+hold a secret (environment, command, arguments, probes) and is not needed; in every status the messages, such as what
+containers wrote as they ended. A node that was unresponsive there is a failed node
+here. Of annotations only Kubernetes' and our own are kept, and no parameters of drivers: both may hold anything.
+Caller: :mod:`.snapshot_file`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kubesched.api.kinds import KINDS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_SLICES, STORAGE_CLASSES, Kind
+from kubesched.api.resource import CLAIM_FINALIZER
+from kubesched.api.wire import ApiError
+
+from ..admission import SYSTEM_PRIORITIES
+from ..kubelets import FAILED
+from ..schema import has_condition, table_lines
+from ..store import Store
+from .manifests import Manifest, Manifests, manifest_files, parse_manifests, read_text
+
+__all__ = ["IMPORTED_KINDS", "Import", "import_dump", "import_manifests"]
+
+#: What is kept, and its place in the order in which it has to be stored.
+_ORDER: Final = {line: number for number, line in enumerate(table_lines("kept.txt", __package__))}
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+#: Ends of the domains whose annotations come along; what others write in theirs is theirs.
+_DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
+#: Finalizers that a controller here removes again.
+_FINALIZERS: Final = frozenset(
+    {"batch.kubernetes.io/job-tracking", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", CLAIM_FINALIZER}
+)
+_SECRETIVE: Final = frozenset(
+    {"env", "envFrom", "command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
+)
+#: Members that are left out, by the name of what they are in: an object, or a list of objects.
+_LEFT_OUT: Final[dict[str, frozenset[str]]] = {
+    "metadata": frozenset({"managedFields", "selfLink"}),
+    "spec": frozenset({"ephemeralContainers"}),
+    "containers": _SECRETIVE,
+    "initContainers": _SECRETIVE,
+    # What only drivers read: of volumes, attachments, and devices of claims.
+    "csi": frozenset({"volumeAttributes"}),
+    "flexVolume": frozenset({"options"}),
+    "status": frozenset({"attachmentMetadata"}),
+    "devices": frozenset({"data"}),
+}
+
+#: What is worth asking a real cluster for.
+IMPORTED_KINDS: Final = tuple(kind for kind in KINDS if kind.group_resource in _ORDER)
+
+
+@dataclass(slots=True)
+class Import:
+    """What was read: objects in an order in which they can be stored, remarks, and what was left out by kind."""
+
+    objects: list[Manifest] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def store_in(self, store: Store) -> list[str]:
+        """Create everything with its UIDs and status; what is refused is returned as text. Existing objects stay."""
+        refused: list[str] = []
+        for manifest in self.objects:
+            try:
+                store.create(manifest.kind, manifest.namespace, manifest.data, restore=True)
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    refused.append(f"{manifest.source}: {error.message}")
+        store.change_identities()
+        return refused
+
+
+def import_dump(paths: Iterable[str | Path]) -> Import:
+    """Read dumps: files (also ``.gz``) and the YAML and JSON files below directories. The same object twice counts once.
+
+    Raises:
+        ManifestError: for a path that does not exist, text that does not parse, or fields of the wrong type.
+    """
+    found = Manifests()
+    for path, _ in manifest_files(paths, found.problems):
+        with found.collecting():
+            found.extend(parse_manifests(read_text(path), str(path).removesuffix(".gz")))
+    return import_manifests(found.close())
+
+
+def import_manifests(found: Manifests) -> Import:
+    """Choose, clean and order what was read. The same object twice counts once."""
+    result = Import(warnings=found.warnings)
+    seen: set[tuple[Kind, str, str]] = set()
+    namespaces: dict[str, str] = {}
+    for manifest in found.objects:
+        kind = manifest.kind
+        if kind.group_resource not in _ORDER:
+            result.left_out[kind.group_resource] += 1
+            continue
+        key = (kind, manifest.namespace, manifest.name)
+        if key in seen or (kind == PRIORITY_CLASSES and manifest.name in SYSTEM_PRIORITIES):
+            continue
+        seen.add(key)
+        if kind == PODS and manifest.data["metadata"].get("deletionTimestamp"):
+            result.left_out["pods being deleted"] += 1
+            continue
+        if manifest.namespace:
+            namespaces.setdefault(manifest.namespace, manifest.source)
+        result.objects.append(Manifest(kind, _cleaned(kind, manifest.data), manifest.source))
+    result.objects += [
+        Manifest(NAMESPACES, {"metadata": {"name": name}}, source)
+        for name, source in namespaces.items()
+        if (NAMESPACES, "", name) not in seen
+    ]
+    result.objects.sort(key=lambda manifest: _ORDER[manifest.kind.group_resource])
+    return result
+
+
+def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
+    """A copy of an object without what must not or need not come along."""
+    # The attributes of a device may have any names.
+    result: dict[str, Any] = dict(data) if kind == RESOURCE_SLICES else _stripped(data)
+    metadata = result["metadata"] = _stripped(data["metadata"], "metadata")
+    if kind == NODES and has_condition(data, "Ready", "Unknown"):
+        metadata["annotations"] = {**metadata.get("annotations", {}), FAILED: "true"}
+    finalizers = [name for name in metadata.pop("finalizers", None) or () if name in _FINALIZERS]
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    generation = metadata.pop("generation", None)
+    status = result.get("status")
+    if isinstance(status, dict):
+        status = result["status"] = _wordless(status)
+        if "observedGeneration" in status:
+            # Generations start again; what had been observed stays observed.
+            status["observedGeneration"] = int(status["observedGeneration"] == generation)
+    if kind == STORAGE_CLASSES:
+        result.pop("parameters", None)
+    return result
+
+
+def _wordless(value: Any) -> Any:
+    """A copy of a status whose messages are empty: free text, while reasons are words of Kubernetes'."""
+    if isinstance(value, list):
+        return [_wordless(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: "" if key == "message" and isinstance(item, str) else _wordless(item) for key, item in value.items()}
+
+
+def _stripped(value: Any, name: str = "") -> Any:
+    """A copy of a value, the member ``name`` of an object, without secrets, notes and the parameters of drivers."""
+    if isinstance(value, list):
+        return [_stripped(item, name) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if name == "opaque":
+        return {"driver": value.get("driver", ""), "parameters": {}}
+    left_out = _LEFT_OUT.get(name, frozenset())
+    result = {key: _stripped(item, key) for key, item in value.items() if key not in left_out}
+    if name == "metadata" and "annotations" in result:
+        known = {
+            key: value
+            for key, value in (result.pop("annotations") or {}).items()
+            if key != _LAST_APPLIED and f".{key.partition('/')[0]}".endswith(_DOMAINS) and "/" in key
+        }
+        if known:
+            result["annotations"] = known
+    return result

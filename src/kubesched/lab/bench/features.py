@@ -1,0 +1,66 @@
+"""Fake node features: what upstream's topic nodedeclaredfeatures replaces the feature library by.
+
+Every feature is needed by each pod that has resources of its own (rules/benchmark-format §4, topic hook).
+Caller: :mod:`.execute`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kubesched.scheduler.framework.interface import Plugin
+from kubesched.scheduler.framework.question import Question, Reads, RowArray, VerdictArray
+from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.nodeinfo import NodeInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import names
+
+if TYPE_CHECKING:
+    from kubesched.scheduler.nodes import NodeTable
+
+__all__ = ["with_features"]
+
+
+def with_features(registry: Registry, features: Sequence[str]) -> Registry:
+    """The registry itself without features, else a copy whose NodeDeclaredFeatures knows these and no others."""
+    if not features:
+        return registry
+    needed = frozenset(features)
+
+    class Features(Question):
+        """The features of a node that the pod needs."""
+
+        by_spec = True
+        reads = Reads.NODE
+
+        def __init__(self, nodes: NodeTable) -> None:
+            self.key = True
+            self._nodes = nodes
+
+        def verdicts(self, rows: RowArray) -> VerdictArray:
+            return np.array([self.verdict(self._nodes.info(row)) for row in rows.tolist()], np.uint64)
+
+        def verdict(self, node: NodeInfo) -> int:
+            declared = node.node.status.declared_features if node.node is not None else ()
+            return int(not needed.issubset(declared))
+
+        def why(self, verdict: int) -> Status:
+            return Status.unresolvable("node(s) didn't match Pod's required features")
+
+    class FakeFeatures(Plugin):
+        """The nodes that declare every feature."""
+
+        name = names.NODE_DECLARED_FEATURES
+        asks = Features
+
+        def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
+            return Features(nodes) if pod.spec.resources is not None else None
+
+    changed = registry.copy()
+    changed.unregister(FakeFeatures.name)
+    changed.register(FakeFeatures)
+    return changed

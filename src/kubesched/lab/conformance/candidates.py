@@ -1,0 +1,59 @@
+"""The preemption that a PostFilter plugin would make, node by node, as the golden files write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.interface import NodeToStatus
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
+
+from .world import World
+
+__all__ = ["ListsCandidates", "Question", "listed", "lister"]
+
+JSON = dict[str, Any]
+#: The arguments of PostFilter: the state after Filter, the pod, and why each node was rejected.
+Question = tuple[CycleState, PodInfo, NodeToStatus]
+
+
+@runtime_checkable
+class ListsCandidates(Protocol):
+    """A PostFilter plugin that can report its candidates without doing anything.
+
+    The first value is node name to (victims, most important first; number of violated disruption budgets), for
+    every node where preemption helps, as if the number of candidates had no limit; the second is node name to the
+    status of each node that was tried in vain.
+    """
+
+    def list_candidates(
+        self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
+    ) -> tuple[Mapping[str, tuple[Sequence[PodInfo], int]], Mapping[str, Status]]: ...
+
+
+def lister(world: World, pod: PodInfo) -> ListsCandidates | None:
+    """The first PostFilter plugin of the pod's profile that lists its candidates, if any does."""
+    framework = world.frameworks[pod.spec.scheduler_name]
+    plugins = (framework.plugins[name] for name, _ in framework.points["postFilter"])
+    return next((plugin for plugin in plugins if isinstance(plugin, ListsCandidates)), None)
+
+
+def listed(plugin: ListsCandidates, question: Question) -> dict[str, JSON]:
+    """The members ``candidates`` and ``rejected``."""
+    candidates, rejected = plugin.list_candidates(*question)
+    return {
+        "candidates": {
+            node: {"victims": [victim.key for victim in victims], "numPDBViolations": violations}
+            for node, (victims, violations) in candidates.items()
+        },
+        "rejected": {
+            node: {
+                **({"plugin": status.plugin} if status.plugin else {}),
+                "code": status.code.label,
+                "reasons": sorted(status.reasons()),
+            }
+            for node, status in rejected.items()
+        },
+    }

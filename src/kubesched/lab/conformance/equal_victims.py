@@ -1,0 +1,134 @@
+"""Victims that matter equally: which of them come back first is chance upstream.
+
+Pods that may be victims are compared by priority, then by start time; a pod that has not started counts as started now.
+Upstream sorts equal ones by an unstable algorithm, from an order that changes when pods leave the node, and asks for the time
+at each comparison. So any order of equal ones is right, and with it the victims it leads to.
+
+For one reading of a vector the pods of each node are put into an order that leads to the recorded victims, if there is one
+among those that are tried (:func:`_orders`). Nothing else is changed: the plugins find the victims by themselves, and
+each record is compared as always, except that equal victims may be listed in any order.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+
+from kubesched.scheduler.framework.interface import NodeToStatus
+from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.nodes import NodeList, NodeTable
+from kubesched.scheduler.nodes.nodeinfo import NodeInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.preemption.importance import importance
+
+from .attempts import rejection_of
+from .candidates import JSON, ListsCandidates, Question, listed, lister
+from .world import World
+
+__all__ = ["arrange", "has_equal_victims", "in_any_order"]
+
+#: How many random orders are tried for a node, after those that are likely to be right.
+_TRIES: Final = 200
+
+
+def has_equal_victims(world: World) -> bool:
+    """Whether some node has running pods that matter equally."""
+    now = world.clock.now()
+    for node in world.snapshot.nodes():
+        keys = [importance(pod, now) for pod in node.pods.values()]
+        if len(set(keys)) < len(keys):
+            return True
+    return False
+
+
+def in_any_order(world: World, candidates: Mapping[str, JSON]) -> JSON:
+    """Candidates with equal victims sorted by name. Victims that are not in order of importance are left as they are."""
+    now = world.clock.now()
+    known = {pod.key: importance(pod, now) for pod in world.cache.pods.values()}
+
+    def sorted_victims(victims: Sequence[str]) -> list[str]:
+        ranks = [known.get(key, (0, 0.0)) for key in victims]
+        return (
+            sorted(victims, key=lambda key: (known.get(key, (0, 0.0)), key)) if ranks == sorted(ranks) else [*victims]
+        )
+
+    return {node: {**each, "victims": sorted_victims(each["victims"])} for node, each in candidates.items()}
+
+
+def arrange(world: World, pod: PodInfo, record: JSON) -> None:
+    """Put the pods of nodes into an order that leads to the recorded candidates, where there is one."""
+    wanted = in_any_order(world, record.get("candidates", {}))
+    plugin = lister(world, pod)
+    if plugin is None or not wanted:
+        return
+    rejection = rejection_of(world, pod)
+    question = (rejection.state, pod, rejection.diagnosis.statuses)
+    found = in_any_order(world, listed(plugin, question)["candidates"])
+    for name, want in wanted.items():
+        if found.get(name) != want:
+            _arrange_node(world, plugin, question, name, want)
+
+
+def _arrange_node(world: World, plugin: ListsCandidates, question: Question, name: str, want: JSON) -> None:
+    state, pod, statuses = question
+    row = world.cache.table.row_of(name)
+    if row is None:
+        return
+    node = world.cache.table.info(row)
+    only = _OneNode(statuses, world.cache.table, row)
+    for order in _orders(world, node, set(want["victims"])):
+        for each in order:
+            world.cache.remove_pod(each.pod)
+            world.cache.add_pod(each)
+        if in_any_order(world, listed(plugin, (state.clone(), pod, only))["candidates"]).get(name) == want:
+            return
+
+
+class _OneNode:
+    """Statuses in which one node alone may be helped by preemption."""
+
+    def __init__(self, statuses: NodeToStatus, table: NodeTable, row: int) -> None:
+        self._statuses = statuses
+        self._nodes = NodeList(table, np.array([row], np.intp))
+
+    def get(self, name: str) -> Status:
+        return self._statuses.get(name)
+
+    def __len__(self) -> int:
+        return len(self._statuses)
+
+    def nodes_for_code(self, code: Code) -> NodeList:
+        return self._nodes
+
+    def rejecting(self, code: Code) -> frozenset[str]:
+        return self._statuses.rejecting(code)
+
+
+def _orders(world: World, node: NodeInfo, victims: set[str]) -> Iterator[list[PodInfo]]:
+    """Orders of a node's pods to try; what matters is the order of equal ones.
+
+    First those in which the pods that are recorded to stay come before the victims, or after them. That finds every set of
+    victims that there is, unless disruption budgets count: then random orders of equal pods follow.
+    """
+    pods = list(node.pods.values())
+    stay, leave = ([pod for pod in pods if (pod.key in victims) is side] for side in (False, True))
+    yield stay + leave
+    yield leave + stay
+    if not world.objects.informed("poddisruptionbudgets"):
+        return
+    rng = random.Random(0)
+    now = world.clock.now()
+    ranked = sorted(pods, key=lambda pod: importance(pod, now))
+    groups = [list(group) for _, group in groupby(ranked, key=lambda pod: importance(pod, now))]
+    for _ in range(_TRIES):
+        yield [pod for group in groups for pod in _shuffled(rng, group)]
+
+
+def _shuffled(rng: random.Random, pods: Iterable[PodInfo]) -> list[PodInfo]:
+    shuffled = list(pods)
+    rng.shuffle(shuffled)
+    return shuffled

@@ -1,0 +1,55 @@
+"""Reserve, and PreBind where only that can fail, of a pod that a sequence places.
+
+In vectors with pods one after the other, what a placed pod gets is set aside: volumes stay reserved though their claims stay
+unbound, so that no later pod is given the same ones. Devices are given back at once: the record says which ones the pod
+has, and they are stored in its claims (:mod:`.devices`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kubesched.base.at_once import completed
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.podinfo import PodInfo
+
+from .devices import ListsDevices
+from .volumes import PlansVolumes
+from .world import World
+
+__all__ = ["reserved"]
+
+
+def reserved(world: World, pod: PodInfo, node_name: str) -> Status | None:
+    """Set aside what a placed pod gets; None when that succeeds, else why not, with the plugin's name."""
+    framework = world.frameworks[pod.spec.scheduler_name]
+    absent = world.searches[pod.spec.scheduler_name].ask(pod).plan.absent
+    if not framework.concerned(absent).reserve and not pod.has_device_requests:
+        return None
+    return asyncio.run(_reserved(world, pod, node_name))
+
+
+async def _reserved(world: World, pod: PodInfo, node_name: str) -> Status | None:
+    framework, state = world.frameworks[pod.spec.scheduler_name], CycleState()
+    world.searches[pod.spec.scheduler_name].evaluate(state, pod)
+    concerned = framework.concerned(state.absent)
+    status = framework.reserve(state, pod, node_name)
+    for plugin in framework.plugins.values():
+        if status is None and isinstance(plugin, ListsDevices) and plugin not in concerned.reserve:
+            status = _bound(plugin, state, pod, node_name)
+    for plugin in concerned.unreserve:
+        if status is not None or not isinstance(plugin, PlansVolumes):
+            plugin.unreserve(state, pod, node_name)
+    world.server.settle(keep=False)
+    return status
+
+
+def _bound(plugin: Any, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    """The answer of PreBind about devices that were not reserved, as the profile does not have the plugin at Reserve.
+
+    The recording called it whether or not the profile has it at PreBind.
+    """
+    status: Status | None = completed(plugin.pre_bind(state, pod, node_name))
+    return None if status is None else status.with_plugin(plugin.name)

@@ -1,0 +1,248 @@
+"""The whole scheduler over the embedded cluster, in one process and one event loop.
+
+Store, in-process client, hollow kubelets, API port and scheduler, put together once for the simulator, the
+benchmark, the demonstration and the tests. It runs in real time or in virtual time; the parts are the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+from kubesched.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kubesched.api.types import Node, Pod
+from kubesched.base.tasks import Supervisor
+from kubesched.base.times import Clock
+from kubesched.client.event_writer import CACHE_SIZE
+from kubesched.client.events import REFRESH_SECONDS
+from kubesched.client.port import ApiPort
+from kubesched.cluster.controllers import ALL, Attachments, Controller, ControllerManager, ControllerSettings
+from kubesched.cluster.kubelets import HollowKubelets, Stage
+from kubesched.cluster.store import Faults, InProcessClient, Store
+from kubesched.scheduler.cache.check import check_cache, compare_with_server
+from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.scheduler.core.search import Search
+from kubesched.scheduler.dra.check import check_allocations
+from kubesched.scheduler.extenders.interface import Extender
+from kubesched.scheduler.framework.preemption import Preemption
+from kubesched.scheduler.framework.queued import QueuedPodInfo
+from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.scheduler import Scheduler
+
+__all__ = ["Embedded"]
+
+_Chosen: TypeAlias = Sequence[type[Controller] | str]
+
+
+class Embedded:
+    """An embedded cluster with a scheduler.
+
+    Attributes:
+        store: the cluster's state; writing to it directly is what users of the API do.
+        client: the in-process transport of everything that is not the scheduler.
+        faults: injected faults between scheduler and store (default: none).
+        scheduler, port, kubelets, controllers: the running parts; the last two are None when left out.
+    """
+
+    def __init__(
+        self,
+        config: KubeSchedulerConfiguration,
+        registry: Registry,
+        *,
+        clock: Clock,
+        seed: int = 0,
+        gates: FeatureGates = DEFAULT_GATES,
+        kubelets: bool = True,
+        event_queue_size: int = 1000,
+        event_cache_size: int = CACHE_SIZE,
+        event_refresh_seconds: float = REFRESH_SECONDS,
+        on_bind: Callable[[str, str, str], None] | None = None,
+        believe_priority: bool = False,
+        controllers: bool | Iterable[type[Controller] | str] = False,
+        kubelet_options: Mapping[str, Any] | None = None,
+        stages: Sequence[Stage] = (),
+        extenders: Sequence[Extender] = (),
+        wrap_search: Callable[[Search], Search] = lambda search: search,
+        on_preemption: Callable[[Preemption], None] | None = None,
+        on_attempt: Callable[[QueuedPodInfo], None] | None = None,
+        taint_new_nodes: bool = False,
+        with_faults: bool = True,
+    ) -> None:
+        """Build the parts; must be called in a running event loop.
+
+        ``on_bind`` is called with (namespace, name, node) once the store has accepted a binding of the scheduler's.
+        ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
+        benchmark.
+
+        ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too, all or those that it names;
+        ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
+        are the rules by which pods and storage take their time and fail, for both.
+
+        Without ``with_faults`` none can be injected, and nothing is kept for them.
+
+        ``extenders``, ``wrap_search``, ``on_preemption`` and ``on_attempt`` are passed on to
+        :class:`~kubesched.scheduler.scheduler.Scheduler`. ``taint_new_nodes`` keeps pods off nodes that are created
+        without being Ready, until their kubelet reports; it needs the controller ``nodelifecycle``.
+
+        Raises:
+            ConfigError: when a profile cannot be built, or a configured extender is not among ``extenders``.
+        """
+        rng = random.Random(seed)
+        self.clock = clock
+        self.store = Store(
+            clock, random=_split(rng), priority_admission=not believe_priority, taint_new_nodes=taint_new_nodes
+        )
+        self.store.admission.merges_spread_keys = gates.enabled("MatchLabelKeysInPodTopologySpread") and gates.enabled(
+            "MatchLabelKeysInPodTopologySpreadSelectorMerge"
+        )
+        self.faults = Faults(_split(rng))
+        self.client = InProcessClient(self.store)
+        self.port = _QuietPort(
+            _SchedulerClient(self.store, self.faults if with_faults else None, on_bind),
+            clock=clock,
+            rng=_split(rng),
+            event_queue_size=event_queue_size,
+            event_cache_size=event_cache_size,
+            event_refresh_seconds=event_refresh_seconds,
+        )
+        self.scheduler = Scheduler(
+            config,
+            registry,
+            self.port,
+            clock=clock,
+            rng=_split(rng),
+            gates=gates,
+            extenders=extenders,
+            wrap_search=wrap_search,
+            on_preemption=on_preemption,
+            on_attempt=on_attempt,
+        )
+        chosen = ALL if controllers is True else tuple(controllers or ())
+        self.kubelets = self._new_kubelets(_split(rng), chosen, stages, kubelet_options or {}) if kubelets else None
+        self.controllers = self._new_controllers(_split(rng), chosen, stages, gates) if chosen else None
+        #: The parent of everything that runs here; tasks of others may be added.
+        self.tasks = Supervisor("embedded cluster")
+
+    def _new_kubelets(
+        self, rng: random.Random, controllers: _Chosen, stages: Sequence[Stage], given: Mapping[str, Any]
+    ) -> HollowKubelets:
+        attaches = any(one in (Attachments, Attachments.name) for one in controllers)
+        options = {"await_attachments": attaches, **given}
+        return HollowKubelets(self.client, self.clock, rng=rng, stages=stages, **options)
+
+    def _new_controllers(
+        self, rng: random.Random, chosen: _Chosen, stages: Sequence[Stage], gates: FeatureGates
+    ) -> ControllerManager:
+        settings = ControllerSettings(stages=tuple(stages), device_taint_rules=gates.enabled("DRADeviceTaintRules"))
+        return ControllerManager(self.client, self.clock, rng, chosen, settings=settings)
+
+    async def start(self, *, scheduler: bool = True) -> None:
+        """Start everything (optionally without the scheduler); returns when it has seen what is in the store.
+
+        What waits for the cluster from here on belongs into ``with tasks.guard()``: a crash of any part ends it.
+
+        Raises:
+            TaskCrashedError: when a part ended while it started.
+        """
+        self.tasks.catch_callbacks()
+        with self.tasks.guard():
+            self.tasks.spawn(self.port.events.run(), "events")
+            if self.kubelets is not None:
+                self.tasks.spawn(self.kubelets.run(), "kubelets")
+            if self.controllers is not None:
+                self.tasks.spawn(self.controllers.run(), "controllers")
+                await self.controllers.wait_announced()
+            if scheduler:
+                await self.scheduler.start()
+                self.tasks.spawn(self.scheduler.run(), "scheduler")
+
+    async def stop(self) -> None:
+        """Stop everything and wait for it.
+
+        Raises:
+            TaskCrashedError: when a part had crashed and no guard has raised that yet.
+        """
+        self.tasks.begin_stop()
+        try:
+            await self.scheduler.stop()
+            await self.port.events.drain()
+            self.port.events.stop()
+        finally:
+            await self.tasks.stop()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """A block in which everything runs; a crash of any part ends it.
+
+        Raises:
+            TaskCrashedError: when a part crashed.
+        """
+        try:
+            await self.start()
+            with self.tasks.guard():
+                yield
+        finally:
+            await self.stop()
+
+    # -- looking ---------------------------------------------------------------------------------------
+
+    def pods(self) -> list[Pod]:
+        """All pods in the store."""
+        return [item.typed for item in self.store.list(PODS).items]
+
+    def nodes(self) -> list[Node]:
+        """All nodes in the store."""
+        return [item.typed for item in self.store.list(NODES).items]
+
+    @property
+    def movers(self) -> list[HollowKubelets | ControllerManager]:
+        """The parts besides the scheduler that change objects by themselves."""
+        return [one for one in (self.kubelets, self.controllers) if one is not None]
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing will move any more by itself, except that unschedulable pods are retried from time to time."""
+        return self.scheduler.is_idle and all(one.next_timer() is None for one in self.movers)
+
+    def check(self) -> list[str]:
+        """What is wrong, when nothing is moving: cache against itself and the store, the queue, what plugins share."""
+        scheduler = self.scheduler
+        queued, _ = scheduler.queue.views.pending_pods()
+        visible = [
+            pod
+            for pod in self.pods()
+            if pod.status.phase not in ("Succeeded", "Failed")
+            and (pod.spec.node_name or pod.spec.scheduler_name in scheduler.frameworks)
+        ]
+        problems = check_cache(scheduler.cache) + scheduler.queue.views.check()
+        problems += scheduler.debugger.part_problems()
+        claims, slices = (self.store.list(kind).items for kind in (RESOURCE_CLAIMS, RESOURCE_SLICES))
+        problems += check_allocations((item.typed for item in claims), (item.typed for item in slices))
+        return problems + compare_with_server(scheduler.cache, self.nodes(), visible, queued)
+
+
+def _split(rng: random.Random) -> random.Random:
+    """A generator of its own for another part."""
+    return random.Random(rng.getrandbits(64))
+
+
+class _SchedulerClient(InProcessClient):
+    """The scheduler's transport, which reports every binding to an observer."""
+
+    def __init__(self, store: Store, faults: Faults | None, on_bind: Callable[[str, str, str], None] | None) -> None:
+        super().__init__(store, faults=faults)
+        self._on_bind = on_bind
+
+    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
+        await super().bind(namespace, name, uid, node_name)
+        if self._on_bind is not None:
+            self._on_bind(namespace, name, node_name)
+
+
+class _QuietPort(ApiPort):
+    """Informers without a watch timeout: in one process nothing is gained by listing again every few minutes."""
+
+    def informer(self, kind: Any, field_selector: str = "", **options: Any) -> Any:
+        return super().informer(kind, field_selector, watch_timeout=None, **options)

@@ -1,0 +1,236 @@
+"""Python's way in: ``kubesched.simulate(...)``, with the inputs people have and nothing to put together.
+
+    path, text, objects ──inputs──▶ simulation.simulate ──▶ Result
+
+It works inside a running event loop too, as in notebooks: the simulation then runs in a thread with its own virtual time.
+:class:`~.stepping.Simulation` takes the same arguments; ``docs/python.md`` has examples.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Never, TypedDict, Unpack
+
+from kubesched.api.kinds import NODES
+from kubesched.base.times import parse_duration
+from kubesched.cluster.kubelets import Stage, load_stages
+from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, parse_feature_gates
+from kubesched.scheduler.extenders.interface import Extender
+from kubesched.scheduler.framework.registry import PluginError
+
+from .inputs.given import Objects, manifests_of, node_template_of
+from .inputs.loading import load_configuration, load_registry
+from .results.views import SimulationResult
+from .run.own_thread import outside_any_loop
+from .run.simulation import Progress, run_simulation
+
+__all__ = ["MOST_NODES", "Options", "options_of", "seconds_of", "simulate_now", "unknown_argument"]
+
+#: More hollow nodes than this do not fit into the memory of a machine.
+MOST_NODES: Final = 1_000_000
+
+Path = str | os.PathLike[str]
+
+
+class Options(TypedDict, total=False):
+    """The options of :func:`simulate_now`, which describes them."""
+
+    nodes: int | Objects
+    node_template: Path | Mapping[str, Any] | None
+    node_resources: Mapping[str, str | int] | None
+    zones: int | Sequence[str]
+    config: Path | Mapping[str, Any] | KubeSchedulerConfiguration | None
+    plugins: Sequence[Path | type]
+    gates: str | Mapping[str, bool] | FeatureGates | None
+    seed: int
+    until: str | float | None
+    stages: Path | Sequence[Stage]
+    extenders: Sequence[Extender]
+    on_progress: Progress | None
+
+
+def simulate_now(
+    manifests: Objects = (),
+    *,
+    nodes: int | Objects = 0,
+    node_template: Path | Mapping[str, Any] | None = None,
+    node_resources: Mapping[str, str | int] | None = None,
+    zones: int | Sequence[str] = 0,
+    config: Path | Mapping[str, Any] | KubeSchedulerConfiguration | None = None,
+    plugins: Sequence[Path | type] = (),
+    gates: str | Mapping[str, bool] | FeatureGates | None = None,
+    seed: int = 0,
+    until: str | float | None = None,
+    stages: Path | Sequence[Stage] = (),
+    extenders: Sequence[Extender] = (),
+    on_progress: Progress | None = None,
+    **unknown: Never,
+) -> SimulationResult:
+    """Schedule objects on a simulated cluster, until nothing moves any more or the time is over.
+
+    Args:
+        manifests: the cluster's objects: a path or several, YAML or JSON text, plain data (one object or a list), or
+            objects of a Kubernetes client library. Workloads become pods.
+        nodes: a number of hollow nodes to add, or Node objects in any of these forms.
+        node_template: a Node that hollow nodes are made from, as plain data or a path; by default 8 cpu and 32Gi.
+        node_resources: amounts of a hollow node other than the template's, such as ``{"cpu": 64, "nvidia.com/gpu": 8}``.
+        zones: the hollow nodes are dealt over so many zones, or over the zones of these names.
+        config: a KubeSchedulerConfiguration: a path, plain data, or as the package ``kubesched.scheduler.config`` has it.
+        plugins: plugin classes, which are enabled in every profile that does not mention them; and module names and
+            ``.py`` files, whose plugins are enabled when there is no ``config``.
+        gates: feature gates, as ``"A=true,B=false"`` or a dict.
+        seed: decides ties. The same input and seed give the same result.
+        until: virtual time at most, in seconds or as ``"90m"``; by default a day after the last arrival.
+        stages: rules for what hollow pods, volumes and devices do: a path, or loaded ones.
+        extenders: in-process objects in place of the extenders that ``config`` names.
+        on_progress: called with (pods bound, pods to be bound).
+
+    A plugin that holds the run up for a second is named on stderr.
+
+    Raises:
+        ManifestError: for objects that cannot be used; all of them are named.
+        ConfigError, PluginError: for a configuration or a plugin that cannot be used.
+        ValueError: for another argument that cannot be used, naming it.
+        TypeError: for an argument that does not exist.
+    """
+    options = options_of(
+        manifests,
+        nodes=nodes,
+        node_template=node_template,
+        node_resources=node_resources,
+        zones=zones,
+        config=config,
+        plugins=plugins,
+        gates=gates,
+        seed=seed,
+        until=until,
+        stages=stages,
+        extenders=extenders,
+        on_progress=on_progress,
+        **unknown,
+    )
+    return SimulationResult.of(outside_any_loop(lambda: run_simulation(**options)))
+
+
+#: Python's own messages about a call name the function as people know it.
+simulate_now.__qualname__ = "kubesched.simulate"
+
+
+def unknown_argument(name: str, *more: str) -> str:
+    """What to say of an argument that does not exist; ``more`` are names that the caller knows as well."""
+    known = [*more, "manifests", *Options.__annotations__]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"kubesched.lab.simulate has no argument {name}; {hint}"
+
+
+def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
+    """The arguments of :func:`simulate_now` as those of :func:`.run.simulation.simulate`.
+
+    Raises:
+        ManifestError, ConfigError, PluginError, ValueError, TypeError: see :func:`simulate_now`.
+    """
+    for name in given:
+        if name not in Options.__annotations__:
+            raise TypeError(unknown_argument(name))
+    objects = manifests_of(manifests, "manifests")
+    nodes = given.get("nodes", 0)
+    if not isinstance(nodes, int):
+        if isinstance(nodes, str) and nodes.strip().isdecimal():
+            raise ValueError(f"nodes={nodes!r}: a number of nodes is written without quotes")
+        given_nodes = manifests_of(nodes, "nodes")
+        others = [item for item in given_nodes.objects if item.kind != NODES]
+        given_nodes.problems += [
+            f"{item.source}: is a {item.kind.kind}; nodes are Node objects, others belong into manifests"
+            for item in others
+        ]
+        objects.extend(given_nodes)
+    plugins = given.get("plugins", ())
+    if isinstance(plugins, str | os.PathLike | type) or not isinstance(plugins, Iterable):
+        raise PluginError(f"plugins={plugins!r}: give a list of plugin classes, module names or paths")
+    plugins = list(plugins)
+    gates = _gates(given.get("gates"))
+    registry, own = load_registry(plugins)
+    classes: list[str] = [one.name for one in plugins if isinstance(one, type)]  # type: ignore[attr-defined]
+    config, remarks = load_configuration(given.get("config"), registry, own, enable=classes, gates=gates)
+    zones, stages, until = given.get("zones", 0), given.get("stages", ()), given.get("until")
+    if not isinstance(stages, str | os.PathLike | Iterable):
+        raise ValueError(f"stages={stages!r}: expected a path, or stages as load_stages has them")
+    if not isinstance(given.get("extenders", ()), Iterable):
+        raise ValueError(f"extenders={given['extenders']!r}: expected a list of objects such as InProcessExtender")
+    if not callable(given.get("on_progress") or print):
+        raise ValueError(f"on_progress={given['on_progress']!r}: expected a function of two numbers")
+    wrong = [one for one in (() if isinstance(stages, str | os.PathLike) else stages) if not isinstance(one, Stage)]
+    if wrong:
+        raise ValueError(f"stages: expected a path, or stages as load_stages has them, found {wrong[0]!r}")
+    for extender in given.get("extenders", ()):
+        if not hasattr(extender, "name"):
+            raise ValueError(f"extenders: expected objects such as InProcessExtender, found {extender!r}")
+    if isinstance(zones, str):
+        raise ValueError(f"zones={zones!r}: must be a number of zones, or a list of names")
+    if isinstance(zones, int):
+        zones = [f"zone-{number}" for number in range(1, _whole("zones", zones) + 1)]
+    zones = list(zones) if isinstance(zones, Iterable) else [zones]
+    if not all(isinstance(zone, str) for zone in zones):
+        raise ValueError(f"zones={zones!r}: must be a number of zones, or a list of names")
+    return {
+        "manifests": objects,
+        "registry": registry,
+        "nodes": _whole("nodes", nodes, most=MOST_NODES) if isinstance(nodes, int) else 0,
+        "node_template": node_template_of(given.get("node_template"), given.get("node_resources")),
+        "zones": zones,
+        "config": config,
+        "gates": gates,
+        "seed": _whole("seed", given.get("seed", 0), least=None),
+        "until": None if until is None else seconds_of("until", until),
+        "stages": load_stages([os.fspath(stages)]) if isinstance(stages, str | os.PathLike) else tuple(stages),
+        "extenders": tuple(given.get("extenders", ())),
+        "remarks": [*registry.problems, *remarks],
+        "on_progress": given.get("on_progress") or (lambda done, total: None),
+        "on_slow_plugin": _say,
+    }
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"kubesched: {text}\n")
+
+
+def seconds_of(name: str, value: str | float) -> float:
+    """A number of seconds, or a duration such as ``90m``; ``name`` is the argument's in messages.
+
+    Raises:
+        ValueError: when it is neither, is negative or has no end.
+    """
+    try:
+        seconds = parse_duration(value) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}={value!r}: {error}") from None
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f'{name}={value!r}: must be a number of seconds, 0 or more, or a text such as "90m"')
+    return seconds
+
+
+def _gates(given: str | Mapping[str, bool] | FeatureGates | None) -> FeatureGates:
+    if not isinstance(given, str | Mapping | FeatureGates | None):
+        raise ValueError(f'gates={given!r}: expected a text such as "A=true,B=false", or a dict')
+    if given is None:
+        return DEFAULT_GATES
+    if isinstance(given, FeatureGates):
+        return given
+    if isinstance(given, str):
+        return FeatureGates.of(parse_feature_gates([given]))
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"gates: {name}={value!r}: must be True or False")
+    return FeatureGates.of(given)
+
+
+def _whole(name: str, value: Any, *, least: int | None = 0, most: int | None = None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
+        raise ValueError(f"{name}={value!r}: must be a whole number{'' if least is None else f', {least} or more'}")
+    if most is not None and value > most:
+        raise ValueError(f"{name}={value!r}: must be at most {most}")
+    return value

@@ -1,0 +1,76 @@
+"""When objects arrive: those with the annotation ``kubesched.io/arrival`` are created that long after the start.
+
+Any object may have it: a pod, a Job, a Deployment with its pods, a node that joins later. Callers: :mod:`.intake` reads
+the annotation, :mod:`..run.simulation` lets the objects arrive.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kubesched.base.times import parse_duration
+from kubesched.cluster.files import Manifest, ManifestError
+
+from ...traces.table import ARRIVAL
+
+__all__ = ["ARRIVAL", "Arrivals", "arrival_of", "template_arrival"]
+
+
+def _annotation(metadata: Any) -> str | None:
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    text = annotations.get(ARRIVAL) if isinstance(annotations, Mapping) else None
+    return text if isinstance(text, str) else None
+
+
+def arrival_of(item: Manifest) -> float:
+    """Seconds after the start at which an object arrives; 0 without the annotation.
+
+    Raises:
+        ManifestError: when the annotation is not a duration, or negative.
+    """
+    text = _annotation(item.data["metadata"])
+    if text is None:
+        return 0.0
+    try:
+        seconds = parse_duration(text)
+        problem = f"{text!r} is before the start; write a duration after it" if seconds < 0 else ""
+    except ValueError as error:
+        seconds, problem = 0.0, str(error)
+    if problem:
+        raise ManifestError(f"{item.source}: {item.kind.kind} {item.name}: metadata.annotations[{ARRIVAL}]: {problem}")
+    return seconds
+
+
+def template_arrival(item: Manifest) -> bool:
+    """Whether the annotation is in the pod template of a workload, where it has no effect."""
+    spec = item.data.get("spec")
+    template = spec.get("template") if isinstance(spec, Mapping) else None
+    return isinstance(template, Mapping) and _annotation(template.get("metadata")) is not None
+
+
+class Arrivals:
+    """What is still to come, the next first."""
+
+    def __init__(self, later: Iterable[tuple[float, list[Manifest]]], start: float) -> None:
+        """``later``: seconds after the start, and the objects that then arrive together.
+
+        ``start`` is the time of the start on the clock that :attr:`next` and :meth:`due` refer to.
+        """
+        self._later = deque(sorted(((start + at, objects) for at, objects in later), key=lambda item: item[0]))
+
+    def __len__(self) -> int:
+        return len(self._later)
+
+    @property
+    def next(self) -> float | None:
+        """When the next objects arrive, None when nothing is left to arrive."""
+        return self._later[0][0] if self._later else None
+
+    def due(self, now: float) -> list[Manifest]:
+        """The objects that arrive at ``now`` or should have arrived before; they are not returned again."""
+        found: list[Manifest] = []
+        while self._later and self._later[0][0] <= now:
+            found += self._later.popleft()[1]
+        return found

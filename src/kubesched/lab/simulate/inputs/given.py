@@ -1,0 +1,206 @@
+"""What people have in hand, as manifests: paths, text, plain data, and objects of Kubernetes client libraries.
+
+Caller: :mod:`..entry` and :mod:`..stepping`. Files are read by :mod:`kubesched.cluster.files`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.kinds import CORE_EVENTS, EVENTS, LEASES
+from kubesched.api.quantity import QuantityError, parse_quantity
+from kubesched.api.requests import is_scalar_resource
+from kubesched.api.selectors import is_qualified_name
+from kubesched.api.types import Node
+from kubesched.cluster.files import (
+    Manifest,
+    ManifestError,
+    Manifests,
+    SnapshotError,
+    import_dump,
+    is_saved_cluster,
+    load_manifests,
+    object_manifests,
+    parse_manifests,
+    read,
+)
+from kubesched.cluster.kubelets import node_template
+
+from .loading import load_node_template
+
+__all__ = ["Objects", "cluster_of", "manifests_of", "node_template_of"]
+
+#: Objects, or where they are: a path, YAML or JSON as a text of several lines, plain data, an object of a Kubernetes
+#: client library, or several of these.
+Objects: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Manifests | Manifest | Iterable[Any]
+
+_NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "pods")
+#: Records of a cluster's own doings, which a simulation makes itself.
+_OWN: Final = frozenset({LEASES, EVENTS, CORE_EVENTS})
+_EXPECTED: Final = "expected a path, a text of YAML or JSON, an object as a dict, or a list of these"
+
+
+def manifests_of(given: Objects, name: str) -> Manifests:
+    """Everything that is given, in its order; ``name`` is the argument's in messages.
+
+    What cannot be read or used is among the ``problems`` of the result.
+    """
+    found = Manifests()
+    if isinstance(given, Manifests):
+        found.objects += given.objects
+        found.warnings += given.warnings
+        found.problems += given.problems
+        return found
+    several = _several(given)
+    paths: list[str] = []
+
+    def read_paths() -> None:
+        if paths:
+            found.extend(load_manifests(paths, lenient=True))
+            paths.clear()
+
+    def is_saved(item: Any) -> bool:
+        return Path(item).is_file() and is_saved_cluster(item)
+
+    for index, item in enumerate([given] if several is None else several):
+        where = name if several is None else f"{name}[{index}]"
+        if isinstance(item, str) and not item.strip():
+            found.problems.append(f"{where}: is an empty text; {_EXPECTED}")
+            continue
+        if isinstance(item, os.PathLike) or (isinstance(item, str) and "\n" not in item):
+            if is_saved(item):
+                found.extend(cluster_of(os.fspath(item)))
+            else:
+                paths.append(os.fspath(item))  # read together: an object that is in two files is found
+            continue
+        read_paths()
+        if isinstance(item, Manifest):
+            found.objects.append(item)
+        elif isinstance(item, Manifests):
+            found.extend(item)
+        else:
+            found.extend(_parsed(item, where))
+    read_paths()
+    return found
+
+
+def cluster_of(path: str) -> Manifests:
+    """The objects of a saved cluster, or of a dump of a real one (``kubectl get -o yaml``). The file is only read.
+
+    What cannot be used is among the ``problems`` of the result.
+    """
+    try:
+        if not is_saved_cluster(path):
+            dump = import_dump([path])
+            return Manifests(dump.objects, dump.warnings)
+        items = read(path).items
+    except ManifestError as error:
+        return Manifests(problems=[*error.problems])
+    except (OSError, SnapshotError) as error:
+        text = f"{path}: cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        return Manifests(problems=[text])
+    return Manifests([Manifest(item.kind, item.data(), path) for item in items if item.kind not in _OWN])
+
+
+def _several(given: Any) -> list[Any] | None:
+    """The items of a collection; None for anything that is one object or one path."""
+    if (
+        isinstance(given, (str, bytes, bytearray, os.PathLike, Mapping, Manifest))
+        or hasattr(given, "to_dict")
+        or not isinstance(given, Iterable)
+    ):
+        return None
+    return list(given)
+
+
+def _parsed(item: Any, where: str) -> Manifests:
+    if isinstance(item, str):
+        return parse_manifests(item, where, lenient=True)
+    try:
+        data = _plain(item)
+    except RecursionError:
+        return Manifests(problems=[f"{where}: is no plain data: it contains itself"])
+    if not isinstance(data, Mapping):
+        return Manifests(problems=[f"{where}: {_EXPECTED}, found {type(item).__name__}"])
+    return object_manifests(data, where, lenient=True)
+
+
+def _plain(item: Any) -> Any:
+    """Objects of client libraries as the API has them; everything else as it is.
+
+    The models of the official client map their attributes to the API's names; those of lightkube, kr8s and others
+    have ``to_dict`` in these names.
+    """
+    names = getattr(item, "attribute_map", None)
+    if isinstance(names, Mapping):
+        values = ((name, getattr(item, attribute)) for attribute, name in names.items())
+        return {name: _plain(value) for name, value in values if value is not None}
+    if isinstance(item, list | tuple):
+        return [_plain(value) for value in item]
+    if isinstance(item, Mapping):
+        return {str(name): _plain(value) for name, value in item.items()}
+    convert = getattr(item, "to_dict", None)
+    return convert() if callable(convert) else item
+
+
+def node_template_of(
+    given: str | os.PathLike[str] | Mapping[str, Any] | None, resources: Mapping[str, str | int] | None = None
+) -> dict[str, Any]:
+    """A Node to make hollow nodes from: the given one or the ordinary one, with other amounts of some resources.
+
+    Raises:
+        ManifestError: when it holds no Node, or an amount cannot be used.
+    """
+    if given is None:
+        template = node_template()
+    elif isinstance(given, Mapping):
+        template = dict(given)
+        if template.get("kind", "Node") != "Node":
+            raise ManifestError(f"node_template: is a {template['kind']}; a template is a manifest of kind Node")
+        try:
+            from_builtins(template, Node)
+        except DecodeError as error:
+            raise ManifestError(f"node_template: {error}") from None
+    elif isinstance(given, str | os.PathLike):
+        template = load_node_template(os.fspath(given))
+    else:
+        raise ManifestError(f"node_template: expected a Node as a dict, or a path, found {type(given).__name__}")
+    if not isinstance(resources, Mapping | None):
+        raise ManifestError(f"node_resources: expected a dict of amounts, found {type(resources).__name__}")
+    status = dict(template.get("status") or {})
+    problems = [
+        f"node resource {name}={amount}: {problem}"
+        for name, amount in (resources or {}).items()
+        if (problem := _wrong_amount(name, amount))
+    ]
+    if problems:
+        raise ManifestError(*problems)
+    for amounts in ("capacity", "allocatable"):
+        if resources:
+            status[amounts] = {**(status.get(amounts) or {}), **{name: str(one) for name, one in resources.items()}}
+    return {**template, "status": status}
+
+
+def _wrong_amount(name: Any, amount: Any) -> str:
+    """What is wrong with an amount of a resource of a node; empty when nothing is."""
+    if name not in _NATIVE and not (isinstance(name, str) and is_scalar_resource(name) and is_qualified_name(name)):
+        near = get_close_matches(str(name).rpartition("/")[2].lower(), (*_NATIVE, "gpu"), 1)
+        hint = f"; did you mean {near[0].replace('gpu', 'nvidia.com/gpu')}?" if near else ""
+        if name in ("node", "nodes"):
+            hint = "; how many nodes there are is an option of its own"
+        known = f"{', '.join(_NATIVE)}, hugepages-2Mi, and names with a domain such as nvidia.com/gpu"
+        return f"nodes have no resource of this name{hint} (there are {known})"
+    try:
+        quantity = parse_quantity(str(amount))
+    except QuantityError as error:
+        return str(error)
+    if quantity.nanos < 0:
+        return "must not be negative"
+    if quantity.nanos % 10**9 and name not in ("cpu", "memory", "ephemeral-storage"):
+        return "must be a whole number"
+    return ""

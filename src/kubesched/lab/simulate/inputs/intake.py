@@ -1,0 +1,323 @@
+"""What an input means: what is expanded, and in which order objects are created.
+
+Caller: :mod:`..run.simulation` and the demonstration. An export of a live cluster is taken as it is: a workload whose
+pods are in the export makes no pods of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.kinds import (
+    CLAIMS,
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    RESOURCE_CLAIMS,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Kind,
+)
+from kubesched.api.selectors import required_node_affinity
+from kubesched.api.taints import first_untolerated
+from kubesched.api.types import Node, Pod
+from kubesched.cluster.controllers import DEVICES_ANNOTATION, DevicesError, parse_devices
+from kubesched.cluster.files import (
+    Manifest,
+    ManifestError,
+    Manifests,
+    expand_workloads,
+    load_manifests,
+    object_manifests,
+)
+from kubesched.cluster.kubelets import make_nodes
+
+from .arrivals import arrival_of
+from .remarks import endless, not_honoured, unknown_fields
+from .storing import controller_of, refusals
+
+__all__ = [
+    "Controllers",
+    "Intake",
+    "Source",
+    "gather",
+    "in_order",
+    "is_unplaced",
+    "unknown_fields",
+    "with_default_class",
+    "wrong_devices",
+]
+
+#: Which controllers of workloads run.
+Controllers: TypeAlias = Literal["none", "batch", "all"]
+
+#: Loaded manifests, or paths of files and directories, or objects as plain data; also mixed.
+Source: TypeAlias = Manifests | Iterable[str | os.PathLike[str] | Mapping[str, Any] | Manifest]
+
+#: The workloads that the controllers make pods for.
+_DRIVEN: Final[dict[Controllers, frozenset[Kind]]] = {
+    "none": frozenset(),
+    "batch": frozenset((JOBS, CRON_JOBS)),
+    "all": frozenset((DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS)),
+}
+_ORDER: Final = {
+    "namespaces": 0,
+    "priorityclasses.scheduling.k8s.io": 1,
+    "runtimeclasses.node.k8s.io": 1,
+    "storageclasses.storage.k8s.io": 1,
+    "nodes": 2,
+    "pods": 9,
+}
+#: What a cluster without a StorageClass of its own gets, as kind's clusters have: claims without a class just work.
+_DEFAULT_CLASS: Final = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "provisioner": "hollow.kubesched.io",
+    "reclaimPolicy": "Delete",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
+@dataclass(slots=True)
+class Intake:
+    """Everything to be stored, pods of workloads included, in the order of creation."""
+
+    objects: list[Manifest] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    #: Workloads whose pods controllers make, or go on to make.
+    driven: list[Manifest] = field(default_factory=list)
+    #: UIDs of what has dependents among the objects of the input.
+    owners: set[str] = field(default_factory=set)
+    #: What arrives later: seconds after the start, and the objects that then arrive together.
+    later: list[tuple[float, list[Manifest]]] = field(default_factory=list)
+
+    def everything(self) -> Iterator[Manifest]:
+        """All objects, those that arrive later included."""
+        yield from self.objects
+        for _, objects in self.later:
+            yield from objects
+
+    @property
+    def driven_uids(self) -> set[str]:
+        """The UIDs of :attr:`driven`."""
+        return {item.data["metadata"].get("uid", "") for item in self.driven}
+
+    def split(self) -> tuple[list[Manifest], list[Manifest]]:
+        """What is there when the cluster starts, and what is created then, at once: pods to be placed, new workloads.
+
+        Pods that controllers may take for missing come together with what owns them.
+        """
+        continued = self.driven_uids & self.owners
+        started = self.driven_uids - continued
+        before: list[Manifest] = []
+        after: list[Manifest] = []
+        for item in self.objects:
+            metadata = item.data["metadata"]
+            if item.kind == PODS:
+                owner = controller_of(metadata) or {}
+                is_new = is_unplaced(item) and owner.get("uid") not in continued
+            else:
+                is_new = bool(metadata.get("uid")) and metadata.get("uid") in started
+            (after if is_new else before).append(item)
+        return before, after
+
+    @property
+    def uses_storage(self) -> bool:
+        """Whether there are storage objects, or pods that use claims."""
+        return any(
+            item.kind in (CLAIMS, VOLUMES)
+            or item.kind.group == STORAGE_CLASSES.group
+            or (item.kind == PODS and _uses_claims(item.data))
+            for item in self.everything()
+        )
+
+    @property
+    def uses_devices(self) -> bool:
+        """Whether there are objects of dynamic resources, nodes with hollow devices, or pods with resource claims."""
+        return any(
+            item.kind.group == RESOURCE_CLAIMS.group
+            or (item.kind == NODES and _devices(item) is not None)
+            or (item.kind == PODS and (item.data.get("spec") or {}).get("resourceClaims"))
+            for item in self.everything()
+        )
+
+
+def gather(
+    source: Source,
+    *,
+    nodes: int = 0,
+    node_template: Mapping[str, Any] | None = None,
+    zones: Sequence[str] = (),
+    controllers: Controllers = "none",
+    pods_end: bool = False,
+    present: Sequence[Node] = (),
+) -> Intake:
+    """Load and expand; ``nodes`` hollow nodes are added to those of the manifests.
+
+    ``controllers`` says which controllers run: with ``batch`` Jobs go on beyond their first pods, and CronJobs make
+    Jobs; with ``all`` no workload is expanded. ``pods_end``: there are rules by which pods end, besides their annotations.
+    A DaemonSet makes pods for all of these nodes, and for those that are ``present`` already.
+
+    Raises:
+        ManifestError: for what cannot be read or used.
+    """
+    loaded = _load(source)
+    objects = [
+        Manifest(NODES, data, "hollow nodes") for data in make_nodes(nodes, node_template, zones=zones)
+    ] + loaded.objects
+    problems = [*loaded.problems, *wrong_devices(objects)]
+    names = [node.name for node in present] + [item.name for item in objects if item.kind == NODES]
+    typed = [*present] + [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
+    made_already = _controllers(objects)
+    intake = Intake(warnings=[*loaded.warnings, *unknown_fields(loaded.objects)], owners=made_already)
+    for item in objects:
+        metadata = item.data["metadata"]
+        try:
+            arrival = arrival_of(item)
+            if metadata.get("uid") in made_already or controller_of(metadata) is not None:
+                made = [item]
+            else:
+                made = _expand(item, names, typed, tracked=controllers != "none")
+            if item.kind in _DRIVEN[controllers]:
+                intake.driven.append(made[0])
+                if controllers == "all":
+                    del made[1:]
+            if arrival:
+                intake.later.append((arrival, made))
+            else:
+                intake.objects += made
+        except ManifestError as error:
+            problems += error.problems
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
+            problems.append(_misshapen(item, error))
+    if problems:
+        raise ManifestError(*problems, *refusals(intake.everything(), intake.driven_uids))
+    endings = [] if pods_end else endless(objects)
+    intake.warnings = [*not_honoured(objects), *endings, *intake.warnings]
+    intake.objects = in_order(intake.objects)
+    return intake
+
+
+def is_unplaced(item: Manifest) -> bool:
+    """Whether it is a pod that has no node yet."""
+    return item.kind == PODS and not (item.data.get("spec") or {}).get("nodeName")
+
+
+def wrong_devices(objects: Iterable[Manifest]) -> list[str]:
+    """What is wrong with nodes whose annotation of hollow devices cannot be read: the node, and what would be right."""
+    read: set[str] = set()  # the nodes of a template share one text
+    problems: list[str] = []
+    for item in objects:
+        text = _devices(item) if item.kind == NODES else None
+        if text is not None and text not in read:
+            read.add(text)
+            try:
+                parse_devices(text)
+            except DevicesError as error:
+                problems.append(f"{item.source}: Node {item.name}: {error}")
+    return problems
+
+
+def _devices(node: Manifest) -> str | None:
+    annotations = node.data["metadata"].get("annotations")
+    text = annotations.get(DEVICES_ANNOTATION) if isinstance(annotations, Mapping) else None
+    return text if isinstance(text, str) else None
+
+
+def with_default_class(objects: Sequence[Manifest]) -> list[Manifest]:
+    """The objects, with the default StorageClass ``standard`` in front when there is no StorageClass among them."""
+    if any(item.kind == STORAGE_CLASSES for item in objects):
+        return list(objects)
+    return [Manifest(STORAGE_CLASSES, dict(_DEFAULT_CLASS), "default storage class"), *objects]
+
+
+def _uses_claims(pod: Mapping[str, Any]) -> bool:
+    volumes = (pod.get("spec") or {}).get("volumes")
+    return any(
+        isinstance(volume, Mapping) and ("persistentVolumeClaim" in volume or "ephemeral" in volume)
+        for volume in (volumes if isinstance(volumes, list) else ())
+    )
+
+
+def in_order(objects: Iterable[Manifest]) -> list[Manifest]:
+    """Objects in an order of creation in which nothing is missed: namespaces first, pods last."""
+    return sorted(objects, key=lambda item: _ORDER.get(item.kind.group_resource, 5))
+
+
+def _expand(item: Manifest, names: Sequence[str], nodes: Sequence[Node], *, tracked: bool) -> list[Manifest]:
+    """An object and the pods it makes; ``tracked`` as for :func:`~kubesched.cluster.files.expand_workloads`."""
+    if item.kind == CRON_JOBS:
+        _check_job_template(item)
+        return [item]
+    made = expand_workloads([item], node_names=names, tracked=tracked).objects
+    if item.kind.group_resource == "daemonsets.apps":
+        return [made[0], *(pod for pod, node in zip(made[1:], nodes, strict=True) if _daemon_runs_on(pod, node))]
+    return made
+
+
+def _check_job_template(item: Manifest) -> None:
+    """Raises what is wrong with the jobs of a CronJob, before any is due."""
+    spec = item.data.get("spec")
+    template = spec.get("jobTemplate") if isinstance(spec, Mapping) else None
+    job = {"metadata": {"name": item.name}, "spec": template.get("spec") if isinstance(template, Mapping) else None}
+    try:
+        expand_workloads([Manifest(JOBS, job, item.source)])
+    except ManifestError as error:
+        place, _, problem = str(error).partition(": spec")
+        raise ManifestError(f"{place}: spec.jobTemplate.spec{problem}") from None
+
+
+def _misshapen(item: Manifest, error: Exception) -> str:
+    """What is wrong with a workload that cannot be expanded; workloads are not checked field by field when loaded."""
+    what = f"{item.source}: {item.kind.kind} {item.name}"
+    template = (item.data.get("spec") or {}).get("template")
+    try:
+        from_builtins(template, Pod)
+    except DecodeError as found:
+        message, _, path = str(found).partition(" - at `$")
+        return f"{what}: spec.template{path.removesuffix('`')}: {message[:1].lower()}{message[1:]}"
+    return f"{what}: a field of its spec has the wrong type: {error}"
+
+
+def _load(source: Source) -> Manifests:
+    if isinstance(source, Manifests):
+        return source
+    result = Manifests()
+    paths: list[str | Path] = []
+    for index, item in enumerate(source):
+        if isinstance(item, Manifest):
+            result.objects.append(item)
+        elif isinstance(item, Mapping):
+            result.extend(object_manifests(item, f"object {index}", lenient=True))
+        else:
+            paths.append(os.fspath(item))
+    if paths:
+        result.extend(load_manifests(paths, lenient=True))
+    return result
+
+
+def _controllers(objects: Iterable[Manifest]) -> set[str]:
+    """UIDs of what has dependents among the objects."""
+    owners = (controller_of(item.data["metadata"]) for item in objects)
+    return {owner.get("uid", "") for owner in owners if owner is not None}
+
+
+def _daemon_runs_on(manifest: Manifest, node: Node) -> bool:
+    """Whether the DaemonSet controller would make a pod for this node: affinity and taints, nothing else."""
+    pod = from_builtins(manifest.data, Pod)
+    affinity = required_node_affinity(pod.spec)
+    return affinity.matches(node.labels, node.name) and (
+        first_untolerated(node.spec.taints, pod.spec.tolerations) is None
+    )

@@ -1,0 +1,158 @@
+"""What of an input is not honoured, or will not end, said once for each kind of thing.
+
+Caller: :mod:`.intake`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from kubesched.api.kinds import CRON_JOBS, JOBS
+from kubesched.cluster.controllers import DEVICES_ANNOTATION
+from kubesched.cluster.files import Manifest
+from kubesched.cluster.kubelets import DURATION, FAILED
+from kubesched.cluster.schema import root_type, unknown_paths
+
+from .arrivals import ARRIVAL, template_arrival
+
+__all__ = ["endless", "not_honoured", "unknown_fields"]
+
+#: Kinds that are stored and do nothing, and what they would do.
+_INERT: Final = {
+    "horizontalpodautoscalers.autoscaling": "nothing is scaled by load",
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
+    "networkpolicies.networking.k8s.io": "there is no traffic",
+    "ingresses.networking.k8s.io": "there is no traffic",
+    "podgroups.scheduling.k8s.io": "pods are scheduled one by one",
+    "workloads.scheduling.k8s.io": "pods are scheduled one by one",
+}
+
+#: The annotations with this prefix that something here reads or writes; any other is most likely misspelled.
+_PREFIX: Final = "kubesched.io/"
+_ANNOTATIONS: Final = frozenset(
+    {ARRIVAL, DURATION, FAILED, DEVICES_ANNOTATION}
+    | {_PREFIX + name for name in ("exit", "capacity", "capacity-of", "topology", "volumes-per-node", "hollow", "load")}
+)
+
+
+def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
+    """A warning for each field that Kubernetes does not know: most likely a slip of the pen that is ignored."""
+    found: dict[tuple[str, str], list[Manifest]] = {}
+    for item in objects:
+        for path in unknown_paths(root_type(item.kind.group, item.kind.kind), item.data):
+            found.setdefault((item.kind.kind, path), []).append(item)
+    return [
+        f'{items[0].source}: {kind} {items[0].name}: unknown field "{path}" is ignored{_also(items)}'
+        for (kind, path), items in found.items()
+    ]
+
+
+def not_honoured(objects: Sequence[Manifest]) -> list[str]:
+    """A warning for each kind that acts in a real cluster and does nothing here, and for annotations in the wrong place."""
+    found: dict[str, list[Manifest]] = {}
+    for item in objects:
+        if item.kind.group_resource in _INERT:
+            found.setdefault(item.kind.group_resource, []).append(item)
+    texts = [
+        f"{items[0].source}: {items[0].kind.kind} {items[0].name} has no effect in a simulation: {_INERT[kind]}{_also(items)}"
+        for kind, items in found.items()
+    ]
+    misplaced = [item for item in objects if template_arrival(item)]
+    if misplaced:
+        first = misplaced[0]
+        texts.append(
+            f"{first.source}: {first.kind.kind} {first.name}: {ARRIVAL} has no effect in a pod template; write it into the "
+            f"metadata of the {first.kind.kind} itself{_also(misplaced)}"
+        )
+    grouped = [item for item in objects if any("schedulingGroup" in spec for _, spec in _pod_parts(item))]
+    if grouped:
+        first = grouped[0]
+        texts.append(
+            f"{first.source}: {first.kind.kind} {first.name}: schedulingGroup has no effect in a simulation: pods are "
+            f"scheduled one by one{_also(grouped)}"
+        )
+    return texts + _unknown_annotations(objects)
+
+
+def _unknown_annotations(objects: Sequence[Manifest]) -> list[str]:
+    """A warning for each annotation of this project's prefix that nothing reads."""
+    found: dict[str, list[Manifest]] = {}
+    for item in objects:
+        names = {name for annotations, _ in _pod_parts(item) for name in annotations if name.startswith(_PREFIX)}
+        for name in sorted(names - _ANNOTATIONS):
+            found.setdefault(name, []).append(item)
+    texts = []
+    for name, items in found.items():
+        near = get_close_matches(name.lower(), sorted(_ANNOTATIONS), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        first = items[0]
+        texts.append(
+            f"{first.source}: {first.kind.kind} {first.name}: annotation {name} is none of kubesched's{hint}"
+            f"{_also(items)}"
+        )
+    return texts
+
+
+def _pod_parts(item: Manifest) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Annotations and spec of an object, and of the templates in it."""
+    data: Any = item.data
+    while isinstance(data, Mapping):
+        metadata, spec = data.get("metadata"), data.get("spec")
+        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+        spec = spec if isinstance(spec, Mapping) else {}
+        yield annotations if isinstance(annotations, Mapping) else {}, spec
+        data = spec.get("template") or spec.get("jobTemplate")
+
+
+def _also(items: Sequence[Manifest]) -> str:
+    """That a remark about the first of the objects is true of the others."""
+    more = len(items) - 1
+    return "" if not more else f" (and so for {more:,} more {'object' if more == 1 else 'objects'})"
+
+
+def _completions(job: Manifest) -> int:
+    wanted = (job.data.get("spec") or {}).get("completions")
+    return wanted if isinstance(wanted, int) else 0
+
+
+def _parallelism(job: Manifest) -> int:
+    wanted = (job.data.get("spec") or {}).get("parallelism")
+    return wanted if isinstance(wanted, int) else 1
+
+
+def _ends(template: object) -> bool:
+    """Whether the pods of a template end by themselves."""
+    metadata = template.get("metadata") if isinstance(template, Mapping) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return isinstance(annotations, Mapping) and bool(annotations.get(DURATION))
+
+
+def endless(objects: Sequence[Manifest]) -> list[str]:
+    """Warnings about Jobs that never get to all of their pods, and CronJobs, as their pods do not end."""
+    texts = []
+    jobs = [
+        item
+        for item in objects
+        if item.kind == JOBS
+        and _completions(item) > _parallelism(item)
+        and not _ends((item.data.get("spec") or {}).get("template"))
+    ]
+    if jobs:
+        job = jobs[0]
+        what = f"so only the {_parallelism(job)} of its {_completions(job)} pods that may run at once are simulated"
+        also = _also(jobs)
+        texts.append(
+            f"{job.source}: Job {job.name}: its pods run without end, as they have no {DURATION}; {what}{also}"
+        )
+    crons = []
+    for item in objects:
+        template = (item.data.get("spec") or {}).get("jobTemplate") if item.kind == CRON_JOBS else None
+        if template is not None and not _ends((template.get("spec") or {}).get("template")):
+            crons.append(item)
+    if crons:
+        what = f"its pods run without end, as they have no {DURATION}"
+        texts.append(f"{crons[0].source}: CronJob {crons[0].name}: {what}{_also(crons)}")
+    return texts

@@ -1,0 +1,226 @@
+"""How a run went over time: what was requested, how long the queue was, how fragmented the free resources were.
+
+What was requested is added up at every moment at which something happened, from the rows of the node table that changed,
+so means and peaks are exact. The moments that are kept for the series are thinned out evenly.
+Caller: :mod:`..run.simulation`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
+from kubesched.api.requests import PODS as POD_COUNT
+from kubesched.base.change_log import Follower
+from kubesched.scheduler.framework.metrics import Gauge
+from kubesched.scheduler.nodes.node_table import NODE_CHANGED, PODS_ROW, NodeTable
+
+from .result import ResourceShare, Series
+
+__all__ = ["MOST_MOMENTS", "Course", "Shapes"]
+
+#: Moments of a series at most.
+MOST_MOMENTS: Final = 1_000
+#: Different requests that count for fragmentation; rarer ones are left out.
+_MOST_SHAPES: Final = 32
+#: A request for more than a column holds fits nowhere.
+_MOST_AMOUNT: Final = 2**63 - 1
+_PLACES: Final = ("active", "backoff", "unschedulable", "gated")
+
+
+class Shapes:
+    """The most frequent requests of the pods of a run, for fragmentation."""
+
+    def __init__(self, requests: Iterable[Mapping[str, int]], counts: Iterable[int] | None = None) -> None:
+        """``counts`` say how many pods each request is for; one, when left out."""
+        found: Counter[tuple[tuple[str, int], ...]] = Counter()
+        for one, count in zip(requests, counts, strict=True) if counts is not None else ((one, 1) for one in requests):
+            found[tuple(sorted(one.items()))] += count
+        frequent = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:_MOST_SHAPES]
+        self.requests: list[dict[str, int]] = [dict(shape) for shape, _ in frequent]
+        self.counts: NDArray[np.float64] = np.array([count for _, count in frequent], np.float64)
+        names = dict.fromkeys(name for request in self.requests for name in request)
+        #: By resource: which shapes ask for it, how much, and their shares among the pods that do.
+        self._asking: dict[str, tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]] = {}
+        for name in names:
+            asked = np.array([min(request.get(name, 0), _MOST_AMOUNT) for request in self.requests], np.int64)
+            asking = np.flatnonzero(asked)
+            weights = self.counts[asking]
+            self._asking[name] = asking, asked[asking], weights / weights.sum()
+
+    def fragmentation(self, table: NodeTable) -> dict[str, float]:
+        """By resource: the expected share of what is free that a pod asking for it cannot use, 0 to 1.
+
+        A node's free amount is lost to a pod that does not fit there by its requests. 0 when nothing is free, or no pod
+        asks for the resource.
+        """
+        rows = table.order()
+        free = np.maximum(table.allocatable[:, rows] - table.requested[:, rows], 0)
+        lacks = np.zeros((len(self.requests), len(rows)), np.bool_)
+        lacks |= free[PODS_ROW] <= 0
+        for name, (asking, amounts, _) in self._asking.items():
+            index = table.column(name)
+            lacks[asking] |= free[index] < amounts[:, None] if index is not None else True
+        found = {}
+        for name, index in table.resource_index.items():
+            total = float(free[index].sum())
+            if name in self._asking and total:
+                asking, _, weights = self._asking[name]
+                found[name] = round(float(weights @ lacks[asking] @ free[index]) / total, 6)
+            else:
+                found[name] = 0.0
+        return found
+
+
+class Course:
+    """Follows one run. :meth:`observe` is to be called at each moment after everything has happened.
+
+    ``pending`` is the scheduler's gauge of queued pods by place.
+    """
+
+    def __init__(self, table: NodeTable, pending: Gauge, shapes: Shapes, most: int = MOST_MOMENTS) -> None:
+        self._table = table
+        self._pending = [pending.labels(place) for place in _PLACES]
+        self._shapes = shapes
+        self._most = most
+        self._journal = Follower(table.journal)
+        #: What was last added up: requested by resource and row; allocatable and requested by resource.
+        self._known: NDArray[np.int64] = np.zeros((0, 0), np.int64)
+        self._allocatable: list[int] = []
+        self._requested: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._peak: dict[str, int] = {}
+        self._last: float | None = None
+        #: By resource: the integral of utilisation over time, and its highest.
+        self._shares: dict[str, float] = {}
+        self._peak_shares: dict[str, float] = {}
+        self._moments: list[dict[str, Any]] = []
+        self._next = 0.0
+        self._width = 0.0
+
+    @property
+    def peak(self) -> dict[str, int]:
+        """By resource: the most that was ever requested at once."""
+        return self._peak
+
+    def observe(self, now: float, on_nodes: int) -> None:
+        """Everything that happens at ``now`` has happened. ``on_nodes``: how many pods are on nodes."""
+        if self._last is not None and now > self._last:
+            self._add_time(now - self._last)
+        self._last = now
+        self._update()
+        if now >= self._next or not self._moments:
+            self._keep(now, on_nodes)
+        elif self._moments[-1]["time"] == now:
+            self._moments[-1] = self._moment(now, on_nodes)
+
+    def _keep(self, now: float, on_nodes: int) -> None:
+        moment = self._moment(now, on_nodes)
+        if self._moments and self._moments[-1]["time"] == now:
+            self._moments[-1] = moment
+            return
+        self._moments.append(moment)
+        if len(self._moments) > self._most:
+            self._width = max(2.0 * self._width, 2.0 * (now - self._moments[0]["time"]) / self._most)
+            kept: list[dict[str, Any]] = []
+            for one in self._moments:
+                if not kept or one["time"] >= kept[-1]["time"] + self._width:
+                    kept.append(one)
+            self._moments = kept
+        self._next = self._moments[-1]["time"] + self._width
+
+    def _update(self) -> None:
+        """Add up the rows that changed."""
+        table, entries = self._table, self._journal.read()
+        if entries is not None and not entries:
+            return
+        if (
+            entries is None
+            or self._known.shape != table.requested.shape
+            or len(entries) > table.capacity // 4
+            or any(entry & 1 == NODE_CHANGED for entry in entries)
+        ):
+            self._known = table.requested * table.alive
+            self._requested = self._known.sum(axis=1)
+            self._allocatable = (table.allocatable * table.alive).sum(axis=1).tolist()
+        else:
+            # Nodes are as they were, only their pods changed. A row without a node counts nothing.
+            rows = sorted({entry >> 1 for entry in entries if table.alive[entry >> 1]})
+            known, requested = self._known, self._requested
+            for row in rows:
+                fresh = table.requested[:, row]
+                requested += fresh
+                requested -= known[:, row]
+                known[:, row] = fresh
+        allocatable, requested = self._allocatable, self._requested.tolist()
+        for name, index in table.resource_index.items():
+            amount = requested[index]
+            if amount > self._peak.get(name, 0):
+                self._peak[name] = amount
+            if allocatable[index]:
+                self._peak_shares[name] = max(self._peak_shares.get(name, 0.0), amount / allocatable[index])
+
+    def _add_time(self, seconds: float) -> None:
+        allocatable, requested = self._allocatable, self._requested.tolist()
+        for name, index in self._table.resource_index.items():
+            if index < len(allocatable) and allocatable[index]:
+                self._shares[name] = self._shares.get(name, 0.0) + seconds * requested[index] / allocatable[index]
+
+    def _moment(self, now: float, on_nodes: int) -> dict[str, Any]:
+        allocatable, requested = self._allocatable, self._requested.tolist()
+        names = self._table.resource_index
+        return {
+            "time": now,
+            "queue": [int(one.value) for one in self._pending],
+            "on_nodes": on_nodes,
+            "allocatable": {name: allocatable[index] for name, index in names.items()},
+            "requested": {name: requested[index] for name, index in names.items()},
+            "fragmentation": self._shapes.fragmentation(self._table),
+        }
+
+    def finish(self, now: float, on_nodes: int) -> tuple[Series, list[ResourceShare]]:
+        """The run has ended: its series, and the shares of each resource that the cluster has."""
+        self._next = now
+        self.observe(now, on_nodes)
+        moments = self._moments
+        names = self._names()
+        places = {place: [one["queue"][index] for one in moments] for index, place in enumerate(_PLACES)}
+
+        def columns(what: str, empty: Any) -> dict[str, list[Any]]:
+            return {name: [one[what].get(name, empty) for one in moments] for name in names}
+
+        series = Series(
+            times=[one["time"] for one in moments],
+            on_nodes=[one["on_nodes"] for one in moments],
+            allocatable=columns("allocatable", 0),
+            requested=columns("requested", 0),
+            fragmentation=columns("fragmentation", 0.0),
+            **places,
+        )
+        spans = np.diff(np.array([*series.times, now], np.float64))
+        total = float(spans.sum())
+        shares = []
+        for name in names:
+            fragments = np.array(series.fragmentation[name], np.float64)
+            mean = float(spans @ fragments) / total if total else float(fragments[-1])
+            used = self._shares.get(name, 0.0) / total if total else self._peak_shares.get(name, 0.0)
+            shares.append(
+                ResourceShare(
+                    name=name,
+                    utilisation=round(used, 6),
+                    peak_utilisation=round(self._peak_shares.get(name, 0.0), 6),
+                    fragmentation=round(mean, 6),
+                )
+            )
+        return series, shares
+
+    def _names(self) -> list[str]:
+        """cpu, memory, storage that is used, pods, then what else there is, by name."""
+        there = {name for one in self._moments for name, amount in one["allocatable"].items() if amount}
+        used = {name for name, amount in self._peak.items() if amount}
+        first = [CPU, MEMORY, *([EPHEMERAL_STORAGE] if EPHEMERAL_STORAGE in used else []), POD_COUNT]
+        return [*first, *sorted((there | used) - {CPU, MEMORY, EPHEMERAL_STORAGE, POD_COUNT})]

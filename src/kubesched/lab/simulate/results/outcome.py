@@ -1,0 +1,178 @@
+"""The result of a run, read from the cluster when nothing moves any more.
+
+Caller: :mod:`..run.simulation`; the demonstration asks for the use of the nodes only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
+from kubesched.api.requests import PODS as POD_COUNT
+from kubesched.api.types import Pod
+from kubesched.scheduler.nodes.nodeinfo import NodeInfo
+
+from ..embedded import Embedded
+from .course import Course
+from .pending import Workloads, explain_pending
+from .pod_times import PodBook, run_times
+from .result import MissingNode, NodeUse, Placement, Refusal, ResourceUse, Result, Stopped, Totals
+
+__all__ = ["node_uses", "outcome"]
+
+#: Names in one message.
+_MOST_NAMES: Final = 5
+_QUOTED: Final = re.compile(r'"[^"]*"')
+_ZONE: Final = "topology.kubernetes.io/zone"
+
+
+def outcome(
+    embedded: Embedded,
+    book: PodBook,
+    course: Course,
+    end: float,
+    *,
+    seed: int,
+    stopped: Stopped,
+    refused: list[Refusal],
+) -> Result:
+    """The result of a run that ended at ``end``, in virtual seconds since the start."""
+    pods = embedded.pods()
+    times = book.pods(lambda pod: embedded.scheduler.queue.views.get_pod(pod.name, pod.namespace))
+    series, shares = course.finish(end, len(embedded.scheduler.cache.pods))
+    missing = _missing_nodes(embedded, pods)
+    lost = {key for item in missing for key in item.pods}
+    placed = [pod for pod in pods if pod.spec.node_name and pod.key not in lost]
+    waiting = [pod for pod in pods if not pod.spec.node_name]
+    pending = explain_pending(embedded, waiting)
+    infos = _infos(embedded)
+    names = _resource_names(infos)
+    attempts = embedded.scheduler.metrics.schedule_attempts_total
+    totals = Totals(
+        nodes=len(infos),
+        pods=len(pods),
+        placed=len(placed),
+        on_missing_nodes=len(lost),
+        succeeded=sum(pod.status.phase == "Succeeded" for pod in placed),
+        failed=sum(pod.status.phase == "Failed" for pod in placed),
+        pending=len(waiting),
+        gated=sum(group.count for group in pending if group.reason == "SchedulingGated"),
+        refused=sum(item.count for item in refused),
+        removed=sum(one.removed is not None for one in times),
+        attempts=int(sum(child.value for child in attempts.children.values())),
+    )
+    return Result(
+        seed=seed,
+        stopped=stopped,
+        virtual_seconds=end,
+        totals=totals,
+        resources=_cluster_use(infos, names, course.peak),
+        nodes=[_node_use(info, names) for info in infos],
+        placements=_placements(embedded, book, placed),
+        pending=pending,
+        refused=refused,
+        missing_nodes=missing,
+        pods=times,
+        times=msgspec.structs.replace(run_times(times, end), resources=shares),
+        series=series,
+        warnings=[
+            *(
+                f"node {item.node} does not exist, but pods are bound to it, which are not counted as placed: "
+                + ", ".join(item.pods[:_MOST_NAMES])
+                + (f" and {item.count - _MOST_NAMES:,} more" if item.count > _MOST_NAMES else "")
+                for item in missing
+            ),
+            *_once(text for one in embedded.movers for text in one.problems),
+        ],
+    )
+
+
+def _once(texts: Iterable[str]) -> Iterator[str]:
+    """Each kind of problem once: texts that differ in what is in quotation marks only are alike."""
+    kinds: dict[str, list[str]] = {}
+    for text in texts:
+        kinds.setdefault(_QUOTED.sub("", text), []).append(text)
+    for alike in kinds.values():
+        yield alike[0] + (f" (and {len(alike) - 1:,} more like this)" if len(alike) > 1 else "")
+
+
+def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:
+    """Nodes that pods are bound to and that do not exist; finished pods may well have been on a node that is gone."""
+    nodes = {node.name for node in embedded.nodes()}
+    found: dict[str, list[str]] = {}
+    for pod in pods:
+        name = pod.spec.node_name
+        if name and name not in nodes and pod.status.phase not in ("Succeeded", "Failed"):
+            found.setdefault(name, []).append(pod.key)
+    return [MissingNode(node=name, count=len(keys), pods=sorted(keys)) for name, keys in sorted(found.items())]
+
+
+def _placements(embedded: Embedded, book: PodBook, placed: list[Pod]) -> list[Placement]:
+    workloads = Workloads(embedded.store)
+    found = [
+        Placement(
+            namespace=pod.namespace,
+            name=pod.name,
+            workload=workloads.of(pod),
+            node=pod.spec.node_name,
+            phase=pod.status.phase,
+            bound_at=book.bound_at(pod.uid),
+        )
+        for pod in placed
+    ]
+    return sorted(found, key=lambda item: (item.namespace, item.name))
+
+
+# -- resources ---------------------------------------------------------------------------------------------
+
+
+def _infos(embedded: Embedded) -> list[NodeInfo]:
+    table = embedded.scheduler.cache.table
+    return sorted((table.info(row) for row in table.order().tolist()), key=lambda info: info.name)
+
+
+def node_uses(embedded: Embedded) -> list[NodeUse]:
+    """Every node by name, with what is requested of it, as the scheduler accounts it now."""
+    infos = _infos(embedded)
+    names = _resource_names(infos)
+    return [_node_use(info, names) for info in infos]
+
+
+def _resource_names(infos: list[NodeInfo]) -> list[str]:
+    """cpu, memory, pods, then what else some node has, by name."""
+    extra = {name for info in infos for name, amount in info.allocatable.scalars.items() if amount}
+    extra |= {name for info in infos for name, amount in info.requested.scalars.items() if amount}
+    storage = [EPHEMERAL_STORAGE] if any(info.allocatable.ephemeral_storage for info in infos) else []
+    return [CPU, MEMORY, *storage, POD_COUNT, *sorted(extra)]
+
+
+def _requested(info: NodeInfo, name: str) -> int:
+    return len(info.pods) if name == POD_COUNT else info.requested.get(name)
+
+
+def _node_use(info: NodeInfo, names: list[str]) -> NodeUse:
+    return NodeUse(
+        name=info.name,
+        zone=info.labels.get(_ZONE, ""),
+        resources=[
+            ResourceUse(name=name, allocatable=info.allocatable.get(name), requested=_requested(info, name))
+            for name in names
+            if name in (CPU, MEMORY, POD_COUNT) or info.allocatable.get(name) or info.requested.get(name)
+        ],
+    )
+
+
+def _cluster_use(infos: list[NodeInfo], names: list[str], peak: Mapping[str, int]) -> list[ResourceUse]:
+    return [
+        ResourceUse(
+            name=name,
+            allocatable=sum(info.allocatable.get(name) for info in infos),
+            requested=sum(_requested(info, name) for info in infos),
+            peak=peak.get(name, 0),
+        )
+        for name in names
+    ]

@@ -1,0 +1,217 @@
+"""Why pods are pending: every pod without a node is evaluated once more, and identical ones are reported together.
+
+The verdicts come from the scheduler's own search over its cache as it stands, so they are what its next attempt
+would contain. Caller: :mod:`..run.simulation` and the demonstration; what would help is worked out in :mod:`.hints`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from kubesched.api.kinds import kind_of
+from kubesched.api.types import Pod
+from kubesched.api.wire import ApiError
+from kubesched.cluster.store import Store
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.runtime import Framework
+from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.nodes import NodeList
+from kubesched.scheduler.nodes.podinfo import PodInfo
+
+from ..embedded import Embedded
+from .claim_notes import claim_notes
+from .hints import hints_for
+from .result import ExplanationReport, Pending, PendingReason, Reason
+
+__all__ = ["Workloads", "explain_pending"]
+
+#: How many node names are given as examples of a reason.
+EXAMPLES: Final = 5
+#: How many sentences say what a group of pods waits for.
+WAITS: Final = 12
+
+
+class Workloads:
+    """Pod to the workload a person would name: ``Deployment/web`` rather than its ReplicaSet."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[tuple[str, str, str], str] = {}
+
+    def of(self, pod: Pod) -> str:
+        for owner in pod.metadata.owner_references:
+            if owner.controller:
+                key = (pod.namespace, owner.kind, owner.name)
+                if key not in self._known:
+                    self._known[key] = self._above(*key)
+                return self._known[key]
+        return ""
+
+    def _above(self, namespace: str, kind: str, name: str) -> str:
+        version = {"ReplicaSet": "apps/v1", "Job": "batch/v1"}.get(kind)
+        table = kind_of(version, kind) if version is not None else None
+        if table is not None:
+            try:
+                metadata = self._store.get(table, namespace, name).section("metadata")
+            except ApiError:
+                metadata = {}
+            for owner in metadata.get("ownerReferences") or ():
+                if owner.get("controller"):
+                    return f"{owner['kind']}/{owner['name']}"
+        return f"{kind}/{name}"
+
+
+@dataclass(slots=True)
+class _Finding:
+    """The result of evaluating a pod."""
+
+    reason: PendingReason
+    message: str
+    reasons: list[Reason] = field(default_factory=list)
+    gates: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
+    explanations: list[ExplanationReport] = field(default_factory=list)
+
+
+def explain_pending(
+    embedded: Embedded, pods: Iterable[Pod], on_progress: Callable[[int], None] = lambda done: None
+) -> list[Pending]:
+    """Group ``pods`` (none of them has a node) by workload and by why they wait, largest group first."""
+    workloads = Workloads(embedded.store)
+    findings: dict[bytes, _Finding] = {}
+    groups: dict[tuple[str, ...], tuple[_Finding, Pod, list[str]]] = {}
+    waits: dict[tuple[str, ...], dict[str, None]] = {}
+    for done, pod in enumerate(pods, 1):
+        workload = workloads.of(pod)
+        alike = msgspec.json.encode((pod.namespace, workload, pod.metadata.labels, pod.spec, _nomination(pod)))
+        finding = findings.get(alike)
+        if finding is None:
+            finding = findings[alike] = _look(embedded, pod)
+        key = (pod.namespace, workload or pod.name, pod.spec.scheduler_name, finding.reason, finding.message)
+        groups.setdefault(key, (finding, pod, []))[2].append(pod.key)
+        if pod.spec.volumes or pod.spec.resource_claims:
+            waits.setdefault(key, {}).update(dict.fromkeys(claim_notes(embedded.store, pod)))
+        on_progress(done)
+    groups_found = [
+        Pending(
+            reason=finding.reason,
+            workload=workloads.of(pod),
+            message=finding.message,
+            count=len(keys),
+            pods=sorted(keys),
+            reasons=finding.reasons,
+            gates=finding.gates,
+            scheduler_name=pod.spec.scheduler_name,
+            hints=finding.hints,
+            waits_for=list(waits.get(key, ()))[:WAITS],
+            explanations=finding.explanations,
+        )
+        for key, (finding, pod, keys) in groups.items()
+    ]
+    return sorted(groups_found, key=lambda group: (-group.count, group.pods[0]))
+
+
+def _nomination(pod: Pod) -> tuple[str, bool]:
+    return pod.status.nominated_node_name, pod.metadata.deletion_timestamp is not None
+
+
+def _look(embedded: Embedded, pod: Pod) -> _Finding:
+    """Why this pod has no node, as things stand."""
+    scheduler = embedded.scheduler
+    if pod.metadata.deletion_timestamp is not None:
+        return _Finding("Deleting", "the pod is being deleted")
+    framework = scheduler.frameworks.get(pod.spec.scheduler_name)
+    if framework is None:
+        known = ", ".join(scheduler.frameworks)
+        text = f'no profile is named "{pod.spec.scheduler_name}" (there is {known}); another scheduler would take it'
+        return _Finding("UnknownScheduler", text)
+    # As the scheduler sees it: without fields that feature gates turn off.
+    info = PodInfo(scheduler.informers.live_pod(pod.namespace, pod.name) or pod)
+    for plugin in framework.pre_enqueue_plugins.values():
+        status = plugin(info)
+        if status is not None and status.code is Code.ERROR:
+            return _Finding("SchedulerError", status.message())
+        if status is not None:
+            gates = [gate.name for gate in pod.spec.scheduling_gates]
+            return _Finding("SchedulingGated", status.message(), gates=gates, hints=_gate_hint(gates))
+    search = scheduler.profiles[pod.spec.scheduler_name].search
+    try:
+        evaluation = search.evaluate(CycleState(), info)
+    except PluginFailedError as error:
+        return _Finding("SchedulerError", str(error))
+    if isinstance(evaluation, Rejection):
+        text = evaluation.message()
+        if not evaluation.all_nodes:
+            return _Finding("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
+        rejected_by = {status.plugin for status, _ in evaluation.diagnosis.statuses.groups()}
+        namespaces = scheduler.cache.table.terms.namespaces
+        hints = hints_for(search, _all_nodes(embedded), info, rejected_by, namespaces)
+        finding = _Finding("Unschedulable", text, reasons_of(evaluation), hints=hints)
+        finding.explanations = _explanations(embedded, framework, info, evaluation)
+        return finding
+    last = next((item for item in pod.status.conditions if item.type == "PodScheduled" and item.message), None)
+    fits = len(evaluation.feasible)
+    text = last.message if last is not None else "its turn had not come when the simulation ended"
+    return _Finding("Waiting", f"{text} (nodes that fit now: {fits})")
+
+
+def _explanations(
+    embedded: Embedded, framework: Framework, pod: PodInfo, rejection: Rejection
+) -> list[ExplanationReport]:
+    """What the plugins that rejected nodes have to say about them."""
+    table = embedded.scheduler.cache.table
+    by_plugin: dict[str, list[int]] = {}
+    for status, names in rejection.diagnosis.statuses.groups():
+        numbers = (table.row_of(name) for name in names)
+        by_plugin.setdefault(status.plugin, []).extend(row for row in numbers if row is not None)
+    found: list[ExplanationReport] = []
+    for name, rows in by_plugin.items():
+        plugin = framework.plugins.get(name)
+        if plugin is not None and hasattr(plugin, "explain"):
+            said = plugin.explain(rejection.state, pod, table, np.array(sorted(rows), np.intp))
+            found += [ExplanationReport(plugin=name, text=each.text, data=dict(each.data)) for each in said]
+    return found
+
+
+def _all_nodes(embedded: Embedded) -> NodeList:
+    table = embedded.scheduler.cache.table
+    return NodeList(table, table.order())
+
+
+def _gate_hint(gates: list[str]) -> list[str]:
+    if not gates:
+        return []
+    return [f"it is scheduled once the gate{'s' if len(gates) > 1 else ''} {', '.join(gates)} is removed from the pod"]
+
+
+def reasons_of(rejection: Rejection) -> list[Reason]:
+    """The reasons of a failed attempt with their nodes, most nodes first."""
+    statuses = rejection.diagnosis.statuses
+    found: dict[tuple[str, str, bool], list[str]] = {}
+
+    def add(status: Status, names: list[str]) -> None:
+        for text in status.reasons():
+            key = (text, status.plugin, status.code is Code.UNSCHEDULABLE)
+            found.setdefault(key, []).extend(names)
+
+    for status, names in statuses.groups():
+        add(status, names)
+    result = [
+        Reason(text=text, plugin=plugin, nodes=len(names), examples=sorted(names)[:EXAMPLES], preemptable=preemptable)
+        for (text, plugin, preemptable), names in found.items()
+    ]
+    left = rejection.all_nodes - len(statuses)
+    if left > 0:
+        absent = statuses.absent
+        result += [
+            Reason(text=text, plugin=absent.plugin, nodes=left, examples=[], preemptable=False)
+            for text in absent.reasons()
+        ]
+    return sorted(result, key=lambda reason: (-reason.nodes, reason.text, reason.plugin))

@@ -1,0 +1,199 @@
+"""When each pod of a run was created, queued, bound, started and finished, and what that says of the whole run.
+
+The book follows every change of a pod in the store, so it holds whatever made it: manifests, controllers, preemption.
+Caller: :mod:`..run.simulation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kubesched.api.kinds import PODS
+from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Resources, pod_requests
+from kubesched.api.types import Pod
+from kubesched.cluster.schema import Stored
+from kubesched.scheduler.framework.queued import QueuedPodInfo
+from kubesched.scheduler.nodes.podinfo import PodInfo
+
+from .result import Distribution, PodTimes, RunTimes
+from .turnover import Turnover
+
+__all__ = ["FINISHED", "PodBook", "amounts", "distribution", "run_times"]
+
+#: The phases in which a pod has ended.
+FINISHED: Final = ("Succeeded", "Failed")
+
+
+def amounts(requests: Resources) -> dict[str, int]:
+    """What is asked for, by resource: cpu in millicores, memory and storage in bytes; zeros are left out."""
+    found = {CPU: requests.milli_cpu, MEMORY: requests.memory, EPHEMERAL_STORAGE: requests.ephemeral_storage}
+    found.update(requests.scalars)
+    return {name: amount for name, amount in found.items() if amount}
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of one pod. ``record`` is its place in the scheduling queue, until it is bound."""
+
+    pod: Pod
+    workload: str
+    created: float
+    bound: float | None = None
+    started: float | None = None
+    finished: float | None = None
+    removed: float | None = None
+    queued: float | None = None
+    attempts: int = 0
+    preempted: bool = False
+    requests: dict[str, int] = field(default_factory=dict)
+    record: QueuedPodInfo | None = None
+
+
+class PodBook:
+    """Every pod of a run. Times are virtual seconds since the start, which ``now`` returns.
+
+    ``workload_of`` names what made a pod. ``epoch`` is the clock's time at the start, which queue records refer to.
+    ``turnover`` is notified of pods that come and go.
+    """
+
+    def __init__(
+        self, now: Callable[[], float], epoch: float, workload_of: Callable[[Pod], str], turnover: Turnover
+    ) -> None:
+        self._now = now
+        self._epoch = epoch
+        self._workload_of = workload_of
+        self._turnover = turnover
+        self._entries: dict[str, _Entry] = {}
+        self._shared: dict[tuple[object, ...], dict[str, int]] = {}
+
+    def changed(self, item: Stored | None, old: Stored | None) -> None:
+        """A follower of the store: any object was created, changed or removed."""
+        stored = item if item is not None else old
+        if stored is None or stored.kind is not PODS:
+            return
+        entry = self._entries.get(stored.uid)
+        if entry is None:
+            if item is not None:
+                self._created(item.typed)
+            return
+        if item is None:
+            entry.removed = self._now()
+            self._settle(entry)
+            if entry.pod.metadata.deletion_timestamp is None:
+                self._turnover.deleted(entry.workload, entry.created, entry.removed)
+            return
+        pod: Pod = item.typed
+        before, entry.pod = entry.pod, pod
+        if pod.metadata.deletion_timestamp is not None and before.metadata.deletion_timestamp is None:
+            self._turnover.deleted(entry.workload, entry.created, self._now())
+        if pod.spec.node_name and not before.spec.node_name:
+            entry.bound = self._now()
+            self._settle(entry)
+        if pod.status.phase != before.status.phase:
+            if pod.status.phase == "Running" and entry.started is None:
+                entry.started = self._now()
+            elif pod.status.phase in FINISHED:
+                entry.finished = self._now()
+
+    def _created(self, pod: Pod) -> None:
+        workload, now = self._workload_of(pod), self._now()
+        self._entries[pod.uid] = _Entry(pod, workload, now, requests=self._requests(pod_requests(pod)))
+        self._turnover.created(workload, now)
+
+    def _requests(self, requests: Resources) -> dict[str, int]:
+        """Pods alike share one dict."""
+        return self._shared.setdefault(requests.as_tuple(), amounts(requests))
+
+    def _settle(self, entry: _Entry) -> None:
+        """Take what the queue knows of a pod that leaves it."""
+        record, entry.record = entry.record, None
+        if record is not None:
+            entry.attempts = record.attempts
+            entry.queued = self._since_start(record.initial_attempt_timestamp)
+
+    def _since_start(self, at: float | None) -> float | None:
+        return None if at is None else max(0.0, round(at - self._epoch, 6))
+
+    def attempted(self, record: QueuedPodInfo) -> None:
+        """A pod was popped for an attempt."""
+        entry = self._entries.get(record.uid)
+        if entry is not None:
+            entry.record = record
+
+    def preempted(self, victims: Iterable[PodInfo]) -> None:
+        """These pods are about to be evicted."""
+        for victim in victims:
+            entry = self._entries.get(victim.uid)
+            if entry is not None:
+                entry.preempted = True
+
+    def bound_at(self, uid: str) -> float | None:
+        """When a pod was bound; None when it was not, or came with a node."""
+        entry = self._entries.get(uid)
+        return None if entry is None else entry.bound
+
+    def pods(self, queued: Callable[[Pod], QueuedPodInfo | None]) -> list[PodTimes]:
+        """All pods by creation, namespace and name. ``queued`` finds a waiting pod in the scheduling queue."""
+        found = []
+        for entry in self._entries.values():
+            pod = entry.pod
+            if not pod.spec.node_name and entry.removed is None:
+                record = queued(pod) or entry.record
+                if record is not None:
+                    entry.attempts = record.attempts
+                    entry.queued = self._since_start(record.initial_attempt_timestamp)
+            found.append(
+                PodTimes(
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    workload=entry.workload,
+                    node=pod.spec.node_name,
+                    phase=pod.status.phase or "Pending",
+                    created=entry.created,
+                    queued=entry.queued,
+                    bound=entry.bound,
+                    started=entry.started,
+                    finished=entry.finished,
+                    removed=entry.removed,
+                    attempts=entry.attempts,
+                    preempted=entry.preempted,
+                    requests=entry.requests,
+                )
+            )
+        return sorted(found, key=lambda one: (one.created, one.namespace, one.name))
+
+
+def distribution(seconds: Iterable[float]) -> Distribution | None:
+    """What some durations are like; None when there are none."""
+    values = np.array(list(seconds), np.float64)
+    if not values.size:
+        return None
+    p50, p90, p95, p99 = (round(float(one), 6) for one in np.percentile(values, (50, 90, 95, 99)))
+    mean, most = round(float(values.mean()), 6), round(float(values.max()), 6)
+    return Distribution(count=int(values.size), mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, max=most)
+
+
+def run_times(pods: Iterable[PodTimes], end: float) -> RunTimes:
+    """Makespan, waits and turnaround of pods; ``end`` is the end of the run. The resources are left out."""
+    pods = list(pods)
+    ended = [pod for pod in pods if pod.finished is not None]
+    bound = [pod.bound - pod.queued for pod in pods if pod.bound is not None and pod.queued is not None]
+    waiting = [
+        end - pod.queued
+        for pod in pods
+        if not pod.node and pod.removed is None and pod.phase == "Pending" and pod.queued is not None
+    ]
+    first, last = (
+        min((pod.created for pod in pods), default=0.0),
+        max((pod.finished or 0.0 for pod in ended), default=0.0),
+    )
+    return RunTimes(
+        makespan=round(last - first, 6) if ended else None,
+        wait=distribution(bound),
+        turnaround=distribution(pod.finished - pod.created for pod in ended if pod.finished is not None),
+        waiting=distribution(waiting),
+    )

@@ -1,0 +1,124 @@
+"""What went wrong inside a run, collected from the log: each problem once, with its count.
+
+Plugins that raise, and whatever else the parts of a cluster report as a warning or an error, would otherwise fill the
+terminal, or be lost where a program has no logging. While a run lasts a :class:`ProblemLog` receives all that this run
+logs; handlers that a program has set up for logging get it as well. Caller: :mod:`..run.simulation`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sysconfig
+import traceback
+from contextvars import ContextVar, Token
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from kubesched.base.data import PACKAGE
+from kubesched.scheduler.framework.wrong_answer import WrongAnswerError
+
+from .result import ErrorReport
+
+__all__ = ["ProblemLog"]
+
+#: More kinds of problems than this are only counted.
+_MOST: Final = 100
+#: Code of others: a plugin's error is shown where the plugin's own code is.
+_LIBRARIES: Final = tuple(
+    str(Path(path).resolve()) for path in (str(PACKAGE), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+)
+
+
+#: Whose tasks are logging: several runs of one program, in threads or by turns, keep their problems apart.
+_current: ContextVar[ProblemLog | None] = ContextVar("kubesched_problems", default=None)
+
+
+class ProblemLog(logging.Handler):
+    """Receives what is logged below ``kubesched`` while it is entered as a context, by tasks that were made in there."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        #: Type, file and line of an exception to the first text about it and how often it was met.
+        self._errors: dict[tuple[str, str, int], tuple[str, int]] = {}
+        #: Message without its arguments to its first text and how often it was logged.
+        self._remarks: dict[str, tuple[str, int]] = {}
+        #: By place: the exception counted last, as several parts may report the same one.
+        self._last: dict[tuple[str, str, int], BaseException] = {}
+        self.more = 0
+        self._token: Token[ProblemLog | None] | None = None
+
+    def __enter__(self) -> ProblemLog:
+        self._token = _current.set(self)
+        logging.getLogger("kubesched").addHandler(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        logging.getLogger("kubesched").removeHandler(self)
+        if self._token is not None:
+            _current.reset(self._token)
+        self._last.clear()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if _current.get() is not self:
+            return
+        reported = record.exc_info[1] if record.exc_info else getattr(record, "cause", None)
+        error = _first_cause(reported) if isinstance(reported, BaseException) else None
+        # Errors of our own types are verdicts on objects, such as a selector that fails: no fault of the run.
+        is_verdict = type(error).__module__.startswith("kubesched.") and not isinstance(error, WrongAnswerError)
+        place = _place(error) if error is not None and not is_verdict else None
+        if place is None:
+            self._note(self._remarks, str(record.msg), record.getMessage())
+        elif error is not None and self._last.get(place) is not error:
+            self._last[place] = error
+            self._note(self._errors, place, record.getMessage())
+
+    def _note(self, found: dict[Any, tuple[str, int]], key: Any, text: str) -> None:
+        first, count = found.get(key, (text, 0))
+        if count or len(found) < _MOST:
+            found[key] = first, count + 1
+        else:
+            self.more += 1
+
+    def errors(self) -> list[ErrorReport]:
+        """The exceptions, in the order in which they were first met."""
+        return [
+            ErrorReport(text=text, type=name, file=file, line=line, count=count)
+            for (name, file, line), (text, count) in self._errors.items()
+        ]
+
+    def remarks(self) -> list[str]:
+        """Everything else, each kind once."""
+        texts = [
+            text if count == 1 else f"{text} (and {count - 1:,} more like this)"
+            for text, count in self._remarks.values()
+        ]
+        return [*texts, f"{self.more:,} more problems were met"] if self.more else texts
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    seen = {id(error)}
+    while error.__cause__ is not None and id(error.__cause__) not in seen:
+        error = error.__cause__
+        seen.add(id(error))
+    return error
+
+
+def _place(error: BaseException) -> tuple[str, str, int] | None:
+    """Type, file and line of where an error was raised; None for one that was not raised.
+
+    For a wrong answer of a plugin it is the method that gave it.
+    """
+    if isinstance(error, WrongAnswerError):
+        return type(error).__name__, error.file, error.line
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return None
+    own = [frame for frame in frames if not _is_library(frame.filename)]
+    frame = (own or frames)[-1]
+    return type(error).__name__, frame.filename, frame.lineno or 0
+
+
+def _is_library(file: str) -> bool:
+    path = str(Path(file).resolve())
+    return file.startswith("<") or path.startswith(_LIBRARIES)

@@ -1,0 +1,77 @@
+"""What a result offers in Python besides its fields: plain data, tables, data frames, plots, and its look in a notebook.
+
+The libraries that some views need are imported when they are used. Callers: :mod:`..entry` and :mod:`..stepping`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubesched.base.large_json import large_json
+
+from .frames import frame_of
+from .html_view import html_of
+from .plots import plot
+from .result import Result
+from .tables import Columns, table
+
+__all__ = ["SimulationResult"]
+
+
+class SimulationResult(Result, frozen=True, kw_only=True):
+    """A whole simulation: the fields of :class:`~.result.Result`, and views of them."""
+
+    @classmethod
+    def of(cls, result: Result) -> SimulationResult:
+        """The same result, with the views."""
+        return cls(**{name: getattr(result, name) for name in result.__struct_fields__})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with the names of the JSON output."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+    def to_json(self) -> str:
+        """The JSON output, without line breaks."""
+        return large_json(self).decode()
+
+    def table(self, name: str = "pods") -> Columns:
+        """Column name to values, of ``pods``, ``nodes``, ``resources``, ``series``, ``pending`` or ``preemptions``.
+
+        Raises:
+            ValueError: when no table has this name.
+        """
+        return table(self, name)
+
+    def to_frame(self, name: str = "pods", library: str | None = None) -> Any:
+        """:meth:`table` as a data frame of ``pandas`` or ``polars``; of the one that is installed when not said.
+
+        Raises:
+            ValueError: when no table or library has this name.
+            ImportError: when the library is not installed.
+        """
+        return frame_of(self.table(name), library)
+
+    def to_pandas(self, name: str = "pods") -> Any:
+        """:meth:`to_frame` of pandas."""
+        return self.to_frame(name, "pandas")
+
+    def to_polars(self, name: str = "pods") -> Any:
+        """:meth:`to_frame` of polars."""
+        return self.to_frame(name, "polars")
+
+    def plot(self, kind: str | None = None, *, resource: str | None = None, axes: Any = None) -> Any:
+        """A matplotlib figure: ``utilisation``, ``queue``, ``fragmentation``, ``waits`` or ``nodes``, or an overview.
+
+        Into given ``axes``, which are then returned. ``resource`` draws one resource only.
+
+        Raises:
+            ValueError: when no plot or no resource has this name, or axes are given for an overview.
+            ImportError: when matplotlib is not installed.
+        """
+        return plot(self, kind, resource=resource, axes=axes)
+
+    def _repr_html_(self) -> str:
+        return html_of(self)

@@ -1,0 +1,255 @@
+"""A simulation to go through by hand: from moment to moment of virtual time, with queue and nodes to look into.
+
+The run is :func:`.run.simulation.simulate`, unchanged, on a virtual-time loop that stands still between the calls. Callers:
+programs and notebooks, as ``kubesched.Simulation``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar, Unpack
+
+from kubesched.api.kinds import KINDS
+from kubesched.api.types import Pod
+
+from .embedded import Embedded
+from .entry import Options, options_of, seconds_of
+from .inputs.given import Objects, manifests_of
+from .inputs.intake import gather
+from .results.outcome import node_uses
+from .results.result import NodeUse, Refusal, Stopped
+from .results.views import SimulationResult
+from .run.own_thread import outside_any_loop
+from .run.simulation import Session, simulate
+from .run.virtual_time import VirtualTimeLoop, close
+
+__all__ = ["QueuedPod", "Simulation"]
+
+T = TypeVar("T")
+
+
+class QueuedPod(NamedTuple):
+    """A pod in the scheduling queue."""
+
+    namespace: str
+    name: str
+    #: ``Active``, ``Backoff``, ``Unschedulable``, ``Gated`` or ``InFlight``.
+    place: str
+    attempts: int
+    #: The plugins that rejected it at its last attempt.
+    rejected_by: tuple[str, ...]
+    #: When its backoff ends, in virtual seconds since the start; None when it does not back off.
+    retry_at: float | None
+
+
+class Simulation:
+    """A simulated cluster under way. The arguments are those of ``kubesched.lab.simulate``.
+
+    When it is made, everything that happens at time 0 has happened: pods that fit are bound. Between calls time stands
+    still. As a context manager it closes itself; ``until`` is where :meth:`run` ends.
+
+    Raises:
+        ManifestError, ConfigError, PluginError, ValueError: see ``kubesched.lab.simulate``.
+        TaskCrashedError: here and in every method, when a part of the simulated cluster crashed.
+    """
+
+    def __init__(self, manifests: Objects = (), **options: Unpack[Options]) -> None:
+        arguments = options_of(manifests, **options)
+        self._engine = _Engine(arguments)
+        self._close = weakref.finalize(self, self._engine.close)
+        try:
+            self._do(self._session.quiet)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self._session.now
+
+    def step(self) -> bool:
+        """Move to the next moment at which something happens, and do all of it. False when nothing will move any more."""
+        return self._do(self._session.step)
+
+    def advance(self, time: str | float) -> float:
+        """Let time pass: seconds, or a text such as ``"10m"``. Returns :attr:`now`.
+
+        Raises:
+            ValueError: when it is no time.
+        """
+        seconds = seconds_of("time", time)
+
+        self._do(lambda: self._session.advance(seconds))
+        return self.now
+
+    def run(self, until: str | float | None = None) -> SimulationResult:
+        """Go on until nothing moves any more, at most until that time since the start. More may be done afterwards.
+
+        Raises:
+            ValueError: when ``until`` is no time.
+        """
+        end = self._session.until if until is None else seconds_of("until", until)
+        self._engine.stopped = self._do(lambda: self._session.until_settled(end))
+        return self.result()
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def create(self, objects: Objects) -> list[Refusal]:
+        """Create objects now, as a user of the API would; workloads become pods. Returns the pods that were refused.
+
+        Raises:
+            ManifestError: for objects that cannot be used, and when anything but a pod is refused; nothing is created then.
+        """
+        intake = gather(
+            manifests_of(objects, "objects"), present=self.embedded.nodes(), controllers=self._session.controllers
+        )
+        return self._do_now(lambda: self._session.create(intake))
+
+    def delete(self, kind: str, name: str, namespace: str = "default") -> None:
+        """Delete an object now: ``delete("Pod", "web-1")``, ``delete("Node", "n1")``.
+
+        Raises:
+            ValueError: when no kind has this name.
+            ApiError: when there is no such object.
+        """
+        given = str(kind).lower()
+        found = next((one for one in KINDS if given in (one.kind.lower(), one.plural, one.singular)), None)
+        if found is None:
+            raise ValueError(f"no kind is named {kind!r}; write for example 'Pod' or 'Node'")
+        where = namespace if found.namespaced else ""
+        self._do_now(lambda: self.embedded.store.delete(found, where, name))
+
+    # -- looking ---------------------------------------------------------------------------------------
+
+    @property
+    def pods(self) -> list[Pod]:
+        """All pods as the API server has them, in the order of namespace and name."""
+        return sorted(self.embedded.pods(), key=lambda pod: (pod.namespace, pod.name))
+
+    @property
+    def nodes(self) -> list[NodeUse]:
+        """All nodes by name, with what is requested of them, as the scheduler's cache has it."""
+        return node_uses(self.embedded)
+
+    @property
+    def queue(self) -> list[QueuedPod]:
+        """The scheduling queue: active pods first, then those that back off, then those that wait for an event."""
+        queue = self.embedded.scheduler.queue
+        views = queue.views
+        start = self.embedded.clock.now() - self.now
+        found = []
+        for pod in (*views.pods_in_active(), *views.pods_in_backoff(), *views.unschedulable_pods()):
+            record = views.get_pod(pod.name, pod.namespace)
+            if record is None:
+                continue
+            retry = record.backoff_expiration
+            found.append(
+                QueuedPod(
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    place=views.where(pod),
+                    attempts=record.attempts,
+                    rejected_by=tuple(sorted(record.unschedulable_plugins | record.pending_plugins)),
+                    retry_at=None if retry is None else round(retry - start, 6),
+                )
+            )
+        return found
+
+    @property
+    def embedded(self) -> Embedded:
+        """The cluster itself, with ``store``, ``scheduler.queue``, ``scheduler.cache`` and everything else."""
+        return self._session.embedded
+
+    def result(self) -> SimulationResult:
+        """What ``kubesched.lab.simulate`` would report if the run ended now."""
+        stopped = self._engine.stopped
+
+        async def report() -> SimulationResult:
+            return SimulationResult.of(self._session.complete(self._session.look(stopped)))
+
+        return self._do(report)
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop the cluster. Again: nothing happens."""
+        self._close()
+
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def _session(self) -> Session:
+        return self._engine.session
+
+    def _do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return outside_any_loop(lambda: self._engine.do(work()))
+
+    def _do_now(self, change: Callable[[], T]) -> T:
+        """Make a change, and let happen what follows from it now."""
+
+        async def make() -> T:
+            answer = change()
+            await self._session.quiet()
+            return answer
+
+        return self._do(make)
+
+
+class _Engine:
+    """The loop and the run on it; it knows nothing of the object that users have, so that one can be forgotten."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.stopped: Stopped = "until"
+        self._loop = VirtualTimeLoop()
+        self._ready: asyncio.Future[Session] = self._loop.create_future()
+        self._end: asyncio.Future[None] = self._loop.create_future()
+        self._run = self._loop.create_task(simulate(**arguments, drive=self._drive), name="simulation")
+        try:
+            self.session = outside_any_loop(lambda: self.do(self._started()))
+        except BaseException:
+            self.close()
+            raise
+
+    async def _drive(self, session: Session) -> Stopped:
+        self._ready.set_result(session)
+        await self._end
+        return self.stopped
+
+    async def _started(self) -> Session:
+        return await self._ready
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run some work on the loop to its end.
+
+        Raises:
+            TaskCrashedError: and whatever else ends the simulation instead.
+        """
+        if self._loop.is_closed():
+            work.close()
+            raise RuntimeError("the simulation is closed")
+        return self._loop.run_until_complete(self._unless_ended(work))
+
+    async def _unless_ended(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(work)
+        await asyncio.wait((task, self._run), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        task.cancel()
+        await asyncio.wait((task,))
+        self._run.result()  # raises
+        raise RuntimeError("the simulation has ended")
+
+    def close(self) -> None:
+        """End the run, whatever state it is in."""
+        if not self._loop.is_closed():
+            outside_any_loop(lambda: close(self._loop))

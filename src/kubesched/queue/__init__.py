@@ -1,9 +1,0 @@
-"""The scheduling queue and the nominator: see :mod:`kubesched.queue.scheduling_queue`."""
-
-from kubesched.framework.nominating import NominatingInfo, NominatingMode
-
-from .nominator import Nominator
-from .scheduling_queue import QueueError, SchedulingQueue
-from .views import QueueViews
-
-__all__ = ["NominatingInfo", "NominatingMode", "Nominator", "QueueError", "QueueViews", "SchedulingQueue"]

@@ -1,0 +1,32 @@
+"""Older configuration versions, the Policy API and the names of retired plugins, all converted to v1.
+
+``load`` is the entry. v1 itself is read by :mod:`kubesched.scheduler.config.load`, which knows nothing of this package.
+"""
+
+from .convert import Converted
+from .load import (
+    POLICY_CONFIG_MAP_KEY,
+    SPREAD_GATE,
+    GetConfigMap,
+    Loaded,
+    LoadOptions,
+    load_any,
+    load_any_file,
+    load_any_with_api,
+)
+from .retired_args import RETIRED_ARGS, RETIRED_PLUGINS, retired_args
+
+__all__ = [
+    "POLICY_CONFIG_MAP_KEY",
+    "RETIRED_ARGS",
+    "RETIRED_PLUGINS",
+    "SPREAD_GATE",
+    "Converted",
+    "GetConfigMap",
+    "LoadOptions",
+    "Loaded",
+    "load_any",
+    "load_any_file",
+    "load_any_with_api",
+    "retired_args",
+]

@@ -1,0 +1,161 @@
+"""Profiles of older versions as today's profiles.
+
+Up to v1beta2 a profile was a list of plugins per extension point. It becomes a v1 profile that names them per
+point and disables the default multiPoint set, with three additions that a current cluster needs:
+
+* points that a plugin has gained since (``_GAINED``): its later points read what they compute;
+* plugins for what pods could not ask for then (``_SINCE``), through multiPoint, so that a point at which the
+  file disables ``*`` stays as the file says;
+* NodeVolumeLimits in the place of the volume limits per cloud, which v1 cannot name; to be run, those that the file itself
+  names stay.
+
+Source: rules/configuration §9, and section 3 for the v1 form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubesched.scheduler.config.defaults import merge_plugin_set
+from kubesched.scheduler.config.features import FeatureGates
+from kubesched.scheduler.config.intree import IN_TREE
+from kubesched.scheduler.config.types import Plugin, Plugins, PluginSet
+
+from .default_plugins import VOLUME_LIMITS, PluginLists
+
+__all__ = ["Notes", "explicit_plugins", "merged_lists", "multi_point_plugins"]
+
+#: Plugins whose later points need an earlier one that the plugin did not have then.
+_GAINED: Final = (
+    ("filter", "pre_filter", ("VolumeRestrictions", "NodeVolumeLimits", "VolumeZone")),
+    ("score", "pre_score", ("NodeResourcesFit", "NodeResourcesBalancedAllocation", "VolumeBinding")),
+    ("post_filter", "pre_enqueue", ("DefaultPreemption",)),
+)
+#: Plugins for scheduling gates, devices and node features: without them such pods would be placed wrongly.
+_SINCE: Final = ("SchedulingGates", "DynamicResources", "NodeDeclaredFeatures")
+
+_LIMITS: Final = "NodeVolumeLimits"
+_ALL: Final = Plugin(name="*")
+
+
+@dataclass(slots=True)
+class Notes:
+    """The warnings of a conversion. ``left_out`` collects default plugins that are not available.
+
+    ``keep_limits``: the volume limits per cloud that a file names stay.
+    """
+
+    unavailable: Collection[str] = ()
+    keep_limits: bool = False
+    warnings: list[str] = field(default_factory=list)
+    left_out: set[str] = field(default_factory=set)
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def has(self, name: str) -> bool:
+        """Whether a default plugin is available; one that is not is noted."""
+        if name in self.unavailable:
+            self.left_out.add(name)
+            return False
+        return True
+
+
+def merged_lists(
+    defaults: PluginLists, custom: Mapping[str, PluginSet], notes: Notes, *, in_place: bool
+) -> dict[str, list[Plugin]]:
+    """Defaults and a profile's own plugins, per point.
+
+    ``in_place``: an own entry takes the place of the default of the same name (from v1beta2); before, own entries
+    only followed, and one that is also a default and not disabled is an error when the profile is built.
+    """
+    merged: dict[str, list[Plugin]] = {}
+    for point in {**defaults, **custom}:
+        own = custom.get(point, PluginSet())
+        named = {item.name for item in own.enabled}
+        available = tuple(
+            plugin
+            for plugin in defaults.get(point, ())
+            if plugin.name in named
+            or (notes.has(plugin.name) and not (notes.keep_limits and plugin.name in VOLUME_LIMITS))
+        )
+        if in_place:
+            merged[point] = list(merge_plugin_set(PluginSet(enabled=available), own).enabled)
+        else:
+            off = {plugin.name for plugin in own.disabled}
+            kept = [] if "*" in off else [plugin for plugin in available if plugin.name not in off]
+            merged[point] = [*kept, *own.enabled]
+    return merged
+
+
+def explicit_plugins(
+    lists: Mapping[str, list[Plugin]],
+    disabled: Mapping[str, tuple[Plugin, ...]],
+    gates: FeatureGates,
+    notes: Notes,
+) -> Plugins:
+    """The v1 form of complete lists per point. ``disabled`` is what the file disables there."""
+    full = {point: _fold_limits(plugins, notes) for point, plugins in lists.items()}
+    for later, earlier, names in _GAINED:
+        listed = {plugin.name for plugin in full.get(earlier, ())}
+        full.setdefault(earlier, [])
+        full[earlier] += [
+            Plugin(name=plugin.name)
+            for plugin in full.get(later, ())
+            if plugin.name in names and plugin.name not in listed
+        ]
+    sets = {
+        point: PluginSet(enabled=tuple(full.get(point, ())), disabled=disabled.get(point, ()))
+        for point in {**full, **disabled}
+    }
+    since = tuple(
+        Plugin(name=name, weight=IN_TREE[name].weight)
+        for name in _SINCE
+        if (not IN_TREE[name].gate or gates.enabled(IN_TREE[name].gate)) and notes.has(name)
+    )
+    return Plugins(**sets, multi_point=PluginSet(enabled=since, disabled=(_ALL,)))
+
+
+def _fold_limits(plugins: list[Plugin], notes: Notes) -> list[Plugin]:
+    """NodeVolumeLimits once, at the first place where it or a limit per cloud is listed."""
+    if notes.keep_limits:
+        return plugins
+    folded: list[Plugin] = []
+    for plugin in plugins:
+        if plugin.name not in VOLUME_LIMITS:
+            folded.append(plugin)
+        elif not any(item.name == _LIMITS for item in (*folded, *plugins)) and notes.has(_LIMITS):
+            folded.append(Plugin(name=_LIMITS))
+    return folded
+
+
+def multi_point_plugins(plugins: Plugins, notes: Notes, *, selector_spread: bool) -> Plugins:
+    """A v1beta3 profile's plugins, whose form is already that of v1.
+
+    A volume limit per cloud becomes NodeVolumeLimits unless that one runs anyway, or limits are kept.
+    """
+    multi = plugins.multi_point
+    off = {plugin.name for plugin in multi.disabled}
+    by_default = not {"*", _LIMITS} & off or _LIMITS in {plugin.name for plugin in multi.enabled}
+    sets = {}
+    for attribute in plugins.__struct_fields__:
+        plugin_set: PluginSet = getattr(plugins, attribute)
+        here = {plugin.name for plugin in plugin_set.disabled}
+        runs = by_default and (attribute == "multi_point" or not {"*", _LIMITS} & here)
+        kept: list[Plugin] = []
+        for plugin in plugin_set.enabled:
+            if plugin.name not in VOLUME_LIMITS or notes.keep_limits:
+                kept.append(plugin)
+            elif not runs and not any(item.name == _LIMITS for item in (*kept, *plugin_set.enabled)):
+                kept.append(Plugin(name=_LIMITS))
+        sets[attribute] = replace(plugin_set, enabled=tuple(kept))
+    if selector_spread and not {"*", "SelectorSpread"} & off:
+        known = sets["multi_point"]
+        if all(plugin.name != "SelectorSpread" for plugin in known.enabled):
+            sets["multi_point"] = replace(known, enabled=(*known.enabled, Plugin(name="SelectorSpread", weight=1)))
+    return Plugins(**sets)

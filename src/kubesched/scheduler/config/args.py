@@ -1,0 +1,164 @@
+"""Arguments of the in-tree plugins: one type per ``<Name>Args``.
+
+The decoder reads the field types (and their ranges) from here; ``defaults`` completes what depends on a
+feature gate; ``validate_args`` checks values. Plugins receive these objects when they are built.
+Source of the fields and defaults: rules/configuration §4.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from kubesched.api.types import NodeAffinity, TopologySpreadConstraint
+
+from .durations import Duration
+
+__all__ = [
+    "ARGS_TYPES",
+    "DefaultPreemptionArgs",
+    "DynamicResourcesArgs",
+    "Go",
+    "Int32",
+    "Int64",
+    "InterPodAffinityArgs",
+    "NodeAffinityArgs",
+    "NodeResourcesBalancedAllocationArgs",
+    "NodeResourcesFitArgs",
+    "PluginArgs",
+    "PodTopologySpreadArgs",
+    "RequestedToCapacityRatioParam",
+    "ResourceSpec",
+    "ScoringStrategy",
+    "UtilizationShapePoint",
+    "VolumeBindingArgs",
+    "args_kind",
+]
+
+
+class Go(msgspec.Struct, frozen=True):
+    """How upstream's type messages name a field: its Go type, and the struct it is embedded through."""
+
+    type: str = ""
+    embedded: str = ""
+
+
+Int32 = Annotated[int, Go("int32")]
+Int64 = Annotated[int, Go("int64")]
+
+
+class Part(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Base of the configuration types: immutable, camelCase in the file, equal by value."""
+
+
+class ResourceSpec(Part, frozen=True):
+    """A resource and its weight among the others; 0 or absent becomes 1."""
+
+    name: str = ""
+    weight: Int64 = 1
+
+
+class UtilizationShapePoint(Part, frozen=True):
+    """A point of a broken line: ``score`` (0..10) at ``utilization`` (percent)."""
+
+    utilization: Int32 = 0
+    score: Int32 = 0
+
+
+class RequestedToCapacityRatioParam(Part, frozen=True):
+    shape: tuple[UtilizationShapePoint, ...] = ()
+
+
+#: The resources of fit and balance by default.
+CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1))
+
+
+class ScoringStrategy(Part, frozen=True):
+    """How NodeResourcesFit scores. ``type`` has no default of its own: a strategy without it is an error."""
+
+    type: Annotated[str, Go("v1.ScoringStrategyType")] = ""
+    resources: tuple[ResourceSpec, ...] = ()
+    requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
+
+
+class NodeResourcesFitArgs(Part, frozen=True):
+    """``ignored_resources`` and ``ignored_resource_groups`` (domains of extended resources) are not filtered on."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy = ScoringStrategy(type="LeastAllocated", resources=CPU_AND_MEMORY)
+
+
+class NodeResourcesBalancedAllocationArgs(Part, frozen=True):
+    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+
+
+class NodeAffinityArgs(Part, frozen=True):
+    """``added_affinity`` is demanded (and preferred) of nodes on top of each pod's own node affinity."""
+
+    added_affinity: NodeAffinity | None = None
+
+
+class InterPodAffinityArgs(Part, frozen=True):
+    """``hard_pod_affinity_weight`` (0..100) is what existing pods' required affinity terms count in scoring."""
+
+    hard_pod_affinity_weight: Int32 = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
+class PodTopologySpreadArgs(Part, frozen=True):
+    """Constraints for pods that have none: upstream's own (``System``) or ``default_constraints`` (``List``)."""
+
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    defaulting_type: Annotated[str, Go("v1.PodTopologySpreadConstraintsDefaulting")] = "System"
+
+
+class DefaultPreemptionArgs(Part, frozen=True):
+    """How many candidate nodes preemption evaluates: the greater of a percentage and an absolute number."""
+
+    min_candidate_nodes_percentage: Int32 = 10
+    min_candidate_nodes_absolute: Int32 = 100
+
+
+class VolumeBindingArgs(Part, frozen=True):
+    """``bind_timeout_seconds`` limits the wait for volumes; ``shape`` scores storage use (None: no scoring)."""
+
+    bind_timeout_seconds: Int64 = 600
+    shape: tuple[UtilizationShapePoint, ...] | None = None
+
+
+class DynamicResourcesArgs(Part, frozen=True):
+    """Time limits for allocating on one node and for binding devices; None while their feature gates are off."""
+
+    filter_timeout: Duration | None = None
+    binding_timeout: Duration | None = None
+
+
+PluginArgs = (
+    NodeResourcesFitArgs
+    | NodeResourcesBalancedAllocationArgs
+    | NodeAffinityArgs
+    | InterPodAffinityArgs
+    | PodTopologySpreadArgs
+    | DefaultPreemptionArgs
+    | VolumeBindingArgs
+    | DynamicResourcesArgs
+)
+
+#: Plugin name to the type of its arguments; plugins not listed take none (in-tree) or plain data (yours).
+ARGS_TYPES: Final[dict[str, type[PluginArgs]]] = {
+    "DefaultPreemption": DefaultPreemptionArgs,
+    "DynamicResources": DynamicResourcesArgs,
+    "InterPodAffinity": InterPodAffinityArgs,
+    "NodeAffinity": NodeAffinityArgs,
+    "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
+    "NodeResourcesFit": NodeResourcesFitArgs,
+    "PodTopologySpread": PodTopologySpreadArgs,
+    "VolumeBinding": VolumeBindingArgs,
+}
+
+
+def args_kind(name: str) -> str:
+    """The ``kind`` of a plugin's arguments."""
+    return f"{name}Args"

@@ -1,0 +1,274 @@
+"""The binding cycle of a pod, from Permit's wait to PostBind: in a named task when anything has to be waited for.
+
+Started by the scheduling cycle once a pod is assumed, reserved and not rejected by Permit. A failure anywhere gives
+everything back and continues in :mod:`.failure`.
+
+Source: rules/cycle §9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from kubesched.base.tasks import Supervisor, child
+
+from ..extenders import calls as extender_calls
+from ..extenders.interface import Extender, ExtenderError
+from ..framework.events import ASSIGNED_POD_DELETE
+from ..framework.metrics import SchedulerMetrics
+from ..framework.status import Code, Status
+from ..framework.waiting import PodInPreBind, WaitingPod
+from ..queue import SchedulingQueue
+from .attempt import Attempt, AttemptMetrics
+from .diagnosis import Rejection
+from .failure import FailureHandler, is_rejected
+from .handle import Backends
+from .status_writer import StatusWriter
+
+__all__ = ["BindingCycles"]
+
+_log = logging.getLogger("kubesched.scheduler")
+
+
+class _StoppedError(Exception):
+    """PreBind gave up because the scheduler stops."""
+
+
+class BindingCycles:
+    """Binds pods to the nodes chosen for them."""
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        failures: FailureHandler,
+        statuses: StatusWriter,
+        backends: Backends,
+        extenders: Sequence[Extender],
+        attempts: AttemptMetrics,
+        metrics: SchedulerMetrics,
+        supervisor: Supervisor,
+    ) -> None:
+        """The first of ``extenders`` that binds and is interested in a pod does so in place of the Bind plugins."""
+        self._queue = queue
+        self._failures = failures
+        self._statuses = statuses
+        self._waiting = backends.waiting_pods
+        self._pre_binding = backends.pods_in_pre_bind
+        self._clock = backends.clock
+        self._supervisor = supervisor
+        self._attempts = attempts
+        self._permit_waits = metrics.permit_wait_duration_seconds
+        self._running = metrics.goroutines.labels("binding")
+        #: Write the chosen node to the pod's status before PreBind works or Permit waits.
+        self._publish_node = backends.gates.enabled("NominatedNodeNameForExpectation")
+        self._extenders = extenders
+        #: The bindings under way, in the order they began, with the UIDs of their pods.
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._closing = False
+
+    @property
+    def busy(self) -> bool:
+        """Bindings are under way."""
+        return bool(self._tasks)
+
+    def uids(self) -> set[str]:
+        """The pods whose binding is under way, waiting on Permit included."""
+        return set(self._tasks.values())
+
+    def start(self, attempt: Attempt, timeouts: Mapping[str, float]) -> None:
+        """Begin a binding. ``timeouts`` are the Permit plugins that hold the pod, with the seconds each may."""
+        assumed = attempt.assumed
+        if timeouts:
+            self._waiting.add(WaitingPod(assumed, timeouts))
+        if timeouts or not self._is_ready(attempt):
+            self._spawn(attempt, self._bind(attempt))
+            return
+        self._queue.done(assumed.uid)
+        try:
+            answer = attempt.profile.framework.binding.bind(attempt.state, assumed, attempt.node_name)
+            if answer is None or isinstance(answer, Status):
+                self._end(attempt, _unless_skipped(answer))
+            else:
+                self._spawn(attempt, self._when_bound(attempt, answer))
+        except Exception as error:
+            self._crashed(attempt, error)
+
+    def _is_ready(self, attempt: Attempt) -> bool:
+        """Whether nothing comes before the Bind plugins: no PreBind, no status to be written, no extender that binds."""
+        assumed = attempt.assumed
+        return (
+            not attempt.profile.framework.concerned(attempt.state.absent).pre_bind
+            and self._publish_node
+            and self._statuses.is_settled(assumed.uid)
+            and not (self._extenders and extender_calls.may_bind(self._extenders, assumed))
+        )
+
+    def _spawn(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
+        task = self._supervisor.spawn(
+            work,
+            f"bind {attempt.assumed.key}",
+            lasting=False,
+            on_crash=lambda crash: self._crashed(attempt, crash),
+        )
+        self._tasks[task] = attempt.assumed.uid
+        self._running.inc()
+        task.add_done_callback(self._bound)
+
+    def _bound(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        self._running.dec()
+
+    def _crashed(self, attempt: Attempt, crash: Exception) -> None:
+        """A binding ended as it should not: the pod is tried again, unless its binding had been written."""
+        _log.error("binding pod %s ended unexpectedly", attempt.assumed.key, exc_info=crash)
+        if attempt.bound:
+            return
+        try:
+            self._fail(attempt, Status.from_error(crash))
+        except Exception:
+            self._failures.abandon(attempt)
+
+    async def finish(self) -> None:
+        """Let bindings that were begun come to an end.
+
+        Pods that wait on Permit, or for something in PreBind, are given back silently: another scheduler, or this one after
+        its restart, decides about them again.
+        """
+        self._closing = True
+        for waiting in self._waiting:
+            waiting.reject("", "scheduler is shutting down")
+        self._pre_binding.stop()
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    async def _bind(self, attempt: Attempt) -> None:
+        """Carry out a decision: wait on permit, PreBind, Bind, PostBind."""
+        assumed = attempt.assumed
+        failure: Status | Rejection | None
+        try:
+            failure = await self._until_permitted(attempt)
+            if failure is None:
+                # From here on no plugin is blamed for a failure any more: it only leads to a retry after backoff.
+                self._queue.done(assumed.uid)
+                failure = await self._binding_steps(attempt)
+            elif self._closing and isinstance(failure, Rejection):
+                self._failures.give_back(attempt)
+                self._queue.done(assumed.uid)
+                return
+        except _StoppedError:
+            self._failures.give_back(attempt)
+            return
+        except Exception as error:
+            _log.exception("binding pod %s failed unexpectedly", assumed.key)
+            failure = Status.from_error(error)
+        self._end(attempt, failure)
+
+    async def _when_bound(self, attempt: Attempt, answer: Awaitable[Status | None]) -> None:
+        """The end of a decision that the Bind plugins carry out."""
+        try:
+            failure = _unless_skipped(await answer)
+        except Exception as error:
+            _log.exception("binding pod %s failed unexpectedly", attempt.assumed.key)
+            failure = Status.from_error(error)
+        self._end(attempt, failure)
+
+    def _end(self, attempt: Attempt, failure: Status | Rejection | None) -> None:
+        """A decision was carried out, or could not be."""
+        if failure is not None:
+            self._fail(attempt, failure)
+            return
+        attempt.bound = True
+        assumed, framework = attempt.assumed, attempt.profile.framework
+        pod = assumed.pod
+        note = f"Successfully assigned {pod.namespace}/{pod.name} to {attempt.node_name}"
+        attempt.profile.recorder.record(pod, "Normal", "Scheduled", "Binding", note)
+        self._attempts.scheduled(attempt)
+        framework.binding.post_bind(attempt.state, assumed, attempt.node_name)
+        if pods := attempt.take_pods_to_activate():
+            self._queue.activate(pods)
+
+    async def _until_permitted(self, attempt: Attempt) -> Status | Rejection | None:
+        """Publish the chosen node if there is work or waiting ahead, and wait for Permit's verdict."""
+        assumed, framework = attempt.assumed, attempt.profile.framework
+        waiting = self._waiting.get(assumed.uid)
+        try:
+            preflight = None
+            if self._publish_node:
+                preflight = framework.binding.pre_bind_pre_flight(attempt.state, assumed, attempt.node_name)
+                if preflight is not None and preflight.code is not Code.SKIP:
+                    return preflight
+                if preflight is None or waiting is not None:
+                    await self._statuses.nominate(assumed.pod, attempt.node_name)
+            return await self._wait_on_permit(attempt, waiting) if waiting is not None else None
+        finally:
+            if waiting is not None:
+                waiting.reject("", "removed")  # stops its timers; changes nothing when there was a verdict
+                self._waiting.remove(assumed.uid)
+
+    async def _wait_on_permit(self, attempt: Attempt, waiting: WaitingPod) -> Status | Rejection | None:
+        start = self._clock.now()
+        status = await waiting.wait()
+        self._waiting.remove(waiting.pod.uid)
+        self._permit_waits.observe(self._clock.now() - start, status.code.label)
+        if status.code is Code.SUCCESS:
+            return None
+        if status.is_rejected:
+            return attempt.on_chosen_node(status)
+        error = RuntimeError(f"waiting on permit for pod: {status.message()}")
+        return Status.from_error(error, status.plugin)
+
+    async def _binding_steps(self, attempt: Attempt) -> Status | None:
+        """PreBind and Bind. Without work for PreBind (all its plugins returned Skip) only Bind."""
+        framework, state = attempt.profile.framework, attempt.state
+        if not self._publish_node or framework.binding.has_pre_bind_work(state, attempt.assumed):
+            status = await self._pre_bind(attempt)
+            if status is not None:
+                return status
+        # The status of an earlier attempt must not be written over what the binding writes.
+        await self._statuses.settle(attempt.assumed.uid)
+        try:
+            if self._extenders and await extender_calls.bind(self._extenders, attempt.assumed, attempt.node_name):
+                return None
+        except ExtenderError as error:
+            return Status.from_error(error)
+        answer = framework.binding.bind(state, attempt.assumed, attempt.node_name)
+        return _unless_skipped(await answer if isinstance(answer, Awaitable) else answer)
+
+    async def _pre_bind(self, attempt: Attempt) -> Status | None:
+        """Run PreBind so that a preemptor can still cancel it."""
+        uid = attempt.assumed.uid
+        work = attempt.profile.framework.binding.pre_bind(attempt.state, attempt.assumed, attempt.node_name)
+        entry = PodInPreBind(child(work, f"PreBind {attempt.assumed.key}"))
+        self._pre_binding.add(uid, entry)
+        try:
+            status = await entry.result()
+            if status is None and not entry.mark_prebound():
+                status = Status.from_error(entry.cause)
+        finally:
+            self._pre_binding.remove(uid)
+        if status is not None and entry.stopping:
+            raise _StoppedError
+        return status
+
+    def _fail(self, attempt: Attempt, failure: Status | Rejection) -> None:
+        """Give everything back. The freed capacity may help other pods, and this one only if no plugin rejected it."""
+        forgotten, pod = self._failures.give_back(attempt), attempt.assumed.pod
+        rejected = is_rejected(failure)
+        if forgotten and not rejected:
+            self._queue.move_all_to_active_or_backoff_queue(ASSIGNED_POD_DELETE, pod, None)
+        self._failures.fail(attempt, failure)
+        if forgotten and rejected:
+            uid = pod.uid
+            self._queue.move_all_to_active_or_backoff_queue(
+                ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != uid
+            )
+
+
+def _unless_skipped(status: Status | None) -> Status | None:
+    """What a binding ended with; it is a failure when no plugin carried it out."""
+    if status is not None and status.code is Code.SKIP:
+        return Status(Code.SKIP, "no Bind plugin took the pod")
+    return status

@@ -1,0 +1,72 @@
+"""Which rows a layer has to evaluate again: those in the node table's journal, and those that plugins name.
+
+Used by :mod:`.layers`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ..nodes.columns import IntpArray, RowArray
+from ..nodes.node_table import NODE_CHANGED
+
+__all__ = ["FEW", "Many", "Rows", "greatest", "merged", "rows_of"]
+
+#: Up to this many rows plain Python beats NumPy.
+FEW: Final = 8
+#: Beyond so many journal entries it is quicker not to look for repeated rows.
+_LONG: Final = 64
+#: Beyond this part of all rows (one in …) it is quicker to evaluate all of them.
+_ALL: Final = 4
+
+
+class Many(NamedTuple):
+    """Many rows, which may repeat; whole: more than the nodes' pods may have changed of some of them."""
+
+    rows: IntpArray
+    whole: bool
+
+
+#: Rows to evaluate again. Few of them, each with whether more than the node's pods may have changed; many; None for all.
+Rows = dict[int, bool] | Many | None
+
+
+def rows_of(entries: list[int] | None, most: int) -> Rows:
+    """The rows that entries of the journal are about; None: the entries are not known, or more than ``most``."""
+    if entries is None or len(entries) > most:
+        return None
+    if not entries:
+        return {}
+    if len(entries) == 1:
+        return {entries[0] >> 1: entries[0] & 1 == NODE_CHANGED}
+    if len(entries) > _LONG:
+        found = np.array(entries, np.intp)
+        return Many(found >> 1, bool(np.bitwise_or.reduce(found) & NODE_CHANGED))
+    rows: dict[int, bool] = {}
+    # The last entry of a row does not show whether an earlier one was about its node object.
+    for entry in entries:
+        row = entry >> 1
+        rows[row] = rows.get(row, False) or entry & 1 == NODE_CHANGED
+    return rows if len(rows) <= FEW else Many(np.fromiter(rows, np.intp, len(rows)), True in rows.values())
+
+
+def greatest(rows: dict[int, bool] | Many) -> int:
+    """The greatest of these rows, -1 without any."""
+    if isinstance(rows, dict):
+        return max(rows) if rows else -1
+    return int(rows.rows.max())
+
+
+def merged(rows: Rows, named: list[RowArray], size: int) -> Rows:
+    """These rows and those that plugins name, of ``size`` rows."""
+    if rows is None or not named:
+        return rows
+    count = (len(rows) if isinstance(rows, dict) else len(rows.rows)) + sum(map(len, named))
+    if isinstance(rows, dict) and count <= FEW:
+        return rows | {row: True for part in named for row in part.tolist()}
+    if count * _ALL > size:
+        return None
+    many = rows.rows if isinstance(rows, Many) else np.fromiter(rows, np.intp, len(rows))
+    return Many(np.concatenate((many, *named)), True)

@@ -1,0 +1,207 @@
+"""The scheduling cycle on one screen: one popped pod, from the choice of a profile to the start of its binding.
+
+:meth:`Cycle.schedule_one` is synchronous: nothing else runs until the pod is assumed on a node or rejected, so
+queue and cache need no locks. Next: :mod:`.search` (the decision), :mod:`.binding` (a task when it has to wait),
+:mod:`.failure` (back to the queue). Pods that an extender takes part in come by :mod:`..extenders.lane`, which uses the
+same beginning and end.
+
+Source: rules/cycle §2 to §8.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from kubesched.base.times import Clock
+
+from ..cache import Cache, CacheError
+from ..extenders.interface import ExtenderError
+from ..framework.failures import PluginFailedError
+from ..framework.interface import PostFilterResult
+from ..framework.metrics import Sampling, SchedulerMetrics
+from ..framework.preemption import Preemption
+from ..framework.queued import QueuedPodInfo
+from ..framework.runtime import PostFilterAnswer
+from ..framework.status import Code, Status
+from ..framework.wrong_answer import WrongAnswerError
+from ..queue import SchedulingQueue
+from .attempt import Attempt
+from .binding import BindingCycles
+from .diagnosis import Rejection
+from .failure import FailureHandler
+from .profiles import Profile
+from .search import Decision
+
+__all__ = ["Cycle"]
+
+_log = logging.getLogger("kubesched.scheduler")
+
+
+class Cycle:
+    """Takes popped pods through scheduling. ``profiles`` are by scheduler name."""
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        cache: Cache,
+        profiles: Mapping[str, Profile],
+        bindings: BindingCycles,
+        failures: FailureHandler,
+        metrics: SchedulerMetrics,
+        clock: Clock,
+        on_preemption: Callable[[Preemption], None] | None = None,
+        on_attempt: Callable[[QueuedPodInfo], None] | None = None,
+    ) -> None:
+        """``on_preemption`` receives every successful preemption, ``on_attempt`` every popped pod, for reports."""
+        self._on_preemption = on_preemption
+        self._on_attempt = on_attempt
+        self._queue = queue
+        self._cache = cache
+        self._profiles = profiles
+        self._bindings = bindings
+        self._failures = failures
+        self._search_durations = metrics.scheduling_algorithm_duration_seconds.labels()
+        self._clock = clock
+        self._sampling = Sampling()
+
+    def schedule_one(self, queued: QueuedPodInfo) -> Awaitable[None] | None:
+        """Decide about one popped pod, and start its binding if there is a node for it.
+
+        The rest of the attempt, to be awaited before the next pod, when a PostFilter plugin has to wait.
+        """
+        attempt = self.begin(queued)
+        if attempt is None:
+            return None
+        try:
+            # 2. Find the node: filter, score, choose.
+            outcome = attempt.profile.search.find(queued.pod_info, record_plugin_metrics=self.sampled())
+        except Exception as error:
+            self.give_up(attempt, error)
+            return None
+        return self.conclude(attempt, outcome)
+
+    def begin(self, queued: QueuedPodInfo) -> Attempt | None:
+        """An attempt for a popped pod; None when it is not worth one any more."""
+        if self._on_attempt is not None:
+            self._on_attempt(queued)
+        profile = self._profiles.get(queued.pod_info.spec.scheduler_name)
+        if profile is None:
+            self._queue.done(queued.uid)
+            return None
+        attempt = Attempt(queued, profile, self._clock.now())
+        try:
+            # 1. Is it still worth an attempt?
+            if self._skip(attempt):
+                self._queue.done(queued.uid)
+                return None
+        except Exception as error:
+            self.give_up(attempt, error)
+            return None
+        return attempt
+
+    def sampled(self) -> bool:
+        """Whether an attempt records how long each plugin takes."""
+        return self._sampling.take()
+
+    def conclude(self, attempt: Attempt, outcome: Decision | Rejection) -> Awaitable[None] | None:
+        """Act on what the search found, which must be true at this moment. What is returned has to be awaited."""
+        try:
+            if isinstance(outcome, Rejection):
+                return self._post_filter(attempt, outcome)
+            self._search_durations.observe(self._clock.now() - attempt.start)
+            # 3. Assume it there, so that the next cycle sees this pod on its node.
+            self._assume(attempt, outcome)
+            # 4. Reserve and Permit: plugins claim what they manage, and may still reject.
+            status, timeouts = self._reserve_and_permit(attempt)
+            if status is not None:
+                self._failures.give_back(attempt)
+                self._failures.fail(attempt, attempt.on_chosen_node(status))
+                return None
+            # 5. Start the binding cycle in a task of its own, and activate the pods that plugins named.
+            self._bindings.start(attempt, timeouts)
+            if pods := attempt.take_pods_to_activate():
+                self._queue.activate(pods)
+        except Exception as error:
+            self.give_up(attempt, error)
+        return None
+
+    def _skip(self, attempt: Attempt) -> bool:
+        """Pods being deleted, and pods already assumed, are not tried again."""
+        pod = attempt.queued.pod_info.pod
+        if pod.metadata.deletion_timestamp is not None:
+            note = f"skip schedule deleting pod: {pod.namespace}/{pod.name}"
+            attempt.profile.recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
+            return True
+        return self._cache.is_assumed(pod.uid)
+
+    def _post_filter(self, attempt: Attempt, rejection: Rejection) -> Awaitable[None] | None:
+        """No node fits: run PostFilter. Its answer only matters for the nomination and the message."""
+        framework = attempt.profile.framework
+        if not framework.has_post_filter or not rejection.all_nodes:
+            self._failures.fail(attempt, rejection)
+            return None
+        pod = attempt.queued.pod_info
+        answer = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
+        if not isinstance(answer, tuple):
+            return self._after_post_filter(attempt, rejection, answer)
+        self._reject(attempt, rejection, *answer)
+        return None
+
+    async def _after_post_filter(
+        self, attempt: Attempt, rejection: Rejection, waiting: Awaitable[PostFilterAnswer]
+    ) -> None:
+        # Rows may belong to other nodes when the answer is there.
+        rejection.diagnosis.statuses.freeze()
+        try:
+            self._reject(attempt, rejection, *await waiting)
+        except Exception as error:
+            self.give_up(attempt, error)
+
+    def _reject(
+        self, attempt: Attempt, rejection: Rejection, result: PostFilterResult | None, status: Status | None
+    ) -> None:
+        error = status.error if status is not None and status.code is Code.ERROR else None
+        # An error that was raised, or a wrong answer; one that a plugin words itself is part of the pod's condition.
+        if error is not None and (error.__traceback__ is not None or isinstance(error, WrongAnswerError)):
+            _log.error(
+                "PostFilter for pod %s failed; the pod waits: %s", attempt.queued.key, error, extra={"cause": error}
+            )
+        rejection = rejection.with_post_filter(status.message() if status is not None else "")
+        self._failures.fail(attempt, rejection, result.nominating if result is not None else None)
+        if result is not None and result.preemption is not None and self._on_preemption is not None:
+            self._on_preemption(result.preemption)
+
+    def _assume(self, attempt: Attempt, decision: Decision) -> None:
+        attempt.choose(decision.node.name, decision.state)
+        self._cache.assume_pod(attempt.assumed)
+        self._queue.nominator.delete(attempt.assumed.pod)
+
+    @staticmethod
+    def _reserve_and_permit(attempt: Attempt) -> tuple[Status | None, Mapping[str, float]]:
+        """None when the binding may begin, with the Permit plugins to wait for and their timeouts in seconds."""
+        framework, state, assumed, node_name = (
+            attempt.profile.framework, attempt.state, attempt.assumed, attempt.node_name
+        )  # fmt: skip
+        status = framework.reserve(state, assumed, node_name)
+        if status is not None:
+            return status, {}
+        status, timeouts = framework.permit(state, assumed, node_name)
+        return None if status is None or status.code is Code.WAIT else status, timeouts
+
+    def give_up(self, attempt: Attempt, error: Exception) -> None:
+        """An attempt ended in an error, a plugin's or a defect of ours: undo what was done, and try the pod again.
+
+        A pod whose binding has begun is left to its binding cycle.
+        """
+        uid, cause = attempt.queued.uid, error.error if isinstance(error, PluginFailedError) else error
+        if not isinstance(error, PluginFailedError | CacheError | ExtenderError):
+            _log.error("scheduling pod %s failed unexpectedly", attempt.queued.key, exc_info=error)
+        if attempt.bound or uid in self._bindings.uids():
+            return
+        try:
+            if self._cache.is_assumed(uid):
+                self._failures.give_back(attempt)
+            self._failures.fail(attempt, Status.from_error(cause))
+        except Exception:
+            self._failures.abandon(attempt)

@@ -1,0 +1,275 @@
+"""Why a pod does not fit: statuses per node, the plugins that rejected it, and the text people read.
+
+The search leaves its verdicts as arrays; texts and per-node objects are only made when they are read, and
+then once per distinct outcome instead of once per node. A rejection is a value that the search returns.
+
+Source: rules/framework §3 and "Scheduling cycle" section 7.1 (upstream ``Diagnosis``,
+``NodeToStatus``, ``FitError``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..framework.cycle_state import CycleState
+from ..framework.fit_error import fit_error_text
+from ..framework.interface import VerdictArray
+from ..framework.status import Code, Status
+from ..nodes import NodeList, NodeTable
+from ..nodes.columns import RowArray, equal_places
+
+__all__ = ["Decoder", "Diagnosis", "NodeStatuses", "Rejection"]
+
+#: (owner, verdict) to status; owner is 1 + the index of the filter that rejected.
+Decoder = Callable[[int, int], Status]
+
+#: So many distinct outcomes are looked for one by one.
+_FEW_OUTCOMES: Final = 6
+_ABSENT: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+
+
+class NodeStatuses:
+    """Node to status (upstream ``NodeToStatus``), by distinct outcome.
+
+    Nodes without a status of their own have the ``absent`` status. Rows are those of the table at the time of the
+    attempt, so this is valid within the attempt.
+    """
+
+    def __init__(self, table: NodeTable | None = None) -> None:
+        self._table = table
+        self._groups: list[tuple[Status, RowArray]] = []
+        self._single: dict[str, Status] = {}
+        self.absent = _ABSENT
+        self._text: tuple[tuple[int, Status], str] | None = None
+        self._group_of: npt.NDArray[np.int32] | None = None
+        #: What was found for a code, until the statuses change.
+        self._nodes: dict[Code, NodeList] = {}
+        self._rejecting: dict[Code, frozenset[str]] = {}
+
+    def set(self, name: str, status: Status) -> None:
+        """One node's status; takes it out of its group."""
+        self._changed()
+        row = self._table.row_of(name) if self._table is not None else None
+        if row is not None:
+            groups = [(kept, rows[rows != row]) for kept, rows in self._groups]
+            self._groups = [(kept, rows) for kept, rows in groups if len(rows)]
+        self._single[name] = status
+
+    def groups(self) -> Iterator[tuple[Status, list[str]]]:
+        """Each distinct status with the names of its nodes."""
+        for status, rows in self._groups:
+            assert self._table is not None
+            yield status, [self._table.info(row).name for row in rows.tolist()]
+        for name, status in self._single.items():
+            yield status, [name]
+
+    def distinct(self) -> Iterator[Status]:
+        """Each distinct status of some node."""
+        return (status for status, _ in self._counted())
+
+    def _counted(self) -> Iterator[tuple[Status, int]]:
+        """Each distinct status with the number of its nodes."""
+        yield from ((status, len(rows)) for status, rows in self._groups)
+        yield from ((status, 1) for status in self._single.values())
+
+    def freeze(self) -> None:
+        """Keep the statuses by node name, because rows may belong to other nodes later."""
+        for status, names in list(self.groups()):
+            self._single.update(dict.fromkeys(names, status))
+        self._groups = []
+        self._changed()
+
+    def _changed(self) -> None:
+        self._text = self._group_of = None
+        self._nodes.clear()
+        self._rejecting.clear()
+
+    def histogram(self, all_nodes: int) -> Counter[str]:
+        """Reason to number of nodes, of the ``all_nodes`` there are."""
+        counts: Counter[str] = Counter()
+        left = all_nodes
+        for status, nodes in self._counted():
+            left -= nodes
+            for reason in status.reasons():
+                counts[reason] += nodes
+        if left > 0:
+            for reason in self.absent.reasons():
+                counts[reason] += left
+        return counts
+
+    def text(self, all_nodes: int) -> str:
+        """The histogram in words; made once, as pods alike that are tried again share their statuses."""
+        asked = all_nodes, self.absent
+        if self._text is None or self._text[0] != asked:
+            self._text = asked, fit_error_text(all_nodes, self.histogram(all_nodes))
+        return self._text[1]
+
+    def get(self, name: str) -> Status:
+        single = self._single.get(name)
+        if single is not None:
+            return single
+        row = self._table.row_of(name) if self._table is not None else None
+        if row is not None:
+            for status, rows in self._groups:
+                if (rows == row).any():
+                    return status
+        return self.absent
+
+    def at(self, row: int) -> Status | None:
+        """The status of its own that the node of a row has; for many rows, one after the other."""
+        assert self._table is not None
+        if self._group_of is None:
+            self._group_of = np.full(self._table.capacity, -1, np.int32)
+            for number, (_, rows) in enumerate(self._groups):
+                self._group_of[rows] = number
+        number = self._group_of.item(row) if row < len(self._group_of) else -1
+        if number >= 0:
+            return self._groups[number][0]
+        info = self._table.infos[row]
+        return self._single.get(info.name) if info is not None else None
+
+    def __len__(self) -> int:
+        return sum(nodes for _, nodes in self._counted())
+
+    def nodes_for_code(self, code: Code) -> NodeList:
+        """The nodes whose status has ``code``, in list order."""
+        found = self._nodes.get(code)
+        if found is None:
+            found = self._nodes[code] = self._find_nodes(code)
+        return found
+
+    def _find_nodes(self, code: Code) -> NodeList:
+        table = self._table
+        assert table is not None
+        alike = not self._single and all(status.code is code for status, _ in self._groups)
+        if alike and sum(len(rows) for _, rows in self._groups) == len(table):
+            return NodeList(table, table.order())
+        wanted = np.full(table.capacity, self.absent.code is code)
+        for status, rows in self._groups:
+            wanted[rows] = status.code is code
+        for name, status in self._single.items():
+            row = table.row_of(name)
+            if row is not None:
+                wanted[row] = status.code is code
+        rows = table.order()
+        return NodeList(table, rows[wanted[rows]])
+
+    def rejecting(self, code: Code) -> frozenset[str]:
+        """The plugins that rejected the nodes whose status has ``code``."""
+        found = self._rejecting.get(code)
+        if found is None:
+            plugins = frozenset(status.plugin for status in self.distinct() if status.code is code)
+            found = self._rejecting[code] = plugins
+        return found
+
+    @classmethod
+    def from_arrays(
+        cls, table: NodeTable, rows: RowArray, owners: RowArray, verdicts: VerdictArray, decode: Decoder
+    ) -> NodeStatuses:
+        """Group rejected rows (``owners`` > 0) by outcome.
+
+        ``rows``, ``owners`` and ``verdicts`` have one element per examined row.
+        """
+        result = cls(table)
+        if not len(owners):
+            return result
+        left = owners > 0
+        for _ in range(_FEW_OUTCOMES):
+            first = int(left.argmax())
+            if not left[first]:
+                return result
+            owner, verdict = owners[first], verdicts[first]
+            same = left & (owners == owner)
+            same &= verdicts == verdict
+            result._groups.append((decode(int(owner), int(verdict)), rows[same]))
+            left ^= same
+        rows, owners, verdicts = rows[left], owners[left], verdicts[left]
+        for number, mine in equal_places(owners):
+            for code, places in equal_places(verdicts[mine]):
+                result._groups.append((decode(number, code), rows[mine[places]]))
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why a pod was rejected: an immutable value.
+
+    ``unschedulable_plugins`` are those whose events may make the pod schedulable; ``pending_plugins`` those of
+    them that answered Pending.
+    """
+
+    statuses: NodeStatuses
+    unschedulable_plugins: frozenset[str] = frozenset()
+    pending_plugins: frozenset[str] = frozenset()
+    pre_filter_message: str = ""
+    post_filter_message: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        statuses: NodeStatuses,
+        rejections: Iterable[Status],
+        restricting: Iterable[str] = (),
+        pre_filter_message: str = "",
+    ) -> Diagnosis:
+        """Name the plugins of ``rejections``, and the ``restricting`` ones that left nodes out at PreFilter."""
+        blamed = [status for status in rejections if status.plugin and status.is_rejected]
+        return cls(
+            statuses,
+            frozenset((*restricting, *(status.plugin for status in blamed))),
+            frozenset(status.plugin for status in blamed if status.code is Code.PENDING),
+            pre_filter_message,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """An attempt without a node for the pod (upstream ``FitError``): none fits, there is none, or a plugin rejected
+    the chosen one.
+
+    ``all_nodes`` is the number of nodes there are (1 when the chosen one was rejected); ``state`` is the attempt's,
+    for PostFilter.
+    """
+
+    all_nodes: int
+    diagnosis: Diagnosis
+    state: CycleState
+
+    @classmethod
+    def without_nodes(cls, state: CycleState) -> Rejection:
+        """There is no node at all."""
+        return cls(0, Diagnosis(NodeStatuses()), state)
+
+    @classmethod
+    def on_chosen_node(cls, node_name: str, status: Status, state: CycleState) -> Rejection:
+        """Reserve, Permit or waiting on Permit rejected the chosen node."""
+        statuses = NodeStatuses()
+        statuses.set(node_name, status)
+        return cls(1, Diagnosis.of(statuses, [status]), state)
+
+    def with_post_filter(self, message: str) -> Rejection:
+        """The same with PostFilter's message."""
+        why = self.diagnosis
+        diagnosis = Diagnosis(
+            why.statuses, why.unschedulable_plugins, why.pending_plugins, why.pre_filter_message, message
+        )
+        return Rejection(self.all_nodes, diagnosis, self.state)
+
+    def message(self) -> str:
+        """The text of the pod's event and condition (rules/cycle §7.1)."""
+        if not self.all_nodes:
+            return "no nodes available to schedule pods"
+        diagnosis = self.diagnosis
+        if diagnosis.pre_filter_message:
+            text = f"{fit_error_text(self.all_nodes, {})} {diagnosis.pre_filter_message}."
+        else:
+            text = diagnosis.statuses.text(self.all_nodes)
+        if diagnosis.post_filter_message:
+            text += f" {diagnosis.post_filter_message}"
+        return text

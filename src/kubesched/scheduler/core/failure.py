@@ -1,0 +1,107 @@
+"""What a failed attempt leads to: undo, back to the queue, event and condition.
+
+Called by the scheduling cycle and by binding cycles. Source: rules/cycle §10.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from kubesched.api.quantity import QuantityError
+from kubesched.api.types import Pod, PodCondition
+
+from ..cache import Cache, CacheError
+from ..framework.status import Code, Status
+from ..nodes.nominating import NominatingInfo
+from ..nodes.podinfo import PodInfo
+from ..queue import QueueError, SchedulingQueue
+from .attempt import Attempt, AttemptMetrics
+from .diagnosis import Rejection
+from .status_writer import StatusWriter
+
+__all__ = ["FailureHandler", "is_rejected"]
+
+_log = logging.getLogger("kubesched.scheduler")
+
+_CLEAR: Final = NominatingInfo.clear()
+
+
+def is_rejected(why: Status | Rejection) -> bool:
+    """Plugins rejected the pod; otherwise the attempt failed by an error."""
+    return isinstance(why, Rejection) or why.is_rejected
+
+
+class FailureHandler:
+    """Ends attempts that failed."""
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        cache: Cache,
+        statuses: StatusWriter,
+        metrics: AttemptMetrics,
+        live_pod: Callable[[str, str], Pod | None],
+    ) -> None:
+        """``live_pod`` gives the pod of a namespace and name as the API server last showed it, or None."""
+        self._queue = queue
+        self._cache = cache
+        self._statuses = statuses
+        self._metrics = metrics
+        self._live_pod = live_pod
+
+    def give_back(self, attempt: Attempt) -> bool:
+        """Undo Reserve and Assume; False when the cache did not know the pod as assumed any more."""
+        attempt.profile.framework.unreserve(attempt.state, attempt.assumed, attempt.node_name)
+        try:
+            self._cache.forget_pod(attempt.assumed.pod)
+        except CacheError as error:
+            _log.error("cannot forget pod: %s", error)
+            return False
+        return True
+
+    def abandon(self, attempt: Attempt) -> None:
+        """Giving the pod back has failed, too. Call it while that error is handled."""
+        _log.exception("pod %s cannot be given back; it is tried again when it changes", attempt.queued.key)
+        self._queue.done(attempt.queued.uid)
+
+    def fail(self, attempt: Attempt, why: Status | Rejection, nominating: NominatingInfo | None = _CLEAR) -> None:
+        """Put the pod back and report why. By default its nomination is cleared; ``nominating`` None leaves it."""
+        rejected, text, queued = is_rejected(why), why.message(), attempt.queued
+        self._metrics.failed(attempt, rejected=rejected)
+        pod = queued.pod_info.pod
+        queued.unschedulable_plugins, queued.pending_plugins = set(), set()
+        queued.gating_plugin, queued.gating_plugin_events = "", ()
+        if isinstance(why, Rejection):
+            queued.unschedulable_plugins = set(why.diagnosis.unschedulable_plugins)
+            queued.pending_plugins = set(why.diagnosis.pending_plugins)
+        live = self._live_pod(pod.namespace, pod.name)
+        if live is not None and live.uid != pod.uid:
+            self._queue.done(pod.uid)  # another pod of that name: this one is history
+            return
+        if live is None or live.spec.node_name:
+            self._queue.nominator.add(pod, nominating)
+            self._queue.done(pod.uid)
+        else:
+            pod = live
+            try:
+                queued.pod_info = PodInfo.derive(live, queued.pod_info)
+            except QuantityError as problem:
+                _log.error("pod %s is tried again as it was before: %s", pod.key, problem)
+            # The nomination comes first: which events may help the pod depends on it.
+            self._queue.nominator.add(pod, nominating)
+            try:
+                self._queue.add_unschedulable_if_not_present(queued, self._queue.scheduling_cycle)
+            except QueueError as problem:
+                _log.error("%s", problem)
+        if isinstance(why, Status) and why.as_error() is None and why.code is not Code.SKIP:
+            return
+        if not rejected:
+            cause = why.as_error() if isinstance(why, Status) else None
+            _log.error("scheduling pod %s failed; it is tried again: %s", pod.key, text, extra={"cause": cause})
+        attempt.profile.recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", text)
+        reason = "Unschedulable" if rejected else "SchedulerError"
+        condition = PodCondition(type="PodScheduled", status="False", reason=reason, message=text)
+        override = nominating.nominated_node_name if nominating is not None and nominating.mode else None
+        self._statuses.write(pod, condition, override)

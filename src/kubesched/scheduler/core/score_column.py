@@ -1,0 +1,212 @@
+"""One scorer's raw scores by row, their bounds, and the final scores that follow from both.
+
+Normalisation depends on the least and the greatest raw score of all feasible rows. Both are kept up to date as
+single scores change, so that it is known when the final scores of all other rows change with them, and when not.
+The arithmetic itself is that of :class:`~kubesched.scheduler.framework.entries.ScoreEntry`, one implementation for one row
+and for many.
+
+Thousands of layers may be kept, hence the narrow types: a byte for scores that are final, four for others while they fit.
+
+Used by :mod:`.layers`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..framework.entries import ScoreEntry
+from ..framework.interface import NOT_SCORED, IntArray
+from ..framework.normalize import bounds
+from ..nodes.columns import RowArray
+
+__all__ = ["ScoreColumn"]
+
+#: Up to this many different raw scores between the bounds, the final score of each is looked up in a table.
+_TABLE: Final = 1024
+#: What raw scores are kept as while they fit. The least integer of a type represents NOT_SCORED.
+_NARROW: Final = np.int32
+
+
+class ScoreColumn:
+    """A score plugin's raw scores by row.
+
+    Attributes:
+        low, high: the bounds of the scores, as of :meth:`settle`.
+        level: the final score of every feasible row, when it is one and the same; None when that is not known.
+    """
+
+    __slots__ = ("_absent", "_is_stale", "_is_written", "_listed", "_raw", "_table", "_used", "entry", "high", "level", "low")  # fmt: skip
+
+    def __init__(self, entry: ScoreEntry, size: int) -> None:
+        self.entry = entry
+        #: int8, _NARROW or int64[size]. Of a plugin whose raw scores are final, 0 where the row is infeasible, or anything
+        #: in 0…100; else _absent, also where the plugin left the row out.
+        self._raw: npt.NDArray[np.signedinteger] = np.zeros(0, np.int8 if entry.is_raw else _NARROW)
+        self._absent = 0 if entry.is_raw else int(np.iinfo(_NARROW).min)
+        self._fill(size)
+        self.low, self.high = 0, -1
+        self.level: int | None = None
+        #: The bounds that final scores were last made with.
+        self._used = (0, -1)
+        #: Something was written; and perhaps beyond the bounds, or over one of them, so that they have to be measured.
+        self._is_written = self._is_stale = False
+        #: Final scores of every raw score from low to high, with a 0 before and behind: made once needed for many, for one.
+        self._table: IntArray | None = None
+        self._listed: list[int] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self._raw.nbytes
+
+    def _fill(self, size: int) -> None:
+        self._raw = np.full(size, self._absent, self._raw.dtype)
+
+    def grow(self, size: int) -> None:
+        """More rows, infeasible ones."""
+        old = self._raw
+        self._fill(size)
+        self._raw[: len(old)] = old
+
+    def _widen(self) -> None:
+        self._raw = self._wide(self._raw)
+        self._absent = NOT_SCORED
+
+    def _wide(self, raw: npt.NDArray[np.signedinteger]) -> IntArray:
+        """int64[len(raw)]: raw scores of this column as plugins know them; perhaps the same array."""
+        wide = raw.astype(np.int64, copy=False)
+        if self._absent != NOT_SCORED and not self.entry.is_raw:
+            wide[raw == self._absent] = NOT_SCORED
+        return wide
+
+    def _fits(self, low: int, high: int) -> bool:
+        return self._raw.itemsize == 8 or (self._absent < low and high < -self._absent)
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def replace(self, rows: RowArray, scores: IntArray) -> None:
+        """All raw scores again: those of the feasible rows, which are ascending."""
+        if len(rows) == len(self._raw):
+            self.put_many(slice(None), scores)
+            return
+        self._fill(len(self._raw))
+        self.put_many(rows, scores)
+
+    def put_many(self, rows: RowArray | slice, scores: IntArray) -> None:
+        """New raw scores of some rows."""
+        if not self.entry.is_raw:
+            if not self._fits(*bounds(scores)):
+                self._widen()
+            if self._absent != NOT_SCORED and len(scores) and int(scores.min()) == NOT_SCORED:
+                scores = np.where(scores == NOT_SCORED, self._absent, scores)
+            self._is_written = self._is_stale = True
+        self._raw[rows] = scores.astype(
+            self._raw.dtype, copy=False
+        )  # writing with another type takes three times as long
+
+    def drop(self, rows: RowArray) -> None:
+        """Rows that are infeasible now."""
+        if not self.entry.is_raw:
+            self._raw[rows] = self._absent
+            self._is_written = self._is_stale = True
+
+    def put(self, row: int, new: int) -> None:
+        """One row's new raw score; NOT_SCORED when it is infeasible or left out."""
+        raw = self._raw
+        if self.entry.is_raw:
+            if new != NOT_SCORED:
+                raw[row] = new
+            return
+        if new == NOT_SCORED:
+            new = self._absent
+        elif not self._fits(new, new):
+            self._widen()
+            raw = self._raw
+        old = raw.item(row)
+        if old != new:
+            raw[row] = new
+            self._is_written = True
+            if not self.low < old < self.high or not self.low <= new <= self.high:
+                self._is_stale = True
+
+    def settle(self, feasible: int) -> bool:
+        """Bring the bounds up to date after writing; True when final scores of rows that were not written changed.
+
+        ``feasible`` is the number of feasible rows.
+        """
+        if not self._is_written or self.entry.is_raw:
+            return False
+        self._is_written = False
+        if self._is_stale:
+            self._is_stale = False
+            self.low, self.high = self.entry.bounds(self._raw)
+        before, limits = self.level, (self.low, self.high)
+        moved = limits != self._used
+        if moved:
+            self._used = limits
+            self._table = self._listed = None
+        same = self.low == self.high and int(np.count_nonzero(self._raw == self.low)) == feasible
+        self.level = self._final_one(self.low) if same else None
+        return moved and (before is None or before != self.level)
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether final scores do not depend on which rows are feasible."""
+        return self.entry.is_raw or self.low >= self.high
+
+    def holds(self, rows: RowArray) -> bool:
+        """Whether final scores stay what they are when only ``rows`` (feasible ones) are left to choose from."""
+        return self.entry.bounds(self._raw[rows]) == (self.low, self.high)
+
+    def raw(self, rows: RowArray) -> IntArray:
+        """int64[len(rows)]: the raw scores; NOT_SCORED where the plugin left a row out. For feasible rows."""
+        return self._wide(self._raw[rows])
+
+    def final(self, at: RowArray | slice) -> IntArray:
+        """int64[n]: final scores, weighted, of these rows; 0 where a row is not scored.
+
+        Raises:
+            PluginFailedError: when the plugin fails.
+        """
+        raw = self._raw[at]
+        if self.entry.is_raw:
+            weighted: IntArray = np.multiply(raw, self.entry.weight, dtype=np.int64)
+            return weighted
+        if self.high - self.low >= _TABLE:
+            return self.entry.final_or_zero(self._wide(raw), self.low, self.high)
+        # What is absent lands far outside the table on either side, and is clipped to one of the zeros there.
+        scores: IntArray = self._by_score().take(raw.astype(np.int64, copy=False) - (self.low - 1), mode="clip")
+        return scores
+
+    def final_at(self, row: int) -> int:
+        """The same for one row."""
+        raw = self._raw.item(row)
+        if self.entry.is_raw:
+            return raw * self.entry.weight
+        return 0 if raw == self._absent else self._final_one(raw)
+
+    def _final_one(self, raw: int) -> int:
+        """The final score that a raw one is normalised to."""
+        if self.high - self.low >= _TABLE:
+            return int(self.entry.final(np.array([raw]), self.low, self.high)[0])
+        listed = self._listed
+        if listed is None:
+            if self.low == self.high:
+                listed = [0, int(self.entry.final(np.array([self.low]), self.low, self.high)[0]), 0]
+            else:
+                listed = self._by_score().tolist()
+            self._listed = listed
+        return listed[raw - self.low + 1]
+
+    def _by_score(self) -> IntArray:
+        if self._table is None:
+            table = np.zeros(self.high - self.low + 3, np.int64)
+            if self.low <= self.high:
+                scores = np.arange(self.low, self.high + 1)
+                table[1:-1] = self.entry.final(scores, self.low, self.high)
+            self._table = table
+        return self._table

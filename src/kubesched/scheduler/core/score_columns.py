@@ -1,0 +1,118 @@
+"""The score plugins of a layer: their columns of raw scores, brought up to date together.
+
+Used by :mod:`.layers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ..framework.cycle_state import CycleState
+from ..framework.entries import ScoreEntry
+from ..framework.interface import NOT_SCORED, IntArray
+from ..nodes import NodeTable
+from ..nodes.columns import RowArray
+from ..nodes.podinfo import PodInfo
+from .changed_rows import Many
+from .score_column import ScoreColumn
+
+__all__ = ["ScoreColumns"]
+
+
+class ScoreColumns:
+    """One column per plugin, in the profile's order. Writing may raise PluginFailedError, when a plugin fails."""
+
+    __slots__ = ("_all", "_bounded", "_of_pods")
+
+    def __init__(self, entries: Sequence[ScoreEntry] = (), size: int = 0) -> None:
+        self._all = [ScoreColumn(entry, size) for entry in entries]
+        #: Those whose raw scores change with a node's pods; those that are normalised.
+        self._of_pods = [column for column in self._all if column.entry.reads_pods]
+        self._bounded = [column for column in self._all if not column.entry.is_raw]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def nbytes(self) -> int:
+        return sum([column.nbytes for column in self._all])
+
+    def grow(self, size: int) -> None:
+        """More rows, infeasible ones."""
+        for column in self._all:
+            column.grow(size)
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def replace(
+        self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray, *, of_images: bool = False
+    ) -> bool:
+        """Score the feasible rows, which are ascending, again; True unless all of them still have the same final scores.
+
+        That is known where a plugin gives every row one score, before and after. ``of_images``: only where plugins read
+        images.
+        """
+        columns = [column for column in self._all if column.entry.reads_images] if of_images else self._all
+        levels = [column.level for column in columns]
+        for column in columns:
+            column.replace(rows, column.entry.many(state, pod, table, rows))
+            column.settle(len(rows))
+        return None in levels or levels != [column.level for column in columns]
+
+    def rescore(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        table: NodeTable,
+        rows: dict[int, bool] | Many,
+        owner: npt.NDArray[np.uint8],
+        feasible: int,
+        same: bool,
+    ) -> bool:
+        """Score some rows again; True when final scores of other rows changed with them.
+
+        ``owner`` is 0 where a row passes, as ``feasible`` rows do; ``same``: they are those of the last time.
+        """
+        if isinstance(rows, dict):
+            for row, whole in rows.items():
+                node = None if owner.item(row) else table.info(row)  # it may have no node any more
+                for column in self._all if whole else self._of_pods:
+                    score = column.entry.one(state, pod, table, node) if node is not None else NOT_SCORED
+                    column.put(row, score)
+        else:
+            passing = owner[rows.rows] == 0
+            left, gone = rows.rows[passing], rows.rows[~passing]
+            for column in self._all if rows.whole or not same else self._of_pods:
+                if len(gone):
+                    column.drop(gone)
+                if len(left):
+                    column.put_many(left, column.entry.many(state, pod, table, left))
+        return True in [column.settle(feasible) for column in self._bounded]  # each has to settle
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def holds(self, rows: Callable[[], RowArray]) -> bool:
+        """Whether final scores stay what they are when only these rows (feasible ones) are left to choose from."""
+        return all(column.is_flat or column.holds(rows()) for column in self._all)
+
+    def total(self, row: int) -> int:
+        """The sum of a row's final scores, weighted."""
+        total = 0
+        for column in self._all:
+            total += column.final_at(row)
+        return total
+
+    def totals(self, at: RowArray | slice) -> IntArray | int:
+        """int64[n]: the same for these rows; 0 without plugins."""
+        return sum([column.final(at) for column in self._all])
+
+    def totals_of_only(self, rows: RowArray) -> IntArray:
+        """int64[len(rows)]: the same when only ``rows`` (feasible ones) are left to choose from."""
+        total = np.zeros(len(rows), np.int64)
+        for column in self._all:
+            raw = column.raw(rows)
+            total += column.entry.final_or_zero(raw, *column.entry.bounds(raw))
+        return total

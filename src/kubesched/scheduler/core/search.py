@@ -1,0 +1,275 @@
+"""Find the node for a pod: PreFilter, Filter, PreScore, Score, choice.
+
+Which way an attempt takes is decided in one place, :meth:`Search._path`; all ways give the same feasible nodes and
+scores. Layers (:mod:`.layers`) answer from memory, at a cost that hardly depends on the number of nodes; a full scan
+(:mod:`.full_scan`) handles the other cases, and gives the reasons when nothing fits.
+
+Source: rules/cycle §5 and §6. On purpose different: every node is evaluated unless the percentage
+is set or a plugin is expensive, and ties are broken uniformly (``docs/differences.md``).
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+from ..framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
+from ..framework.failures import PluginFailedError
+from ..framework.runtime import Framework, PreFilterOutcome
+from ..nodes import NodeTable, Snapshot
+from ..nodes.nodeinfo import NodeInfo
+from ..nodes.nominated_rows import NominatedPods
+from ..nodes.nominating import Nominations
+from ..nodes.podinfo import PodInfo
+from .diagnosis import Diagnosis, Rejection
+from .full_scan import Evaluation, FullScan, Rotation, ScanRequest
+from .layer_cache import LayerCache
+from .layers import Layer
+from .nominations import NominationFilter, NominationShare
+from .plan import Asked, Plan, Questions, Share
+from .ranking import pick_uniformly
+
+__all__ = ["Decision", "Path", "Search", "prepared"]
+
+
+#: Signature; and the keys of linked plugins, None for a signature layer, or the priority that says which nominations count.
+_Key = tuple[Hashable, tuple[Hashable, ...] | int | None]
+
+
+class Decision(NamedTuple):
+    """The node chosen, and how many were evaluated and fit. ``state`` is passed on to Reserve and the binding cycle."""
+
+    node: NodeInfo
+    state: CycleState
+    evaluated: int
+    feasible: int
+
+
+class Path(enum.Enum):
+    """How an attempt finds its node, or why it has none; see :meth:`Search._path`."""
+
+    SIGNATURE = "signature layer"
+    NOMINATIONS = "nomination layer"
+    INTERACTION = "interaction layer"
+    FULL_SCAN = "full scan"
+
+
+class Search:
+    """The algorithm of one profile. Everything is synchronous; nothing else runs meanwhile.
+
+    Attributes:
+        table: the nodes by row.
+        scan: the full scans.
+        observer: receives the path of every attempt that :meth:`find` answers, if set.
+    """
+
+    def __init__(
+        self,
+        framework: Framework,
+        snapshot: Snapshot,
+        nominations: Nominations,
+        rng: random.Random,
+        rotation: Rotation,
+        percentage: int = 0,
+    ) -> None:
+        """``percentage`` is the profile's percentageOfNodesToScore, else the global one; 0 when neither is set."""
+        self._framework = framework
+        self._snapshot = snapshot
+        self.table: NodeTable = snapshot.table
+        self._rng = rng
+        self._percentage = percentage
+        self._nominated = snapshot.nominated_rows(nominations)
+        self.scan = FullScan(framework, snapshot, rotation, percentage)
+        self._questions = Questions(framework, self.table)
+        self._layers = LayerCache(self.table)
+        self.observer: Callable[[Path], None] | None = None
+
+    def ask(self, pod: PodInfo) -> Asked:
+        """Keys that the plugins' answers for the pod depend on, at the start of an attempt.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        return self._questions.of(pod)
+
+    # -- the decision ----------------------------------------------------------------------------------
+
+    def find(self, pod: PodInfo, *, record_plugin_metrics: bool = False) -> Decision | Rejection:
+        """Choose a node, or give the reasons why none fits the pod.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        if not len(self.table):
+            return Rejection.without_nodes(CycleState())
+        asked = self.ask(pod)
+        try:
+            path, answer = self._find(pod, asked, record_plugin_metrics)
+        except PluginFailedError as error:
+            plan = asked.plan
+            may_not_count = plan.unsigned.filters or plan.unsigned.pre_filters or self._nominated.of(pod.priority).pods
+            if not may_not_count or error.plugin not in plan.signed.names:
+                raise
+            # Layers call the plugins that signed for nodes that an earlier, unsigned filter may have rejected, or one
+            # that counts nominated pods; and before an unsigned PreFilter that rejects the pod. Whether the failure
+            # counts is decided in the configured order.
+            state = prepared(CycleState(), record_plugin_metrics)
+            path, answer = Path.FULL_SCAN, self._chosen(self.request(pod, state))
+        if self.observer is not None:
+            self.observer(path)
+        return answer
+
+    def _find(self, pod: PodInfo, asked: Asked, record_plugin_metrics: bool) -> tuple[Path, Decision | Rejection]:
+        """Bring the layers of the pod's questions up to date, and take the best row; scan where they do not answer."""
+        plan, nominated = asked.plan, self._nominated.of(pod.priority)
+        layer = self._layer((asked.signature, None), plan.signed, pod)
+        state = prepared(CycleState() if layer is None else layer.state.clone(), record_plugin_metrics, plan.absent)
+        if layer is not None:
+            state.skip_filter |= plan.absent
+        outcome: PreFilterOutcome | None = None
+        if layer is None or plan.has_others:
+            outcome = self._pre_filter(pod, state, plan, layer)
+            if layer is None:
+                self._layers.mark((asked.signature, None), unusable=outcome.nodes is not None)
+        is_answered = plan.is_answered(state, outcome)
+        # A pod with a nomination tries that node first, and does not count itself elsewhere.
+        is_nominated = bool(pod.status.nominated_node_name) or pod.uid in nominated.row_of
+        path, top = self._top(pod, asked, layer, nominated, is_answered=is_answered, is_nominated=is_nominated)
+        if top is not None and not is_nominated:
+            row = top.best(self._rng)
+            if row is not None:
+                if path is Path.INTERACTION:
+                    state.adopt(top.state)  # the questions of plugins that did not sign, for Reserve
+                return path, Decision(self.table.info(row), state, len(self.table), top.feasible)
+            known = _known(top) if is_answered else None
+            if known is not None:
+                return path, Rejection(len(self.table), known, state)
+        if outcome is None:
+            outcome = self._pre_filter(pod, state, plan, layer)
+        nominations = top.share.nominations if top is not None and isinstance(top.share, NominationShare) else None
+        if nominations is not None:
+            nominations.catch_up(pod)
+        answer = self._chosen(ScanRequest(pod, state, outcome, nominated, plan, layer, nominations))
+        if is_answered and top is not None and not is_nominated and isinstance(answer, Rejection):
+            # For the next pod like this one, until a row is rejected for something else.
+            top.rejection.learn(answer.diagnosis)
+        return Path.FULL_SCAN, answer
+
+    def _pre_filter(self, pod: PodInfo, state: CycleState, plan: Plan, layer: Layer | None) -> PreFilterOutcome:
+        """Run PreFilter of the plugins that the signature layer, if there is one, does not answer for."""
+        if layer is not None and not plan.unsigned.pre_filters:
+            return PreFilterOutcome()
+        only = None if layer is None else plan.unsigned.pre_filters
+        return self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
+
+    def _top(
+        self,
+        pod: PodInfo,
+        asked: Asked,
+        layer: Layer | None,
+        nominated: NominatedPods,
+        *,
+        is_answered: bool,
+        is_nominated: bool,
+    ) -> tuple[Path, Layer | None]:
+        """The layer that answers for all plugins, up to date, and its kind; None for a full scan.
+
+        ``layer`` is the signature layer, or None. The table is in ``docs/decision-core.md``.
+        """
+        plan = asked.plan
+        if layer is None or self._percentage:
+            return Path.FULL_SCAN, None
+        if is_answered:
+            if not nominated.pods:
+                return Path.SIGNATURE, layer
+            return Path.NOMINATIONS, self._layer((asked.signature, pod.priority), plan.unsigned, pod, layer, nominated)
+        can_interact = plan.can_interact and not nominated.pods and not is_nominated
+        if can_interact and layer.feasible > 1 and plan.follows(layer.filters):
+            key = (asked.signature, asked.linked)
+            if self._layers.meet(key):
+                return Path.INTERACTION, self._layer(key, plan.unsigned, pod, layer)
+        return Path.FULL_SCAN, None
+
+    def _layer(
+        self, key: _Key, share: Share, pod: PodInfo, base: Layer | None = None, nominated: NominatedPods | None = None
+    ) -> Layer | None:
+        """The layer of a key, up to date; None when the pod's answers cannot be remembered by row.
+
+        ``nominated``: for a nomination layer, which has a base.
+        """
+        layer = self._layers.get(key)
+        if layer is None and base is None and self._layers.is_met(key):
+            return None  # PreFilter allowed the last such pod only some nodes
+        if layer is None or layer.base is not base or layer.share.view is not nominated:
+            if base is not None and nominated is not None:
+                share = NominationShare(NominationFilter(self._framework, self._snapshot, nominated, base))
+            layer = Layer(self._framework, self.table, share, base)
+            self._layers.put(key, layer)
+        usable = False
+        try:
+            usable = layer.refresh(pod)
+        finally:
+            if not usable:
+                self._layers.drop(key)  # perhaps half refreshed
+        return layer if usable else None
+
+    # -- full scans ------------------------------------------------------------------------------------
+
+    def request(self, pod: PodInfo, state: CycleState, **how: Any) -> ScanRequest:
+        """A full scan of the pod with nothing remembered, from PreFilter on; ``how`` as for the request.
+
+        Raises:
+            PluginFailedError: when a plugin fails; one that cannot sign the pod, too.
+        """
+        plan = self.ask(pod).plan
+        state.absent = plan.absent
+        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
+        return ScanRequest(pod, state, outcome, self._nominated.of(pod.priority), plan=plan, **how)
+
+    def choose(self, scores: Evaluation, state: CycleState) -> Decision:
+        """One of the best nodes, each with the same chance."""
+        rows, totals = scores.feasible, scores.totals
+        best = pick_uniformly(self._rng, totals) if totals is not None else 0
+        return Decision(self.table.info(int(rows[best])), state, len(rows) + len(scores.statuses), len(rows))
+
+    def _chosen(self, request: ScanRequest) -> Decision | Rejection:
+        found = self.scan.evaluate(request)
+        return found if isinstance(found, Rejection) else self.choose(found, request.state)
+
+    def evaluate(self, state: CycleState, pod: PodInfo) -> Evaluation | Rejection:
+        """Scan all nodes, with nothing cached, and score all that fit, even a single one.
+
+        For conformance, explain and tests; nothing is chosen. When a single node is feasible and scoring it
+        fails, which a scheduler would never notice, there are no scores.
+
+        Raises:
+            PluginFailedError: as :meth:`find`.
+        """
+        if not len(self.table):
+            return Rejection.without_nodes(state)
+        request = self.request(pod, state)
+        found = self.scan.evaluate(request)
+        if isinstance(found, Rejection) or found.totals is not None:
+            return found
+        try:
+            return self.scan.score(request, found)
+        except PluginFailedError:
+            return found
+
+
+def _known(layer: Layer) -> Diagnosis | None:
+    """Why a signature or nomination layer rejects every row, where that is remembered."""
+    share = layer.share
+    if layer.feasible:
+        return None
+    return layer.rejection.current(share.nominations.why if isinstance(share, NominationShare) else layer.why)
+
+
+def prepared(state: CycleState, record_plugin_metrics: bool, absent: frozenset[str] = frozenset()) -> CycleState:
+    """The state of an attempt with what every attempt has; ``absent``: the plugins that it leaves out."""
+    state.absent = absent
+    state.record_plugin_metrics = record_plugin_metrics
+    state.write(PODS_TO_ACTIVATE, PodsToActivate())
+    return state

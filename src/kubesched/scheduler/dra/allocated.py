@@ -1,0 +1,149 @@
+"""The index of devices in use, per pool (rules/devices §4.3).
+
+Fed claim by claim with their allocations; read by the allocator. A claim is known by its UID and counts once, however
+often or late its allocation is reported: an allocation in flight and the same one from the API server are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kubesched.api.quantity import parse_quantity
+from kubesched.api.resource import AllocationResult, DeviceRequestAllocationResult
+from kubesched.base.change_log import ChangeLog
+
+from .features import Features
+
+__all__ = ["AllocatedDevices", "DeviceID", "PoolID", "PoolUse"]
+
+_KEPT_CHANGES: Final = 1 << 14
+
+
+class PoolID(NamedTuple):
+    driver: str
+    pool: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}"
+
+
+class DeviceID(NamedTuple):
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+@dataclass(frozen=True)
+class PoolUse:
+    """What of one pool is in use, by device name. Immutable; equal uses compare equal.
+
+    ``exclusive``: devices allocated as a whole. ``shared``: devices with at least one share. ``consumed``: amounts of
+    capacity (nano-units) that shares hold, by device and capacity name; devices whose shares name none are absent, and
+    those that a share gave back whose amounts are all 0 then.
+    """
+
+    exclusive: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
+    consumed: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+UNUSED: Final = PoolUse()
+
+
+class _Pool:
+    """Mutable counts of one pool: several claims may hold the same device when the data says so."""
+
+    __slots__ = ("consumed", "exclusive", "shared", "use")
+
+    def __init__(self) -> None:
+        self.exclusive: dict[str, int] = {}
+        self.shared: dict[str, int] = {}
+        self.consumed: dict[str, dict[str, int]] = {}
+        self.use: PoolUse | None = None
+
+    def apply(self, result: DeviceRequestAllocationResult, sign: int, *, sharing: bool) -> bool:
+        """Count a result; whether something else is in use now."""
+        device = result.device
+        counts = self.shared if sharing and result.share_id is not None else self.exclusive
+        number = counts.get(device, 0) + sign
+        if number:
+            counts[device] = number
+        else:
+            counts.pop(device, None)
+        if counts is self.exclusive and number != (sign > 0):
+            return False  # another claim holds it, too
+        self.use = None
+        if counts is self.shared and result.consumed_capacity:
+            totals = self.consumed.setdefault(device, {})
+            for name, amount in result.consumed_capacity.items():
+                totals[name] = totals.get(name, 0) + sign * parse_quantity(amount).nanos
+            if sign < 0 and not any(totals.values()):
+                del self.consumed[device]
+        return True
+
+    def current(self) -> PoolUse:
+        if self.use is None:
+            consumed = {device: MappingProxyType(dict(totals)) for device, totals in self.consumed.items()}
+            self.use = PoolUse(frozenset(self.exclusive), frozenset(self.shared), MappingProxyType(consumed))
+        return self.use
+
+
+class AllocatedDevices:
+    """Which devices are allocated to which claims.
+
+    Devices with ``adminAccess`` do not count: they are shared with their holder. ``changed`` are the pools of which
+    something else is in use.
+    """
+
+    def __init__(self, features: Features, claims: Iterable[tuple[str, AllocationResult]] = ()) -> None:
+        self._sharing = features.consumable_capacity
+        self._pools: dict[PoolID, _Pool] = {}
+        self._claims: dict[str, tuple[DeviceRequestAllocationResult, ...]] = {}
+        self.changed: ChangeLog[PoolID] = ChangeLog(_KEPT_CHANGES)
+        #: Grows with every effective change.
+        self.revision = 0
+        for uid, allocation in claims:
+            self.set_claim(uid, allocation)
+
+    def set_claim(self, uid: str, allocation: AllocationResult | None) -> bool:
+        """Record the allocation of a claim in place of an earlier one; None when it has none (any more).
+
+        Returns whether anything changed.
+        """
+        before = self._claims.get(uid, ())
+        after = () if allocation is None else tuple(r for r in allocation.devices.results if not r.admin_access)
+        if before == after:
+            return False
+        for results, sign in ((before, -1), (after, 1)):
+            for result in results:
+                pool_id = PoolID(result.driver, result.pool)
+                pool = self._pools.get(pool_id)
+                if pool is None:
+                    pool = self._pools[pool_id] = _Pool()
+                if pool.apply(result, sign, sharing=self._sharing):
+                    self.changed.append(pool_id)
+        if after:
+            self._claims[uid] = after
+        else:
+            del self._claims[uid]
+        self.revision += 1
+        return True
+
+    def use_of(self, pool: PoolID) -> PoolUse:
+        """What of a pool is in use now."""
+        known = self._pools.get(pool)
+        return UNUSED if known is None else known.current()
+
+    def pools(self) -> Iterable[PoolID]:
+        """The pools that something was ever allocated from."""
+        return self._pools.keys()
+
+    def claims(self) -> Mapping[str, tuple[DeviceRequestAllocationResult, ...]]:
+        """Claim UID to the results that count, for checks. Shared: never change it."""
+        return MappingProxyType(self._claims)

@@ -1,0 +1,418 @@
+"""Allocation on a node, and verdicts for many nodes (rules/devices §8).
+
+The result of a search depends on what the claims ask for and on the state of a node: how the devices it sees serve the
+requests, and which are in use. Nodes equal in that share one search. Verdicts are kept per row, and only those of rows
+whose slices, allocations or labels changed are computed again.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Final
+
+from kubesched.api.cel import EvaluationInterruptedError
+from kubesched.api.resource import AllocationResult, ResourceClaim
+from kubesched.api.types import Node
+from kubesched.base.change_log import ChangeLog, Follower
+
+from .allocated import AllocatedDevices, PoolID
+from .failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
+from .interface import ClassLookup, Verdict
+from .inventory import Inventory
+from .pools import PoolState
+from .remembered import NO_KIND, Outcome, Remembered, Rows, Scores, Verdicts
+from .results import allocation_result
+from .search import Pick, Search, SearchProblemError, SearchTimeoutError
+from .selectors import SelectorCache
+from .survey import Survey, devices_of_class, survey
+from .view import NodeView
+from .wanted import Problem, Wanted, content_key, shape_key
+
+__all__ = ["Allocator", "Plan"]
+
+#: Contents of claims that are kept, and those whose verdicts are.
+_MOST_CONTENTS: Final = 1024
+_MOST_PLANS: Final = 64
+_KEPT_CHANGES: Final = 1 << 16
+#: In the log of rows: something of the pools that nodes have in common was allocated or released.
+_COMMON: Final = -1
+
+
+class Plan:
+    """What unallocated claims ask for, prepared once per scheduling attempt.
+
+    ``wanted`` is their content; ``remembered`` may be that of others, whose classes have other names and equal selectors.
+    """
+
+    def __init__(self, claims: Sequence[ResourceClaim], wanted: Wanted, remembered: Remembered) -> None:
+        self.claims = tuple(claims)
+        self.wanted = wanted
+        self.remembered = remembered
+
+
+class Allocator:
+    """Chooses devices; holds everything that is remembered between calls.
+
+    ``now`` and ``timeout`` (seconds, 0 for none) limit the search on one node. ``rng`` makes the IDs of shares.
+    ``strict_counters``: see :mod:`.search`.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        allocated: AllocatedDevices,
+        classes: ClassLookup,
+        *,
+        now: Callable[[], float],
+        timeout: float = 0.0,
+        rng: random.Random,
+        strict_counters: bool = False,
+    ) -> None:
+        self.inventory = inventory
+        self.allocated = allocated
+        self._features = inventory.features
+        self._classes = classes
+        self._now = now
+        self._timeout = timeout
+        self._rng = rng
+        self._strict_counters = strict_counters
+        #: When the evaluation of one node has to end; None while there is none, or it may take as long as it takes.
+        self._end: float | None = None
+        self._selectors = SelectorCache(
+            list_type_attributes=self._features.list_type_attributes, interrupted=self._is_expired
+        )
+        self._contents: OrderedDict[bytes, tuple[Wanted, bytes]] = OrderedDict()
+        self._plans: OrderedDict[bytes, Remembered] = OrderedDict()
+        self._numbers = count()
+        self._views: dict[str, NodeView] = {}
+        self._rows: dict[str, int] = {}
+        self._nodes: list[Node | None] = []
+        #: Nodes by their own pools.
+        self._nodes_of: dict[PoolID, set[str]] = {}
+        self._changed_nodes = Follower.from_now(inventory.changed)
+        self._changed_pools = Follower.from_now(allocated.changed)
+        #: The rows whose nodes see something else, and :data:`_COMMON`.
+        self._changed_rows: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
+        #: Searches made, for statistics and tests.
+        self.searches = 0
+
+    # -- claims ------------------------------------------------------------------------------------------------
+
+    def plan(self, claims: Sequence[ResourceClaim]) -> Plan:
+        """Prepare claims (unallocated, in order). Never fails: what is wrong with them is reported per node, as upstream.
+
+        Selectors get the allowance of an attempt with it.
+        """
+        self._selectors.allowance.renew()
+        key = content_key(claims)
+        known = self._contents.get(key)
+        if known is None or not known[0].is_current:
+            wanted = Wanted(claims, self._features, self._classes, self._selectors)
+            known = self._contents[key] = wanted, shape_key(claims, wanted.classes)
+            if len(self._contents) > _MOST_CONTENTS:
+                self._contents.popitem(last=False)
+        self._contents.move_to_end(key)
+        wanted, shape = known
+        remembered = self._plans.get(shape)
+        if remembered is None:
+            remembered = self._plans[shape] = Remembered(
+                wanted, self.allocated, next(self._numbers), Follower(self._changed_rows)
+            )
+            if len(self._plans) > _MOST_PLANS:
+                self._plans.popitem(last=False)
+        self._plans.move_to_end(shape)
+        return Plan(claims, wanted, remembered)
+
+    # -- one node ----------------------------------------------------------------------------------------------
+
+    def allocate(self, plan: Plan, node: Node) -> tuple[AllocationResult, ...] | None:
+        """One result per claim of the plan, or None when the node has not the devices. Changes nothing.
+
+        Raises:
+            InvalidPoolsError, AllocationTimeoutError, AllocationError: see there.
+        """
+        self._refresh()
+        view = self._view(node)
+        with self._limited(node.name):
+            outcome = self._outcome(plan, view)
+            if isinstance(outcome, Problem):
+                raise AllocationError(self._problem(plan, view, outcome).message(plan.claims))
+        if outcome is Verdict.INVALID_POOLS:
+            raise InvalidPoolsError
+        if isinstance(outcome, Verdict):
+            return None
+        wanted = plan.wanted
+        return tuple(
+            allocation_result(claim, want, [_own(wanted, pick) for pick in picks], view, wanted, self._share_id)
+            for claim, want, picks in zip(plan.claims, wanted.claims, outcome, strict=True)
+        )
+
+    def _problem(self, plan: Plan, view: NodeView, found: Problem) -> Problem:
+        """The problem in terms of the claims' own classes; ``found`` may be in those of others."""
+        if plan.wanted is plan.remembered.wanted:
+            return found
+        again = self._search(Remembered(plan.wanted, self.allocated, NO_KIND, Follower(self._changed_rows)), view)
+        return again if isinstance(again, Problem) else found
+
+    def survey(self, plan: Plan, node: Node) -> list[Survey]:
+        """What a node has for each request of the plan; see :mod:`.survey`.
+
+        Raises:
+            AllocationTimeoutError: the selectors take too long.
+        """
+        self._refresh()
+        view = self._view(node)
+        remembered = plan.remembered
+        with self._limited(node.name):
+            return survey(plan.wanted, [remembered.supply(pool) for pool in view.pools])
+
+    def devices_of_class(self, name: str, nodes: Iterable[Node]) -> list[tuple[int, int]]:
+        """How many devices of a class nodes have, and how many of these are in use; none where that cannot be said.
+
+        Selectors get one allowance for all nodes. The list ends where it does: the next call goes on from there.
+        """
+        found = self._classes(name)
+        if found is None:
+            return [(0, 0) for _ in nodes]
+        self._selectors.allowance.renew()
+        self._refresh()
+        expressions = [item.cel.expression if item.cel is not None else "" for item in found.spec.selectors]
+        selectors = [self._selectors.selector(expression) for expression in expressions]
+        counts: list[tuple[int, int]] = []
+        with suppress(EvaluationInterruptedError):
+            for node in nodes:
+                try:
+                    pools = [(pool, pool.in_use(self.allocated)) for pool in self._view(node).pools]
+                    counts.append(devices_of_class(selectors, pools) or (0, 0))
+                except AllocationError:
+                    counts.append((0, 0))
+        return counts
+
+    @contextmanager
+    def _limited(self, node_name: str) -> Iterator[None]:
+        """Limit the time that one node may take, for selectors and the search together.
+
+        Raises:
+            AllocationTimeoutError: it took longer.
+        """
+        before = self._end
+        if before is None and self._timeout > 0:
+            self._end = self._now() + self._timeout
+        try:
+            yield
+        except (EvaluationInterruptedError, SearchTimeoutError):
+            raise AllocationTimeoutError(f"node {node_name}: timed out trying to allocate devices") from None
+        finally:
+            self._end = before
+
+    def _is_expired(self) -> bool:
+        return self._end is not None and self._now() > self._end
+
+    def _share_id(self) -> str:
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+
+    def _view(self, node: Node) -> NodeView:
+        view = self._views.get(node.name)
+        if view is None or (view.node is not node and view.node.labels != node.labels):
+            self._drop_view(node.name)
+            view = self._views[node.name] = NodeView(node, self.inventory)
+            for _, pool in view.own:
+                self._nodes_of.setdefault(pool.id, set()).add(node.name)
+        return view
+
+    def _drop_view(self, name: str) -> None:
+        view = self._views.pop(name, None)
+        if view is None:
+            return
+        for _, pool in view.own:
+            names = self._nodes_of[pool.id]
+            names.discard(name)
+            if not names:
+                del self._nodes_of[pool.id]
+
+    def _outcome(self, plan: Plan, view: NodeView, state: Hashable = None) -> Outcome:
+        """The result of the search on a node, shared between nodes in the same state; ``state`` if it is known."""
+        remembered = plan.remembered
+        state = state or remembered.state_of(view)
+        outcome = remembered.outcomes.get(state)
+        if outcome is None or isinstance(outcome, Problem):
+            # The text of a problem may name a device or pool of the node.
+            outcome = remembered.outcomes[state] = self._search(remembered, view)
+        return outcome
+
+    def _search(self, remembered: Remembered, view: NodeView) -> Outcome:
+        self.searches += 1
+        search = Search(
+            remembered.wanted,
+            view.pools,
+            remembered.supply,
+            self._is_expired,
+            places=remembered.places(view),
+            strict_counters=self._strict_counters,
+        )
+        try:
+            solution = search.run()
+        except SearchProblemError as error:
+            return error.problem
+        if solution is not None:
+            return solution
+        if any(pool.state is PoolState.INVALID for pool in view.pools):
+            return Verdict.INVALID_POOLS
+        return Verdict.CANNOT_ALLOCATE
+
+    # -- many nodes --------------------------------------------------------------------------------------------
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        """State which node is in a row (None: no node). Again whenever the node object changes."""
+        while row >= len(self._nodes):
+            self._nodes.append(None)
+        before = self._nodes[row]
+        self._nodes[row] = node
+        if before is not None and (node is None or node.name != before.name) and self._rows.get(before.name) == row:
+            del self._rows[before.name]
+            self._drop_view(before.name)
+        if node is not None:
+            self._rows[node.name] = row
+        self._changed_rows.append(row)
+
+    def verdicts(self, plan: Plan, rows: Rows) -> Verdicts:
+        """:class:`Verdict` for each of these rows, which :meth:`set_node` was called for.
+
+        Nodes that are equal up to names are evaluated once. Rows that are not named are not evaluated.
+
+        Raises:
+            AllocationTimeoutError: a search took too long; the attempt of the pod ends.
+        """
+        remembered = self._caught_up(plan)
+        remembered.bring_up_to_date(rows, lambda row: self._verdict(plan, row))
+        return remembered.verdicts[rows]
+
+    def verdict(self, plan: Plan, row: int) -> Verdict:
+        """The same for one row.
+
+        Raises:
+            AllocationTimeoutError: as :meth:`verdicts`.
+        """
+        return Verdict(self._caught_up(plan).verdict_of(row, lambda row: self._verdict(plan, row)))
+
+    def _caught_up(self, plan: Plan) -> Remembered:
+        """What is remembered for a plan, with a note of the rows that changed since."""
+        self._refresh()
+        remembered = plan.remembered
+        remembered.resize(len(self._nodes))
+        rows = remembered.changes.read()
+        if rows is None:
+            remembered.rows_changed(None)
+        elif rows:
+            if _COMMON in rows:
+                remembered.common_pools_changed()
+            remembered.rows_changed([row for row in rows if row != _COMMON])
+        return remembered
+
+    def follower(self) -> Follower[int]:
+        """For :meth:`changed`, from now on."""
+        self._refresh()
+        return Follower.from_now(self._changed_rows)
+
+    def changed(self, follower: Follower[int], plan: Plan | None = None) -> list[int] | None:
+        """The rows whose devices may have changed since the last call with this follower; None: all of them.
+
+        ``plan``: as far as that matters to these claims.
+        """
+        self._refresh()
+        rows = follower.read()
+        if rows is None or _COMMON not in rows:
+            return rows
+        if plan is None or self.uses_common_pools(plan):
+            return None
+        return [row for row in rows if row != _COMMON]
+
+    def uses_common_pools(self, plan: Plan) -> bool:
+        """Whether a pool that nodes have in common has devices for these claims, as far as nodes were evaluated."""
+        try:
+            with self._limited("any"):
+                return any(plan.remembered.matters(common) for common in self.inventory.common_pools())
+        except AllocationTimeoutError:
+            return True  # the attempt will say so of a node
+
+    def preferences(self, plan: Plan, rows: Rows) -> Scores:
+        """How high in their lists the requests are served that say ``firstAvailable``: 8 less the place, summed up.
+
+        0 for rows that the claims do not fit. Source: section 5.5.
+
+        Raises:
+            AllocationTimeoutError: as :meth:`verdicts`.
+        """
+        self.verdicts(plan, rows)
+        return plan.remembered.scores[rows]
+
+    def _verdict(self, plan: Plan, row: int) -> tuple[Verdict, int, int]:
+        """The verdict, the score and the kind of a row."""
+        node = self._nodes[row]
+        if node is None:
+            return Verdict.CANNOT_ALLOCATE, 0, NO_KIND
+        with self._limited(node.name):
+            return self._verdict_on(plan, node)
+
+    def _verdict_on(self, plan: Plan, node: Node) -> tuple[Verdict, int, int]:
+        """The verdict, the score and the kind of a node."""
+        remembered, kind = plan.remembered, NO_KIND
+        try:
+            view = self._view(node)
+            kind = remembered.kind_of(view)
+            state = remembered.state_of(view, kind)
+            answer = remembered.answers.get(state)
+            if answer is not None:
+                return *answer, kind
+            outcome = self._outcome(plan, view, state)
+            if isinstance(outcome, tuple) and view.is_odd:
+                self.allocate(plan, node)  # a result that cannot be built is an error
+        except AllocationError:
+            return Verdict.ERROR, 0, kind
+        if isinstance(outcome, Problem):
+            return Verdict.ERROR, 0, kind
+        if isinstance(outcome, Verdict):
+            answer = outcome, 0
+        else:
+            chosen = (pick.want for picks in outcome for pick in picks)
+            answer = Verdict.FITS, remembered.wanted.preference(chosen)
+        if not view.is_odd:
+            remembered.answers[state] = answer
+        return *answer, kind
+
+    def _refresh(self) -> None:
+        """Take note of changed slices and allocations."""
+        self.inventory.settle()
+        names, pools = self._changed_nodes.read(), self._changed_pools.read()
+        if names is None:
+            self._views.clear()
+            self._nodes_of.clear()
+            self._changed_rows.forget()
+        else:
+            for name in dict.fromkeys(names):
+                self._drop_view(name)
+                self._note(name)
+        changed = dict.fromkeys(self.allocated.pools() if pools is None else pools)
+        for common in self.inventory.common_pools():
+            if common.touched(changed):
+                self._changed_rows.append(_COMMON)
+        for pool in changed:
+            for name in self._nodes_of.get(pool, ()):
+                self._note(name)
+
+    def _note(self, name: str) -> None:
+        """The node of this name sees something else."""
+        row = self._rows.get(name)
+        if row is not None:
+            self._changed_rows.append(row)
+
+
+def _own(wanted: Wanted, pick: Pick) -> Pick:
+    """The pick for these claims; it may have been found for others that ask for the same."""
+    want = wanted.wants[pick.want.index]
+    return pick if want is pick.want else Pick(want, pick.position, pick.consumption)

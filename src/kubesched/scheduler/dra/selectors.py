@@ -1,0 +1,248 @@
+"""CEL selectors of devices (rules/devices §9).
+
+An expression is compiled once, when it is needed first. Its result for a device depends on what it reads of it only: that is found in the
+syntax tree, so that devices which differ in other attributes (serial numbers) share one evaluation.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kubesched.api.cel import (
+    COST_LIMIT,
+    Call,
+    Checked,
+    CompilationError,
+    Constant,
+    EvaluationError,
+    EvaluationInterruptedError,
+    Expr,
+    Ident,
+    Program,
+    Select,
+    children,
+    kind_of,
+)
+from kubesched.api.cel.device_expressions import VARIABLES, compile_device_expression
+
+from .profiles import MOST_REMEMBERED, Profile
+
+__all__ = ["Selector", "SelectorCache", "SelectorError"]
+
+_MAPS: Final = ("device.attributes", "device.capacity")
+#: Five evaluations that go to their limit: as many seconds, at half of the time in which a lease has to be renewed.
+_ATTEMPT_COST: Final = 5 * COST_LIMIT
+#: Cost of compiling a byte of an expression. A claim may have a megabyte of them, which is 15 s.
+_COMPILE_COST: Final = 15
+#: Expressions that are kept.
+_MOST: Final = 1024
+
+
+class SelectorError(Exception):
+    """A selector that cannot be compiled or evaluated: ``CEL compile error: …`` or ``CEL runtime error: …``."""
+
+
+class Allowance:
+    """What the selectors of one scheduling attempt may cost together; each may have upstream's limit besides.
+
+    The process does nothing else meanwhile, and has a lease to renew. What was evaluated is remembered: the next attempt
+    goes on from there.
+    """
+
+    def __init__(self, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """``interrupted`` ends an evaluation by True, for reasons of its own."""
+        self._interrupted = interrupted
+        self._left = _ATTEMPT_COST
+
+    def renew(self) -> None:
+        """Begin an attempt."""
+        self._left = _ATTEMPT_COST
+
+    def compile(self, expression: str, *, lists: bool) -> Checked:
+        """Compile an expression.
+
+        Raises:
+            CompilationError, MissingLibraryError: see :func:`kubesched.api.cel.device_expressions.compile_device_expression`.
+            EvaluationInterruptedError: see :meth:`spend`.
+        """
+        if self._left <= 0 or self._interrupted():
+            raise EvaluationInterruptedError
+        self._left -= _COMPILE_COST * len(expression)
+        return compile_device_expression(expression, lists=lists)
+
+    def spend(self, program: Program, variables: Mapping[str, Any]) -> Any:
+        """Evaluate a program.
+
+        Raises:
+            EvaluationError: see :meth:`kubesched.api.cel.Program.evaluate`.
+            EvaluationInterruptedError: there is nothing left, or ``interrupted`` said so.
+        """
+        if self._left <= 0:
+            raise EvaluationInterruptedError
+        evaluation = program.begin(variables, interrupted=self._interrupted)
+        try:
+            return evaluation.result()
+        finally:
+            self._left -= evaluation.total
+
+
+#: The variable, domain and id that an expression reads, with None for "all of them".
+Read = tuple[str, str | None, str | None]
+
+
+class _Compiled(NamedTuple):
+    """An expression that can be evaluated, or why it cannot.
+
+    ``attributes`` are those that are read, as domain and id; None when that cannot be said.
+    """
+
+    program: Program | None
+    attributes: tuple[tuple[str, str], ...] | None
+    error: str = ""
+
+
+class Selector:
+    """An expression, with the results known so far. One that does not compile results in its error for every device."""
+
+    def __init__(self, expression: str, allowance: Allowance, *, lists: bool) -> None:
+        """``allowance`` is what compiling and evaluating it may take; with ``lists`` it may result in a value of unknown type."""
+        self._expression = expression
+        self._allowance = allowance
+        self._lists = lists
+        self._known: _Compiled | None = None
+        self._by_projection: dict[Hashable, bool | SelectorError] = {}
+        #: How often the expression was evaluated.
+        self.evaluations = 0
+
+    def _compiled(self) -> _Compiled:
+        if self._known is None:
+            try:
+                checked = self._allowance.compile(self._expression, lists=self._lists)
+                self._known = _Compiled(Program(checked), _attributes_of(_reads_of(checked.expr)))
+            except CompilationError as error:
+                self._known = _Compiled(None, (), str(error))
+        return self._known
+
+    @property
+    def attributes(self) -> tuple[tuple[str, str], ...] | None:
+        """The attributes that are read, as domain and id; None when that cannot be said.
+
+        Raises:
+            EvaluationInterruptedError: the allowance does not suffice to compile the expression.
+        """
+        return self._compiled().attributes
+
+    def result(self, profile: Profile) -> bool | SelectorError:
+        """Whether devices of a profile are selected, or why that cannot be said.
+
+        Raises:
+            EvaluationInterruptedError: the allowance ended it; nothing is remembered then.
+        """
+        attributes = self.attributes
+        key = profile.id if attributes is None else profile.projection(attributes)
+        known = self._by_projection.get(key)
+        if known is None:
+            if len(self._by_projection) >= MOST_REMEMBERED:
+                self._by_projection.clear()
+            known = self._by_projection[key] = self._evaluate(profile)
+        return known
+
+    def _evaluate(self, profile: Profile) -> bool | SelectorError:
+        program, _, error = self._compiled()
+        if program is None:
+            return SelectorError(f"CEL compile error: {error}")
+        try:
+            variables = profile.variables
+        except EvaluationError as failure:
+            return SelectorError(f"CEL runtime error: {failure}")
+        return self._run(program, variables)
+
+    def _run(self, program: Program, variables: dict[str, Any]) -> bool | SelectorError:
+        self.evaluations += 1
+        try:
+            value = self._allowance.spend(program, variables)
+        except EvaluationError as error:
+            return SelectorError(f"CEL runtime error: {error}")
+        if isinstance(value, bool):
+            return value
+        kind = kind_of(value)
+        conversion = (
+            "unsupported native conversion from string to 'bool'"
+            if kind == "string"
+            else f"unsupported type conversion from '{kind}' to bool"
+        )
+        return SelectorError(
+            f"CEL runtime error: CEL result of type {kind} could not be converted to bool: {conversion}"
+        )
+
+
+def _attributes_of(reads: Iterable[Read]) -> tuple[tuple[str, str], ...] | None:
+    """The attributes among what an expression reads. The rest is the same for all profiles of a frame."""
+    found: set[tuple[str, str]] = set()
+    for name, domain, key in reads:
+        if name == "device.attributes":
+            if domain is None or key is None:
+                return None
+            found.add((domain, key))
+    return tuple(sorted(found))
+
+
+def _reads_of(expr: Expr) -> set[Read]:
+    """What of the device an expression reads, as narrow as its constants say."""
+    match expr:
+        case Ident(name=name) if name in VARIABLES:
+            if name == "device":
+                return {(other, None, None) for other in VARIABLES if other != "device"}
+            return {(name, None, None)}
+        case Select(operand=operand, field=field):
+            domain = _domain(operand)
+            if domain is not None:
+                return {(*domain, field)}
+            if isinstance(operand, Ident) and operand.name in _MAPS:
+                return {(operand.name, field, None)}
+        case Call(function="_[_]" | "_[?_]" | "_?._", args=(operand, Constant(value=str(key)))):
+            domain = _domain(operand)
+            if domain is not None:
+                return {(*domain, key)}
+            if isinstance(operand, Ident) and operand.name in _MAPS:
+                return {(operand.name, key, None)}
+        case Call(function="@in", args=(Constant(value=str(key)), operand)):
+            domain = _domain(operand)
+            if domain is not None:
+                return {(*domain, key)}
+    reads: set[Read] = set()
+    for part in children(expr):
+        reads |= _reads_of(part)
+    return reads
+
+
+def _domain(expr: Expr) -> tuple[str, str] | None:
+    """``device.attributes["domain"]`` with a constant domain, or None."""
+    match expr:
+        case Call(function="_[_]", args=(Ident(name=name), Constant(value=str(domain)))) if name in _MAPS:
+            return name, domain
+        case Select(operand=Ident(name=name), field=domain, test_only=False) if name in _MAPS:
+            return name, domain
+    return None
+
+
+class SelectorCache:
+    """Keeps expressions with what is known of them; the least recently used one goes first."""
+
+    def __init__(self, *, list_type_attributes: bool = False, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """``interrupted``: see :class:`Allowance`."""
+        self.allowance = Allowance(interrupted)
+        self._lists = list_type_attributes
+        self._selectors: OrderedDict[str, Selector] = OrderedDict()
+
+    def selector(self, expression: str) -> Selector:
+        selector = self._selectors.get(expression)
+        if selector is None:
+            selector = self._selectors[expression] = Selector(expression, self.allowance, lists=self._lists)
+            if len(self._selectors) > _MOST:
+                self._selectors.popitem(last=False)
+        else:
+            self._selectors.move_to_end(expression)
+        return selector

@@ -1,0 +1,142 @@
+"""Pods that an extender takes part in: scheduled in a lane of their own, one after the other.
+
+The scheduling cycle awaits nothing. An attempt with extenders has to, so it is made in two synchronous halves with
+the awaits between them, and other pods are scheduled meanwhile::
+
+    queue ──pop──▶ cycle (all other pods, never awaits)
+      │
+      └─pop apart─▶ PreFilter, Filter │ await filter, one extender after the other │ filter again, score,
+                                      │ await prioritize, all at once              │ assume, Reserve, Permit
+                                      └────────── cache and queue go on ───────────┘
+
+The second half filters what is left again, so a decision is true of the cache in which the pod is assumed. Why it is
+done this way: ``docs/extenders.md``. Started by :mod:`..scheduler`.
+
+Source: rules/cycle §5.5 and §5.9, "Scheduling framework" section 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from kubesched.api.quantity import QuantityError
+from kubesched.api.types import Pod
+
+from ..core.attempt import Attempt
+from ..core.cycle import Cycle
+from ..core.diagnosis import Rejection
+from ..core.search import Decision
+from ..framework.metrics import SchedulerMetrics
+from ..nodes.podinfo import PodInfo
+from ..queue import SchedulingQueue
+from .calls import filter_nodes, prioritize
+from .interface import Extender, ExtenderError
+from .search import Candidates, candidates, choose
+
+__all__ = ["ExtenderLane"]
+
+_log = logging.getLogger("kubesched.scheduler")
+
+
+class ExtenderLane:
+    """Schedules the pods that the queue holds apart.
+
+    It may be cancelled at any time: between its synchronous halves nothing is assumed.
+    """
+
+    def __init__(
+        self,
+        extenders: Sequence[Extender],
+        queue: SchedulingQueue,
+        cycle: Cycle,
+        live_pod: Callable[[str, str], Pod | None],
+        metrics: SchedulerMetrics,
+    ) -> None:
+        """``extenders`` are in run-time order. ``live_pod`` as for the failure handler."""
+        self._extenders = extenders
+        self._queue = queue
+        self._cycle = cycle
+        self._live_pod = live_pod
+        #: An attempt is under way.
+        self.busy = False
+        self._prioritizing = metrics.goroutines.labels("prioritizing_extender")
+
+    async def run(self) -> None:
+        """Schedule pods until the queue is closed; what it holds then stays undecided."""
+        while True:
+            queued = await self._queue.wait_pop(apart=True)
+            if queued is None:
+                return
+            attempt = self._cycle.begin(queued)
+            if attempt is not None:
+                self.busy = True
+                try:
+                    await self._schedule(attempt)
+                finally:
+                    self.busy = False
+            await asyncio.sleep(0)
+
+    async def _schedule(self, attempt: Attempt) -> None:
+        try:
+            outcome = await self._find(attempt)
+        except Exception as error:
+            self._cycle.give_up(attempt, error)
+            return
+        if outcome is None:
+            self._queue.done(attempt.queued.uid)
+        else:
+            rest = self._cycle.conclude(attempt, outcome)
+            if rest is not None:
+                await rest
+
+    async def _find(self, attempt: Attempt) -> Decision | Rejection | None:
+        """Choose a node; None when the pod needs none any more.
+
+        Raises:
+            ExtenderError: when an extender that is not ignorable fails.
+            PluginFailedError: when a plugin fails.
+        """
+        search, sampled = attempt.profile.search, self._cycle.sampled()
+        found = candidates(search, attempt.queued.pod_info, record_plugin_metrics=sampled, try_nominated=True)
+        if isinstance(found, Candidates) and found.by_nomination:
+            # Whatever is wrong with the nominated node, the search among all nodes follows.
+            try:
+                outcome = await self._ask(attempt, found, sampled=sampled)
+            except ExtenderError as error:
+                name, key = found.nodes[0].name, attempt.queued.key
+                _log.warning("the nominated node %s of pod %s is not tried: %s", name, key, error)
+            else:
+                if not isinstance(outcome, Rejection):
+                    return outcome
+            found = candidates(search, attempt.queued.pod_info, record_plugin_metrics=sampled, try_nominated=False)
+        if isinstance(found, Rejection):
+            return found
+        return await self._ask(attempt, found, sampled=sampled)
+
+    async def _ask(self, attempt: Attempt, found: Candidates, *, sampled: bool) -> Decision | Rejection | None:
+        """Await the extenders, then choose among what they left, for the pod and the cluster as they are then."""
+        pod = attempt.queued.pod_info
+        left = await filter_nodes(self._extenders, pod, found.nodes)
+        points = await prioritize(self._extenders, pod, left.nodes, self._prioritizing) if len(left.nodes) > 1 else {}
+        current = self._current(attempt)
+        if current is None:
+            return None
+        attempt.queued.pod_info = current
+        search = attempt.profile.search
+        return choose(search, current, found, left.names, left.rejections, points, record_plugin_metrics=sampled)
+
+    def _current(self, attempt: Attempt) -> PodInfo | None:
+        """The pod as it is after an await; None when it was or is being deleted, or got a node from another scheduler."""
+        known = attempt.queued.pod_info
+        live = self._live_pod(known.pod.namespace, known.pod.name)
+        if live is None or live.uid != known.uid or live.spec.node_name or live.metadata.deletion_timestamp is not None:
+            return None
+        if live is known.pod:
+            return known
+        try:
+            return PodInfo.derive(live, known)
+        except QuantityError as problem:
+            _log.error("pod %s is scheduled as it was before: %s", known.key, problem)
+            return known

@@ -1,0 +1,96 @@
+"""The search for a pod that extenders take part in, in two halves: before they are awaited, and after.
+
+Nothing is remembered between attempts: an extender's answer takes longer than a scan. Used by :mod:`.lane`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.diagnosis import Diagnosis, NodeStatuses, Rejection
+from ..core.search import Decision, Search, prepared
+from ..framework.cycle_state import CycleState
+from ..framework.status import Status
+from ..nodes.nodeinfo import NodeInfo
+from ..nodes.podinfo import PodInfo
+from .interface import EXTENDER_NAME
+
+__all__ = ["Candidates", "candidates", "choose"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The nodes that fit a pod by the plugins, before extenders are awaited.
+
+    ``statuses`` says why others do not, by name; ``restricting`` are the plugins that left nodes out at PreFilter.
+    ``by_nomination``: it is only the node that the pod is nominated to.
+    """
+
+    nodes: tuple[NodeInfo, ...]
+    statuses: NodeStatuses
+    restricting: tuple[str, ...]
+    by_nomination: bool
+
+
+def candidates(
+    search: Search, pod: PodInfo, *, record_plugin_metrics: bool, try_nominated: bool
+) -> Candidates | Rejection:
+    """The first half: the nodes that extenders are to be given. They are sampled: each is expensive.
+
+    Raises:
+        PluginFailedError: when a plugin fails.
+    """
+    state, table = prepared(CycleState(), record_plugin_metrics), search.table
+    if not len(table):
+        return Rejection.without_nodes(state)
+    request = search.request(pod, state, sampled=True, try_nominated=try_nominated)
+    found = search.scan.filter(request)
+    if isinstance(found, Rejection):
+        return found
+    found.statuses.freeze()
+    nodes = tuple([table.info(row) for row in found.feasible.tolist()])
+    return Candidates(nodes, found.statuses, tuple(request.outcome.restricting), found.by_nomination)
+
+
+def choose(
+    search: Search,
+    pod: PodInfo,
+    given: Candidates,
+    kept: Collection[str],
+    rejections: Mapping[str, Status],
+    contributions: Mapping[str, int],
+    *,
+    record_plugin_metrics: bool,
+) -> Decision | Rejection:
+    """The second half: choose among the nodes that extenders ``kept``, as the cluster is now.
+
+    They are filtered again and scored, so the decision is valid whatever happened since the first half.
+    ``rejections`` say why extenders rejected others; ``contributions`` are added to the totals, by node name.
+
+    Raises:
+        PluginFailedError: when a plugin fails.
+    """
+    state, table = prepared(CycleState(), record_plugin_metrics), search.table
+    if not len(table):
+        return Rejection.without_nodes(state)
+    request = search.request(pod, state, only=kept, try_nominated=False)
+    found = search.scan.evaluate(request)
+    if not isinstance(found, Rejection):
+        if found.totals is not None and contributions:
+            names = [table.info(row).name for row in found.feasible.tolist()]
+            found.totals[:] += np.array([contributions.get(name, 0) for name in names], np.int64)
+        return search.choose(found, state)
+    if request.outcome.status is not None:
+        return found
+    statuses = given.statuses
+    for name, status in rejections.items():
+        statuses.set(name, status)
+    for status, rejected in found.diagnosis.statuses.groups():
+        for name in rejected:
+            statuses.set(name, status)
+    shrank = (EXTENDER_NAME,) if len(kept) < len(given.nodes) and not given.by_nomination else ()
+    restricting = (*given.restricting, *request.outcome.restricting, *shrank)
+    return Rejection(len(table), Diagnosis.of(statuses, statuses.distinct(), restricting), state)

@@ -1,0 +1,65 @@
+"""What the assembly needs for extenders: a check, their share in requeueing, their view of the cluster.
+
+Used by :mod:`..scheduler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubesched.api.types import Node, Pod
+
+from ..config import ConfigError, KubeSchedulerConfiguration
+from ..informers import Informers
+from ..nodes import NodeTable
+from ..nodes.nodeinfo import NodeInfo
+from .interface import EXTENDER_NAME, ConnectedExtender, Extender
+
+__all__ = ["ExtenderRejections", "check_extenders", "connect_extenders"]
+
+
+class ExtenderRejections:
+    """Listed with the plugins for its name: nearly every event may help pods that extenders rejected."""
+
+    name = EXTENDER_NAME
+
+
+class _View:
+    """The cluster as extenders look things up in it."""
+
+    def __init__(self, table: NodeTable, informers: Informers) -> None:
+        self._table = table
+        self._pods, self._nodes = informers.pods, informers["nodes"]
+
+    def node(self, name: str) -> NodeInfo | None:
+        node = self._table.get(name)
+        return node if node is not None and node.node is not None else None
+
+    def pod_document(self, pod: Pod) -> bytes | None:
+        return self._pods.document(pod.key)
+
+    def node_document(self, node: Node) -> bytes | None:
+        return self._nodes.document(node.name)
+
+
+def check_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extender]) -> None:
+    """Every configured extender must be among those given.
+
+    Raises:
+        ConfigError: stage ``framework``, naming those that would silently be left out.
+    """
+    names = {extender.name for extender in given}
+    if missing := [extender.url_prefix for extender in config.extenders if extender.url_prefix not in names]:
+        text = f"couldn't build extenders: nothing here calls the configured extender {', '.join(missing)}"
+        raise ConfigError("framework", [text])
+
+
+def connect_extenders(extenders: Sequence[Extender], table: NodeTable, informers: Informers) -> None:
+    """Extenders that send whole objects need more of them than the scheduler decodes."""
+    connected = [extender for extender in extenders if isinstance(extender, ConnectedExtender)]
+    if connected:
+        informers["nodes"].keep_documents(lambda node: True)
+        informers.pods.keep_documents(lambda pod: not pod.spec.node_name)
+        view = _View(table, informers)
+        for extender in connected:
+            extender.connect(view)

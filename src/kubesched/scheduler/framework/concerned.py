@@ -1,0 +1,64 @@
+"""Plugins that concern a pod at the points after the choice of a node.
+
+A plugin whose class of questions says ``throughout`` is left out there, too, when the pod has no question to it: its Reserve and
+PreBind would return at once. Made by :class:`~kubesched.scheduler.framework.runtime.Framework`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Concerned", "Concerns"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Concerned:
+    """The plugins that concern a pod, in order, at the points after the choice of a node.
+
+    Attributes:
+        reserve: those with the method ``reserve``.
+        unreserve: those with the method ``unreserve``, in reverse order.
+        pre_bind_pre_flight: those of ``pre_bind`` with the method of that name.
+    """
+
+    reserve: tuple[Any, ...]
+    unreserve: tuple[Any, ...]
+    permit: tuple[Any, ...]
+    pre_bind: tuple[Any, ...]
+    pre_bind_pre_flight: tuple[Any, ...]
+    bind: tuple[Any, ...]
+    post_bind: tuple[Any, ...]
+
+
+class Concerns:
+    """Finds the plugins of one profile that concern a pod."""
+
+    def __init__(self, points: Mapping[str, Sequence[Any]], throughout: frozenset[str]) -> None:
+        """``points``: point key to plugins in order; ``throughout``: names of those that may be left out."""
+        self._points = points
+        self._throughout = throughout
+        self._known: dict[frozenset[str], Concerned] = {}
+
+    def without(self, absent: frozenset[str]) -> Concerned:
+        """The plugins for a pod with no question to those named."""
+        found = self._known.get(absent)
+        if found is None:
+            found = self._known[absent] = self._without(absent & self._throughout)
+        return found
+
+    def _without(self, left_out: frozenset[str]) -> Concerned:
+        def at(point: str, method: str = "") -> tuple[Any, ...]:
+            plugins = (plugin for plugin in self._points[point] if plugin.name not in left_out)
+            return tuple(plugin for plugin in plugins if not method or hasattr(plugin, method))
+
+        return Concerned(
+            reserve=at("reserve", "reserve"),
+            unreserve=at("reserve", "unreserve")[::-1],
+            permit=at("permit"),
+            pre_bind=at("preBind"),
+            pre_bind_pre_flight=at("preBind", "pre_bind_pre_flight"),
+            bind=at("bind"),
+            post_bind=at("postBind"),
+        )

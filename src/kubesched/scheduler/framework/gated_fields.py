@@ -1,0 +1,70 @@
+"""Pods without the fields that feature gates turn off.
+
+Upstream asks a gate wherever it reads such a field. Here the field is taken out of the pod before anything reads it,
+which has the same effect, and costs nothing while the gates are on. Callers: the scheduler's pod informer, and whatever
+else brings pods to plugins.
+
+Source of the rules: rules/cache-and-events §1 (pod-level resources), rules/topology B.2 (label keys).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from kubesched.api.types import Pod
+
+from ..config import FeatureGates
+
+__all__ = ["POD_FIELD_GATES", "PodView", "pod_view"]
+
+#: A pod as it counts; the pod itself when it has none of the fields.
+PodView = Callable[[Pod], Pod]
+
+
+def _without_pod_level(pod: Pod) -> Pod:
+    """No ``spec.resources``: containers alone say what the pod requests."""
+    if pod.spec.resources is None:
+        return pod
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resources=None))
+
+
+def _without_pod_level_status(pod: Pod) -> Pod:
+    """No ``status.resources`` and ``status.allocatedResources``: of pod-level resources the spec alone counts."""
+    if pod.status.resources is None and not pod.status.allocated_resources:
+        return pod
+    status = msgspec.structs.replace(pod.status, resources=None, allocated_resources={})
+    return msgspec.structs.replace(pod, status=status)
+
+
+def _without_label_keys(pod: Pod) -> Pod:
+    """No ``matchLabelKeys`` in topology spread constraints: their selectors count as they are written."""
+    constraints = pod.spec.topology_spread_constraints
+    if not any(each.match_label_keys for each in constraints):
+        return pod
+    plain = tuple(msgspec.structs.replace(each, match_label_keys=()) for each in constraints)
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, topology_spread_constraints=plain))
+
+
+#: Gate to how a pod looks without it.
+POD_FIELD_GATES: Final[dict[str, PodView]] = {
+    "PodLevelResources": _without_pod_level,
+    "InPlacePodLevelResourcesVerticalScaling": _without_pod_level_status,
+    "MatchLabelKeysInPodTopologySpread": _without_label_keys,
+}
+
+
+def pod_view(gates: FeatureGates) -> PodView | None:
+    """How pods look under these gates; None when nothing is taken out of any pod."""
+    views = [view for gate, view in POD_FIELD_GATES.items() if not gates.enabled(gate)]
+    if not views:
+        return None
+
+    def seen(pod: Pod) -> Pod:
+        for view in views:
+            pod = view(pod)
+        return pod
+
+    return seen

@@ -1,0 +1,165 @@
+"""Naming a plugin that holds the event loop: by a call that does not return, or by many short ones.
+
+A thread samples the stack of the thread that schedules. Plugins are recognised by the code of their methods, so calls cost
+nothing. Work that a plugin awaits is not seen here, and holds up nothing. Callers: the commands and :mod:`kubesched.lab.simulate`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from .interface import Contract
+from .question import Question, defines
+
+__all__ = ["SLOW_SECONDS", "loop_progress", "plugins_of", "watching_plugins"]
+
+#: A call that takes longer is reported.
+SLOW_SECONDS: Final = 1.0
+#: How often the stack is sampled during that time.
+_SAMPLES: Final = 4
+#: Calls that go on for so many times as long are reported while they last, not at their end.
+_LONG: Final = 10
+
+_METHODS: Final = tuple(name for name, member in vars(Contract).items() if inspect.isfunction(member))
+_ASKED: Final = tuple(name for name, member in vars(Question).items() if callable(member) and name[0] != "_")
+
+
+def _codes(plugins: Iterable[object]) -> dict[CodeType, tuple[str, str]]:
+    """The code of every method of the interface, of plugins and of their questions, to plugin and method."""
+    found: dict[CodeType, tuple[str, str]] = {}
+    for plugin in plugins:
+        asks = getattr(plugin, "asks", Question)
+        methods = [(name, getattr(plugin, name, None)) for name in _METHODS]
+        methods += [(name, getattr(asks, name)) for name in _ASKED if defines(asks, name)]
+        for name, method in methods:
+            code = getattr(inspect.unwrap(method), "__code__", None) if method is not None else None
+            if isinstance(code, CodeType):
+                found.setdefault(code, (str(getattr(plugin, "name", "")), name))
+    return found
+
+
+@contextmanager
+def watching_plugins(
+    plugins: Iterable[object],
+    report: Callable[[str], None],
+    *,
+    seconds: float = SLOW_SECONDS,
+    thread: Callable[[], int | None] | None = None,
+    progress: Callable[[], object] | None = None,
+) -> Iterator[None]:
+    """While this lasts, ``report`` receives a text about each plugin's method of which a call takes longer than ``seconds``.
+
+    The same when many calls take as long together, with their total: between two steps of ``progress``, or without it one after the
+    other. It is called in a thread of its own, once for each method of a plugin. What is watched is the thread that enters, or
+    the one that ``thread`` names at the time. While ``progress`` gives something else each time, no call lasts, and the stack is
+    not sampled: reading the frames of a thread that runs on meanwhile has ended in a segmentation fault (Python 3.11).
+    """
+    own = threading.get_ident()
+    watch = _Watch(_codes(plugins), thread or (lambda: own), report, seconds, progress)
+    watching = threading.Thread(target=watch.run, name="plugin-watch", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        watch.stop.set()
+        watching.join()
+
+
+def loop_progress(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
+    """``progress`` for :func:`watching_plugins` of a loop in real time: it counts once after each time that this is read."""
+    count = 0
+
+    def add() -> None:
+        nonlocal count
+        count += 1
+
+    def progress() -> int:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(add)
+        return count
+
+    return progress
+
+
+class _Watch:
+    def __init__(
+        self,
+        codes: dict[CodeType, tuple[str, str]],
+        thread: Callable[[], int | None],
+        report: Callable[[str], None],
+        seconds: float,
+        progress: Callable[[], object] | None,
+    ) -> None:
+        self.stop = threading.Event()
+        self._codes = codes
+        self._thread = thread
+        self._report = report
+        self._seconds = seconds
+        self._progress = progress
+        self._reported: set[tuple[str, str]] = set()
+
+    def run(self) -> None:
+        """Sample until stopped. A call is slow when it was seen in so many samples, one after the other; so are many calls."""
+        call: FrameType | None = None
+        seen = 0
+        reached: object = None
+        #: Samples of each method since there was progress.
+        held: Counter[tuple[str, str]] = Counter()
+        while not self.stop.wait(self._seconds / _SAMPLES):
+            before, reached = reached, self._progress() if self._progress is not None else None
+            frame = self._call() if before == reached else None
+            if before != reached or (frame is None and self._progress is None):
+                self._end(held, _SAMPLES)
+                held.clear()
+            seen = seen + 1 if frame is call and frame is not None else 1
+            call = frame
+            if frame is not None:
+                held[self._codes[frame.f_code]] += 1
+                if seen > _SAMPLES:
+                    self._name(frame)
+                self._end(held, _SAMPLES * _LONG)
+        self._end(held, _SAMPLES)
+
+    def _end(self, held: Counter[tuple[str, str]], samples: int) -> None:
+        """Report the methods that were seen more often than this."""
+        for which, count in held.items():
+            if count > samples and which not in self._reported:
+                self._reported.add(which)
+                total = count * self._seconds / _SAMPLES
+                self._report(
+                    f"plugin {which[0]} has taken about {total:.3g} s in {which[1]}, in many calls; nothing else was done meanwhile"
+                )
+
+    def _call(self) -> FrameType | None:
+        """The frame of the plugin's method that runs now; the outermost one, if plugins call one another."""
+        thread = self._thread()
+        frame = sys._current_frames().get(thread) if thread is not None else None
+        found: FrameType | None = None
+        while frame is not None:
+            if frame.f_code in self._codes:
+                found = frame
+            frame = frame.f_back
+        return found
+
+    def _name(self, frame: FrameType) -> None:
+        which = self._codes[frame.f_code]
+        if which in self._reported:
+            return
+        self._reported.add(which)
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        self._report(
+            f"plugin {which[0]} has been in {which[1]} for more than {self._seconds:g} s, at {place}; nothing else is done meanwhile"
+        )
+
+
+def plugins_of(frameworks: Iterable[Any]) -> list[object]:
+    """All plugins of some profiles."""
+    return [plugin for framework in frameworks for plugin in framework.plugins.values()]

@@ -1,0 +1,190 @@
+"""A node with the pods on it and the totals they add up to (upstream ``framework.NodeInfo``).
+
+Plain plugins get one of these per call. The cache owns them; its node table mirrors their numbers into
+columns, and the consistency checker compares the two.
+
+Source: rules/cache-and-events §4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
+
+from kubesched.api.requests import Resources
+from kubesched.api.types import Labels, Node, Taint
+
+from .disks import DiskUse
+from .podinfo import HostPort, PodInfo
+
+__all__ = ["NodeInfo", "PortTable"]
+
+_Key = TypeVar("_Key")
+
+_WILDCARD_IP: Final = "0.0.0.0"
+
+
+class PortTable:
+    """Host ports in use: ip to set of (protocol, port).
+
+    A set, not a count: removing one of two pods that hold the same port frees it (upstream quirk Q6, kept).
+    """
+
+    __slots__ = ("by_ip",)
+
+    def __init__(self) -> None:
+        self.by_ip: dict[str, set[tuple[str, int]]] = {}
+
+    def add(self, ports: Iterable[HostPort]) -> None:
+        for ip, protocol, port in ports:
+            self.by_ip.setdefault(ip, set()).add((protocol, port))
+
+    def remove(self, ports: Iterable[HostPort]) -> None:
+        for ip, protocol, port in ports:
+            used = self.by_ip.get(ip)
+            if used is not None:
+                used.discard((protocol, port))
+                if not used:
+                    del self.by_ip[ip]
+
+    def conflicts(self, wanted: HostPort) -> bool:
+        """Whether a wanted port is taken: on any IP for the wildcard, else on that IP or on the wildcard."""
+        if not self.by_ip:
+            return False
+        ip, protocol, port = wanted
+        if ip == _WILDCARD_IP:
+            return any((protocol, port) in used for used in self.by_ip.values())
+        return any((protocol, port) in self.by_ip.get(at, ()) for at in (ip, _WILDCARD_IP))
+
+    def __iter__(self) -> Iterator[HostPort]:
+        for ip, used in self.by_ip.items():
+            for protocol, port in used:
+                yield ip, protocol, port
+
+    def __bool__(self) -> bool:
+        return bool(self.by_ip)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PortTable) and self.by_ip == other.by_ip
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _release(counts: dict[_Key, int], key: _Key) -> None:
+    """One user less."""
+    left = counts.get(key, 0) - 1
+    if left > 0:
+        counts[key] = left
+    else:
+        counts.pop(key, None)
+
+
+class NodeInfo:
+    """One node as plugins see it.
+
+    ``node`` is None for an imaginary node (pods arrived before it) or a ghost (it left before its pods);
+    plugins never see those. ``row`` is the node's row in the columns. Plugins must not change anything here.
+    """
+
+    __slots__ = (
+        "allocatable",
+        "disk_counts",
+        "image_names",
+        "name",
+        "node",
+        "nonzero_cpu",
+        "nonzero_memory",
+        "pods",
+        "pvc_counts",
+        "requested",
+        "row",
+        "used_ports",
+    )
+
+    def __init__(self, name: str, row: int = -1, node: Node | None = None) -> None:
+        self.name = name
+        self.row = row
+        self.node: Node | None = None
+        #: UID to pod, in the order in which they came.
+        self.pods: dict[str, PodInfo] = {}
+        self.allocatable = Resources()
+        self.requested = Resources()
+        self.nonzero_cpu = 0
+        self.nonzero_memory = 0
+        self.used_ports = PortTable()
+        #: ``namespace/claim`` to number of volumes that use it.
+        self.pvc_counts: dict[str, int] = {}
+        #: Use of a disk named without a claim, to number of volumes.
+        self.disk_counts: dict[DiskUse, int] = {}
+        self.image_names: frozenset[str] = frozenset()
+        if node is not None:
+            self.set_node(node)
+
+    @property
+    def labels(self) -> Labels:
+        return self.node.metadata.labels if self.node is not None else {}
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        return self.node.spec.taints if self.node is not None else ()
+
+    @property
+    def unschedulable(self) -> bool:
+        return self.node is not None and self.node.spec.unschedulable
+
+    def set_node(self, node: Node) -> None:
+        """Adopt a node object.
+
+        Raises:
+            QuantityError: when an allocatable amount is not a quantity; nothing is changed then.
+        """
+        self.allocatable = Resources.from_list(node.status.allocatable)
+        self.node = node
+        self.image_names = frozenset(name for image in node.status.images for name in image.names)
+
+    def remove_node(self) -> None:
+        """Keep the accounts but forget the object: a ghost."""
+        self.node = None
+
+    def add_pod(self, pod: PodInfo) -> None:
+        self.pods[pod.uid] = pod
+        self._account(pod, 1)
+        if pod.ports:
+            self.used_ports.add(pod.ports)
+        if pod.storage:
+            for key in pod.pvcs:
+                self.pvc_counts[key] = self.pvc_counts.get(key, 0) + 1
+            for use in pod.disks:
+                self.disk_counts[use] = self.disk_counts.get(use, 0) + 1
+
+    def remove_pod(self, uid: str) -> PodInfo:
+        """Take a pod off, with the amounts it was added with.
+
+        Raises:
+            KeyError: when the pod is not here.
+        """
+        pod = self.pods.pop(uid)
+        self._account(pod, -1)
+        if pod.ports:
+            self.used_ports.remove(pod.ports)
+        if pod.storage:
+            for key in pod.pvcs:
+                _release(self.pvc_counts, key)
+            for use in pod.disks:
+                _release(self.disk_counts, use)
+        return pod
+
+    def _account(self, pod: PodInfo, sign: int) -> None:
+        requested, asked = self.requested, pod.requests
+        requested.milli_cpu += sign * asked.milli_cpu
+        requested.memory += sign * asked.memory
+        requested.ephemeral_storage += sign * asked.ephemeral_storage
+        if asked.scalars:
+            scalars = requested.scalars
+            for name, amount in asked.scalars.items():
+                scalars[name] = scalars.get(name, 0) + sign * amount
+        self.nonzero_cpu += sign * pod.nonzero_cpu
+        self.nonzero_memory += sign * pod.nonzero_memory
+
+    def __repr__(self) -> str:
+        return f"<NodeInfo {self.name} row {self.row}, {len(self.pods)} pods>"

@@ -1,0 +1,409 @@
+"""The term index: how many pods a rule between pods matches, per row and per domain, without ever recounting.
+
+Three layers, all moved by the node table when a pod is added or removed (also in a what-if):
+
+* **pod classes**: pods that no rule can distinguish (namespace, labels, being deleted or not) share a class
+  with a count per row. Rules are matched against classes, not pods.
+* **counted rules** (:class:`PodSet`): registered when a plugin first needs it, by going over the classes that
+  can match; from then on each class knows the rules that count it. Unused rules age out.
+* **carried rules**: the affinity and anti-affinity terms that pods on nodes carry, each distinct one once,
+  with the number of carriers per row; an incoming pod is matched against the distinct ones that can match it.
+
+Namespace labels live here, too: a counted rule's namespaceSelector is resolved to names by the plugin that
+registers it, a carried rule's is evaluated when an incoming pod is matched.
+
+Picture and figures: ``docs/term-index.md``. Callers: :mod:`.node_table` and :mod:`..cache.cache` (writes), the
+topology plugins (reads), :mod:`.check_terms` (recounts).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kubesched.api.selectors import Selector
+from kubesched.api.types import Labels
+
+from .domain_counts import Counter, DomainCounts, NodeRows
+from .placed_pods import Kind
+from .podinfo import AffinityTerm, AffinityTerms, PodInfo
+from .term_lookup import TermLookup, narrowest
+
+__all__ = ["CarriedTerm", "PodClass", "PodSet", "Role", "TermIndex"]
+
+#: Memory for counted rules (bytes), what one takes besides its arrays, and how many are kept whatever their size.
+_BUDGET: Final = 48 << 20
+_RULE_BYTES: Final = 3 << 10
+_LEAST_SETS: Final = 64
+#: A counted rule that was not used for this many pod movements is dropped.
+_AGE: Final = 1 << 16
+_SWEEP_EVERY: Final = 1 << 13
+
+_ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
+
+
+class PodSet:
+    """Which pods a rule counts: all of ``terms`` must match a pod. Immutable, hashed once.
+
+    A term is (namespaces, selector); namespaces None means all. ``terminating`` is whether pods that
+    are being deleted count.
+    """
+
+    __slots__ = ("_hash", "terminating", "terms")
+
+    def __init__(self, terms: tuple[tuple[frozenset[str] | None, Selector], ...], *, terminating: bool) -> None:
+        self.terms = terms
+        self.terminating = terminating
+        self._hash = hash((terms, terminating))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, PodSet):
+            return NotImplemented
+        return self.terminating == other.terminating and self.terms == other.terms
+
+    def matches(self, namespace: str, labels: Labels, terminating: bool) -> bool:
+        """Whether a pod with these properties is counted."""
+        if terminating and not self.terminating:
+            return False
+        for namespaces, selector in self.terms:
+            if (namespaces is not None and namespace not in namespaces) or not selector.matches(labels):
+                return False
+        return True
+
+
+class Role(enum.IntEnum):
+    """What a carried term is for its carrier."""
+
+    #: Required anti-affinity: keeps pods it matches out of its domain.
+    ANTI = 0
+    #: Required affinity: counts in scoring with the configured weight.
+    HARD = 1
+    #: Preferred affinity, or anti-affinity with a negative weight.
+    SOFT = 2
+
+
+class PodClass:
+    """Pods that no rule can distinguish; ``kind`` is what label selectors can."""
+
+    __slots__ = ("by_row", "counters", "kind", "labels", "namespace", "terminating")
+
+    def __init__(self, kind: Kind, labels: Labels, terminating: bool) -> None:
+        self.kind = kind
+        self.namespace = kind[0]
+        self.labels = labels
+        self.terminating = terminating
+        self.by_row: dict[int, int] = {}
+        #: The counted rules that match these pods.
+        self.counters: list[SetCounter] = []
+
+
+class SetCounter(Counter):
+    """A counted rule and the classes it counts."""
+
+    __slots__ = ("classes", "pod_set")
+
+    def __init__(self, pod_set: PodSet) -> None:
+        super().__init__()
+        self.pod_set = pod_set
+        self.classes: set[PodClass] = set()
+
+
+class CarriedTerm(Counter):
+    """A distinct term that pods carry, and how many carry it on each row (a pod that lists it twice counts twice)."""
+
+    __slots__ = ("bundles", "role", "term", "weight")
+
+    def __init__(self, role: Role, term: AffinityTerm, weight: int) -> None:
+        super().__init__()
+        self.role = role
+        self.term = term
+        self.weight = weight
+        #: The term lists this is part of, for forgetting them together.
+        self.bundles: set[AffinityTerms] = set()
+
+
+class TermIndex:
+    """Counts of pods by rule, for one node table."""
+
+    def __init__(self, nodes: NodeRows) -> None:
+        self._nodes = nodes
+        self._classes: dict[_ClassKey, PodClass] = {}
+        #: Namespace to label pair (None: every class) to classes.
+        self._shelves: dict[str, dict[tuple[str, str] | None, dict[PodClass, None]]] = {}
+        self._sets: dict[PodSet, SetCounter] = {}
+        self._set_lookup: TermLookup[SetCounter] = TermLookup()
+        self._carried: dict[tuple[Role, AffinityTerm, int], CarriedTerm] = {}
+        self._bundles: dict[AffinityTerms, tuple[CarriedTerm, ...]] = {}
+        self._anti: TermLookup[CarriedTerm] = TermLookup()
+        self._scoring: TermLookup[CarriedTerm] = TermLookup()
+        #: Some pod on a node carries required anti-affinity; a term that counts in scoring.
+        self.has_anti = self.has_scoring = False
+        #: Counters with domains, hence with arrays.
+        self._awake: dict[Counter, None] = {}
+        self._tick = 0
+        #: Grows when a carried rule is added or removed: what :meth:`anti_terms` and :meth:`scoring_terms` choose from.
+        self.carried_version = 0
+        self.namespaces: dict[str, Labels] = {}
+        #: Grows when a namespace is added, removed or changes its labels.
+        self.namespace_version = 0
+
+    # -- pods ------------------------------------------------------------------------------------------
+
+    def add(self, row: int, pod: PodInfo) -> PodClass:
+        """A pod is on a row from now on."""
+        meta = pod.pod.metadata
+        key = (meta.namespace, frozenset(meta.labels.items()), meta.deletion_timestamp is not None)
+        group = self._classes.get(key)
+        if group is None:
+            group = self._new_class(key, meta.labels)
+        group.by_row[row] = group.by_row.get(row, 0) + 1
+        for counter in group.counters:
+            counter.bump(row, 1)
+        if pod.has_affinity:
+            for carried in self._carried_by(pod.affinity_terms):
+                carried.bump(row, 1)
+        self._advance()
+        return group
+
+    def remove(self, row: int, pod: PodInfo) -> None:
+        """A pod (as it was added, or one that counts like it) is no longer on a row."""
+        meta = pod.pod.metadata
+        key = (meta.namespace, frozenset(meta.labels.items()), meta.deletion_timestamp is not None)
+        group = self._classes[key]
+        count = group.by_row[row] - 1
+        if count:
+            group.by_row[row] = count
+        else:
+            del group.by_row[row]
+        for counter in group.counters:
+            counter.bump(row, -1)
+        if not group.by_row:
+            self._drop_class(key, group)
+        if pod.has_affinity:
+            for carried in self._carried_by(pod.affinity_terms):
+                carried.bump(row, -1)
+                if not carried.total:
+                    self._drop_carried(carried)
+        self._advance()
+
+    def _new_class(self, key: _ClassKey, labels: Labels) -> PodClass:
+        namespace, pairs, terminating = key
+        group = self._classes[key] = PodClass((namespace, pairs), labels, terminating)
+        shelves = self._shelves.setdefault(namespace, {})
+        shelves.setdefault(None, {})[group] = None
+        for pair in pairs:
+            shelves.setdefault(pair, {})[group] = None
+        for counter in self._set_lookup.candidates(namespace, labels):
+            if counter.pod_set.matches(namespace, labels, terminating):
+                group.counters.append(counter)
+                counter.classes.add(group)
+        return group
+
+    def _drop_class(self, key: _ClassKey, group: PodClass) -> None:
+        namespace, pairs, _ = key
+        del self._classes[key]
+        shelves = self._shelves[namespace]
+        for pair in (None, *pairs):
+            shelf = shelves[pair]
+            del shelf[group]
+            if not shelf:
+                del shelves[pair]
+        if not shelves:
+            del self._shelves[namespace]
+        for counter in group.counters:
+            counter.classes.discard(group)
+
+    # -- counted rules ---------------------------------------------------------------------------------
+
+    def counter(self, pod_set: PodSet) -> Counter:
+        """The counter of a rule, registered now if it is new. Keep it, and :meth:`touch` it when you use it."""
+        counter = self._sets.get(pod_set)
+        if counter is None:
+            self._drop_unused()
+            counter = self._sets[pod_set] = SetCounter(pod_set)
+            namespaces, selector = pod_set.terms[0]
+            self._set_lookup.add(counter, namespaces, selector)
+            for group in self._possible(namespaces, selector):
+                if pod_set.matches(group.namespace, group.labels, group.terminating):
+                    group.counters.append(counter)
+                    counter.classes.add(group)
+                    by_row = counter.by_row
+                    for row, count in group.by_row.items():
+                        by_row[row] = by_row.get(row, 0) + count
+                        counter.total += count
+        counter.used = self._tick
+        return counter
+
+    def touch(self, counter: Counter) -> bool:
+        """Note that a counter is in use; False when it was dropped and must be registered again."""
+        counter.used = self._tick
+        return counter.live
+
+    def domains(self, counter: Counter, key: str) -> DomainCounts:
+        """A counter per value of a topology key, over all nodes; caught up."""
+        counter.used = self._tick
+        domains = counter.domains.get(key)
+        if domains is None:
+            if len(self._awake) >= self._most():
+                for other in sorted(self._awake, key=lambda item: item.used)[: 1 + len(self._awake) // 4]:
+                    other.rest()
+                    del self._awake[other]
+            self._awake[counter] = None
+            domains = counter.domains[key] = DomainCounts(self._nodes, counter, key)
+        domains.sync()
+        return domains
+
+    def _possible(self, namespaces: frozenset[str] | None, selector: Selector) -> Iterator[PodClass]:
+        """The classes that a rule may match."""
+        if selector.matches_nothing:
+            return
+        names: Iterable[str] = self._shelves if namespaces is None else namespaces
+        pairs: tuple[tuple[str, str] | None, ...] = narrowest(selector) or (None,)
+        for name in names:
+            shelves = self._shelves.get(name)
+            if shelves is not None:
+                for pair in pairs:
+                    yield from shelves.get(pair, ())
+
+    def matching(self, namespace: str, selector: Selector) -> Iterator[PodClass]:
+        """The classes of the namespace's pods that the selector matches."""
+        return (group for group in self._possible(frozenset((namespace,)), selector) if selector.matches(group.labels))
+
+    def _most(self) -> int:
+        """How many counters may have arrays, at 4 to 16 bytes a row each; and how many rules are counted."""
+        return max(_LEAST_SETS, _BUDGET // (_RULE_BYTES + 12 * self._nodes.capacity))
+
+    def _drop_unused(self) -> None:
+        if len(self._sets) >= self._most():
+            oldest = sorted(self._sets.values(), key=lambda counter: counter.used)
+            for counter in oldest[: 1 + len(oldest) // 4]:
+                self._drop_set(counter)
+
+    def _advance(self) -> None:
+        """One more movement; now and then what is not used is dropped."""
+        self._tick += 1
+        if not self._tick % _SWEEP_EVERY:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop the rules that are no longer used, and the arrays of carried ones."""
+        long_ago = self._tick - _AGE
+        for counter in [item for item in self._sets.values() if item.used < long_ago]:
+            self._drop_set(counter)
+        for other in [item for item in self._awake if item.used < long_ago]:
+            other.rest()
+            del self._awake[other]
+
+    def _drop_set(self, counter: SetCounter) -> None:
+        del self._sets[counter.pod_set]
+        self._set_lookup.remove(counter)
+        for group in counter.classes:
+            group.counters.remove(counter)
+        counter.live = False
+        counter.rest()
+        self._awake.pop(counter, None)
+
+    # -- carried rules ---------------------------------------------------------------------------------
+
+    def anti_terms(self, namespace: str, labels: Labels) -> list[CarriedTerm]:
+        """The required anti-affinity terms of pods on nodes that match a pod with these properties."""
+        return self._matching(self._anti, namespace, labels)
+
+    def scoring_terms(self, namespace: str, labels: Labels) -> list[CarriedTerm]:
+        """The required affinity and all preferred terms of pods on nodes that match a pod with these properties."""
+        return self._matching(self._scoring, namespace, labels)
+
+    def _matching(self, lookup: TermLookup[CarriedTerm], namespace: str, labels: Labels) -> list[CarriedTerm]:
+        candidates = lookup.candidates(namespace, labels)
+        if not candidates:
+            return candidates
+        of_namespace = self.namespaces.get(namespace, {})
+        found = []
+        for carried in candidates:
+            term = carried.term
+            known = namespace in term.namespaces or term.namespace_selector.matches(of_namespace)
+            if known and term.selector.matches(labels):
+                found.append(carried)
+        return found
+
+    def _carried_by(self, terms: AffinityTerms) -> tuple[CarriedTerm, ...]:
+        bundle = self._bundles.get(terms)
+        if bundle is None:
+            parts = [(Role.ANTI, term, 0) for term in terms.required_anti]
+            parts += [(Role.HARD, term, 0) for term in terms.required]
+            parts += [(Role.SOFT, item.term, item.weight) for item in terms.preferred]
+            parts += [(Role.SOFT, item.term, -item.weight) for item in terms.preferred_anti]
+            bundle = tuple([self._carry(*part) for part in parts])
+            if bundle:
+                self._bundles[terms] = bundle
+            for carried in bundle:
+                carried.bundles.add(terms)
+        return bundle
+
+    def _carry(self, role: Role, term: AffinityTerm, weight: int) -> CarriedTerm:
+        key = (role, term, weight)
+        carried = self._carried.get(key)
+        if carried is None:
+            carried = self._carried[key] = CarriedTerm(role, term, weight)
+            anywhere = not term.namespace_selector.matches_nothing
+            lookup = self._anti if role is Role.ANTI else self._scoring
+            lookup.add(carried, None if anywhere else term.namespaces, term.selector)
+            self._carried_changed()
+        return carried
+
+    def _drop_carried(self, carried: CarriedTerm) -> None:
+        del self._carried[carried.role, carried.term, carried.weight]
+        (self._anti if carried.role is Role.ANTI else self._scoring).remove(carried)
+        carried.live = False
+        carried.rest()  # its sums refer back to it: without this they would wait for the garbage collector
+        self._carried_changed()
+        self._awake.pop(carried, None)
+        for terms in carried.bundles:
+            # The other terms of the list stay; the next pod that carries it finds them again.
+            for other in self._bundles.pop(terms, ()):
+                if other is not carried:
+                    other.bundles.discard(terms)
+
+    def _carried_changed(self) -> None:
+        self.carried_version += 1
+        self.has_anti, self.has_scoring = len(self._anti) > 0, len(self._scoring) > 0
+
+    # -- namespaces ------------------------------------------------------------------------------------
+
+    def set_namespace(self, name: str, labels: Labels) -> None:
+        """A namespace is there, with these labels."""
+        if self.namespaces.get(name) != labels:
+            self.namespaces[name] = labels
+            self.namespace_version += 1
+
+    def remove_namespace(self, name: str) -> None:
+        """A namespace was deleted."""
+        if self.namespaces.pop(name, None) is not None:
+            self.namespace_version += 1
+
+    def resolve(self, term: AffinityTerm) -> frozenset[str] | None:
+        """The namespaces that an incoming pod's term names or selects; None: all of them."""
+        selector = term.namespace_selector
+        if selector.matches_nothing:
+            return term.namespaces
+        if selector.is_empty:
+            return None
+        found = {name for name, labels in self.namespaces.items() if selector.matches(labels)}
+        return term.namespaces | found
+
+    # -- for the checker -------------------------------------------------------------------------------
+
+    def classes(self) -> dict[_ClassKey, PodClass]:
+        return self._classes
+
+    def sets(self) -> dict[PodSet, SetCounter]:
+        return self._sets
+
+    def carried(self) -> dict[tuple[Role, AffinityTerm, int], CarriedTerm]:
+        return self._carried

@@ -1,0 +1,137 @@
+"""A pod's affinity terms, compiled once per distinct pod, and the sums over domains they use.
+
+Used by :mod:`.inter_pod_affinity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kubesched.base.change_log import Follower
+
+from ..nodes.columns import IntArray, LabelColumn
+from ..nodes.domain_counts import Counter, DomainCounts
+from ..nodes.podinfo import AffinityTerm, AffinityTerms
+from ..nodes.term_index import PodSet, TermIndex
+
+__all__ = ["DomainSums", "Moved", "Rule", "Rules"]
+
+
+class Rule:
+    """One of an incoming pod's terms: which pods it counts, in which topology."""
+
+    __slots__ = ("_counter", "key", "pod_set", "weight")
+
+    def __init__(self, key: str, pod_set: PodSet, weight: int = 1) -> None:
+        self.key = key
+        self.pod_set = pod_set
+        self.weight = weight
+        self._counter: Counter | None = None
+
+    def counter(self, index: TermIndex) -> Counter:
+        """The index's counter of these pods."""
+        counter = self._counter
+        if counter is None or not index.touch(counter):
+            counter = self._counter = index.counter(self.pod_set)
+        return counter
+
+
+class Rules:
+    """The terms of pods with equal terms, with namespaces resolved as of ``namespace_version``."""
+
+    def __init__(self, terms: AffinityTerms, index: TermIndex) -> None:
+        self.namespace_version = index.namespace_version
+
+        def matched_pods(listed: Iterable[AffinityTerm]) -> PodSet:
+            return PodSet(tuple([(index.resolve(term), term.selector) for term in listed]), terminating=True)
+
+        #: All required affinity terms have to match a pod for it to count, so there is one set for all of them.
+        self.affinity_set = matched_pods(terms.required) if terms.required else None
+        self.affinity: tuple[Rule, ...] = ()
+        if self.affinity_set is not None:
+            keys = dict.fromkeys(term.topology_key for term in terms.required)
+            self.affinity = tuple([Rule(key, self.affinity_set) for key in keys])
+        self.anti = tuple([Rule(term.topology_key, matched_pods((term,))) for term in terms.required_anti])
+        soft = [(item.weight, item.term) for item in terms.preferred]
+        soft += [(-item.weight, item.term) for item in terms.preferred_anti]
+        self.preferred = tuple([Rule(term.topology_key, matched_pods((term,)), weight) for weight, term in soft])
+
+
+@dataclass(slots=True)
+class _Source:
+    counter: Counter
+    domains: DomainCounts
+    weight: int
+    changes: Follower[int]
+
+
+class Moved(NamedTuple):
+    """Domains of a topology whose sums changed: (code, sum before, sum now) of each."""
+
+    column: LabelColumn
+    domains: list[tuple[int, int, int]]
+
+
+class DomainSums:
+    """Weighted sums of some rules' counts, per domain.
+
+    Attributes:
+        by_key: topology key to the label's column and int64[codes + 1], the last one (0) for "no such label". The
+            arrays are changed in :meth:`catch_up` only.
+    """
+
+    __slots__ = ("_sources", "by_key", "total")
+
+    def __init__(self) -> None:
+        self._sources: dict[str, list[_Source]] = {}
+        #: Pods that are counted, each once per rule and topology.
+        self.total = 0
+        self.by_key: dict[str, tuple[LabelColumn, IntArray]] = {}
+
+    def add(self, index: TermIndex, counter: Counter, key: str, weight: int = 1) -> None:
+        """Count a rule's pods, each ``weight`` times."""
+        domains = index.domains(counter, key)
+        self._sources.setdefault(key, []).append(_Source(counter, domains, weight, Follower.from_now(domains.log)))
+        self.total += domains.total
+        counts = domains.copied()
+        if weight != 1:
+            counts *= weight
+        known = self.by_key.get(key)
+        self.by_key[key] = (domains.column, counts if known is None else known[1] + counts)
+
+    def catch_up(self, index: TermIndex) -> list[Moved] | None:
+        """Read the current counts; what moved since the last time, None when it cannot be known."""
+        found: list[Moved] = []
+        if not self._sources:
+            return found
+        total = 0
+        for key, sources in self._sources.items():
+            codes: list[int] = []
+            for source in sources:
+                counter, domains = source.counter, source.domains
+                if not counter.live or index.domains(counter, key) is not domains:
+                    return None
+                changed = source.changes.read()
+                if changed is None:
+                    return None
+                codes += changed
+                total += domains.total
+            if codes:
+                found.append(self._sum_up(key, sources, dict.fromkeys(codes)))
+        self.total = total
+        return found
+
+    def _sum_up(self, key: str, sources: list[_Source], codes: Iterable[int]) -> Moved:
+        """Read these domains' sums again."""
+        column, sums = self.by_key[key]
+        changes: list[tuple[int, int, int]] = []
+        for code in codes:
+            before, now = sums.item(code), 0
+            for source in sources:
+                now += source.domains.count(code) * source.weight
+            if now != before:
+                sums[code] = now
+                changes.append((code, before, now))
+        return Moved(column, changes)

@@ -1,0 +1,219 @@
+"""Objects as the informer shows them, and as the scheduler has written them since, or is going to (upstream ``assumecache``).
+
+An object that is *assumed* counts at once. It is what a write returned, and counts until the informer shows this version
+or a newer one; or what is to be written, and counts until the informer shows another version than it was made from.
+All changes of what counts are delivered to subscribers, in order.
+
+Source: rules/cache-and-events §17, rules/volumes §2.2.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from kubesched.api.resource import ResourceClaim
+from kubesched.api.storage import PersistentVolume, PersistentVolumeClaim
+from kubesched.api.tombstone import DeletedFinalStateUnknown, final_state
+
+__all__ = ["AssumeCache", "AssumeError", "OnChange", "Subscriber"]
+
+T = TypeVar("T", bound=PersistentVolume | PersistentVolumeClaim | ResourceClaim)
+
+_log = logging.getLogger("kubesched.scheduler.plugins")
+
+
+class AssumeError(LookupError):
+    """An object that is not there, or that is older than what is."""
+
+
+class Subscriber(Protocol):
+    """Receives changes, as a handler of an informer does."""
+
+    def on_add(self, obj: Any, is_initial: bool) -> None: ...
+    def on_update(self, old: Any, new: Any) -> None: ...
+    def on_delete(self, obj: Any) -> None: ...
+
+
+class OnChange:
+    """A subscriber, or handler of an informer, that says what an object was and what it is now; None: it is not there."""
+
+    def __init__(self, changed: Callable[[Any, Any], None]) -> None:
+        self._changed: Final = changed
+
+    def on_add(self, obj: Any, is_initial: bool) -> None:
+        self._changed(None, obj)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        self._changed(old, new)
+
+    def on_delete(self, obj: Any) -> None:
+        self._changed(final_state(obj), None)
+
+
+class _Entry(Generic[T]):
+    __slots__ = ("api", "is_written", "latest", "version")
+
+    def __init__(self, obj: T, version: int) -> None:
+        self.latest = self.api = obj
+        #: That of ``latest``.
+        self.version = version
+        #: Whether the assumed object was written, though ``latest`` is not the answer to the write.
+        self.is_written = False
+
+
+def _version(obj: Any) -> int | None:
+    text = obj.metadata.resource_version
+    try:
+        return int(text or 0)
+    except ValueError:
+        _log.error("%s/%s: resource version %r is no number", obj.metadata.namespace, obj.metadata.name, text)
+        return None
+
+
+class AssumeCache(Generic[T]):
+    """Objects of one kind by key. A handler of the kind's informer."""
+
+    def __init__(
+        self,
+        what: str,
+        missing: str = 'could not find {what} "{key}"',
+        stale: str = '{what} "{key}" is out of sync (stored: {stored}, assume: {assumed})',
+    ) -> None:
+        """``what`` is the kind, for error texts: ``missing`` for an object that is not there, ``stale`` for an old one."""
+        self._what: Final = what
+        self._missing: Final = missing
+        self._stale: Final = stale
+        self._entries: dict[str, _Entry[T]] = {}
+        self._subscribers: list[Subscriber] = []
+        self._undelivered: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._is_delivering = False
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def get(self, key: str) -> T:
+        """The object that counts.
+
+        Raises:
+            AssumeError: when there is none.
+        """
+        return self._entry(key).latest
+
+    def find(self, key: str) -> T | None:
+        """The object that counts, or None."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.latest
+
+    def find_api(self, key: str) -> T | None:
+        """The object as the informer showed it last, or None."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.api
+
+    def keys(self) -> set[str]:
+        return set(self._entries)
+
+    def values(self) -> Iterator[T]:
+        """All objects, as they count."""
+        return (entry.latest for entry in self._entries.values())
+
+    def assumed(self, *, written: bool = True) -> dict[str, T]:
+        """The assumed objects, by key: the informer has not shown them. Without ``written`` only those still to be written."""
+        return {
+            key: entry.latest
+            for key, entry in self._entries.items()
+            if entry.latest is not entry.api and (written or not entry.is_written)
+        }
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _entry(self, key: str) -> _Entry[T]:
+        entry = self._entries.get(key)
+        if entry is None:
+            raise AssumeError(self._missing.format(what=self._what, key=key, name=key.rpartition("/")[2]))
+        return entry
+
+    # -- the scheduler's side --------------------------------------------------------------------------
+
+    def assume(self, obj: T) -> None:
+        """Let ``obj`` count: what the API server returned for a write, or what is to be written, made from what counts now.
+
+        Raises:
+            AssumeError: when the object is not known, or newer.
+        """
+        entry, version = self._entry(obj.key), _version(obj)
+        if version is None or version < entry.version:
+            stored, assumed = entry.latest.metadata.resource_version, obj.metadata.resource_version
+            raise AssumeError(self._stale.format(what=self._what, key=obj.key, stored=stored, assumed=assumed))
+        old = entry.latest
+        entry.latest, entry.version, entry.is_written = obj, version, False
+        self._deliver("on_update", old, obj)
+
+    def written(self, obj: T) -> None:
+        """An assumed object has been written: the next version that the informer shows ends the assumption."""
+        entry = self._entries.get(obj.key)
+        if entry is not None:
+            entry.is_written = True
+
+    def restore(self, key: str, version: str | None = None) -> None:
+        """Let what the informer showed last count again; with ``version`` only in the place of what has that version."""
+        entry = self._entries.get(key)
+        if entry is None:
+            _log.debug("%s %s is not there any more; nothing to restore", self._what, key)
+        elif entry.latest is not entry.api and version in (None, entry.latest.metadata.resource_version):
+            old = entry.latest
+            self._entries[key] = _Entry(entry.api, _version(entry.api) or 0)
+            self._deliver("on_update", old, entry.api)
+
+    # -- the informer's side ---------------------------------------------------------------------------
+
+    def on_add(self, obj: T, is_initial: bool) -> None:
+        self._ingest(obj, is_initial)
+
+    def on_update(self, old: T, new: T) -> None:
+        self._ingest(new, False)
+
+    def on_delete(self, obj: T | DeletedFinalStateUnknown) -> None:
+        entry = self._entries.pop(final_state(obj).key, None)
+        if entry is not None:
+            self._deliver("on_delete", entry.latest)
+
+    def _ingest(self, obj: T, is_initial: bool) -> None:
+        version = _version(obj)
+        if version is None:
+            return
+        entry = self._entries.get(obj.key)
+        if entry is None:
+            self._entries[obj.key] = _Entry(obj, version)
+            self._deliver("on_add", obj, is_initial)
+        elif version > entry.version:
+            self._entries[obj.key] = _Entry(obj, version)
+            self._deliver("on_update", entry.latest, obj)
+        elif version == entry.version and _version(entry.api) != version:
+            entry.api = entry.latest  # what was written has been shown: nothing older is restored any more
+
+    # -- subscribers -----------------------------------------------------------------------------------
+
+    def add_handler(self, handler: Subscriber) -> None:
+        """Subscribe; all objects are delivered as additions first."""
+        for entry in list(self._entries.values()):
+            handler.on_add(entry.latest, True)
+        self._subscribers.append(handler)
+
+    def _deliver(self, method: str, *args: Any) -> None:
+        """Deliver an event after those before it, also when a subscriber causes another one meanwhile."""
+        self._undelivered.extend((getattr(subscriber, method), args) for subscriber in self._subscribers)
+        if self._is_delivering:
+            return
+        self._is_delivering = True
+        try:
+            while self._undelivered:
+                receive, what = self._undelivered.popleft()
+                try:
+                    receive(*what)
+                except Exception:
+                    _log.exception("a handler of %s events failed", self._what)
+        finally:
+            self._is_delivering = False

@@ -1,0 +1,267 @@
+"""DefaultPreemption: when no node fits, evict pods of lower priority from one (PreEnqueue, PostFilter).
+
+The parts are in :mod:`.preemption`. Source: rules/preemption §1 to §9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from ..config.args import DefaultPreemptionArgs
+from ..extenders.preemption import ask_extenders, interested
+from ..framework.cycle_state import CycleState
+from ..framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
+from ..framework.fit_error import fit_error_text
+from ..framework.interface import Handle, NodeToStatus, Plugin, PostFilterResult
+from ..framework.preemption import Candidate, Preemption, Victims
+from ..framework.status import Code, Status
+from ..nodes import NodeList
+from ..nodes.nodeinfo import NodeInfo
+from ..nodes.nominating import NominatingInfo
+from ..nodes.podinfo import PodInfo
+from . import names
+from .preemption.budgets import BudgetReader
+from .preemption.candidates import Found, candidates_wanted, find_candidates
+from .preemption.choose import choose, losers
+from .preemption.dry_run import NO_VICTIMS, DryRun
+from .preemption.evict import Evictions
+from .preemption.hold import VictimsAwaited
+from .preemption.importance import importance, is_terminating_by_preemption
+from .preemption.outcomes import FastDryRuns, FastFound, Questions, TrialOrder
+
+__all__ = ["DefaultPreemption"]
+
+#: A result (None leaves the pod's nomination alone), and a status (None: room is being made).
+Answer = tuple[PostFilterResult | None, Status | None]
+
+_NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+_NEVER: Final = "not eligible due to preemptionPolicy=Never."
+_CLEARED: Final = PostFilterResult(NominatingInfo.clear())
+
+
+class DefaultPreemption(Plugin):
+    """Subclasses may replace hooks: which pods may be victims, pod by pod or node by node, and which of them matter more."""
+
+    name = names.DEFAULT_PREEMPTION
+    informs = ("poddisruptionbudgets",)
+
+    def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        args = args if args is not None else DefaultPreemptionArgs()
+        self._percentage = args.min_candidate_nodes_percentage
+        self._absolute = args.min_candidate_nodes_absolute
+        self._asynchronous = handle.gate("SchedulerAsyncPreemption")
+        self._budgets = BudgetReader()
+        self._evictions = Evictions(self.name, handle)
+        self._awaited = VictimsAwaited(self.name, handle, self._evictions.is_evicting)
+        #: Made when first needed: there is no snapshot yet while some handles are built.
+        self._fast: FastDryRuns | None = None
+        self._questions = Questions(handle)
+        #: Where the next search begins, as a share of the nodes: a random place, the same one until a search has found victims.
+        self._start: float | None = None
+        cls = type(self)
+        self._has_default_hooks = (
+            cls.importance is DefaultPreemption.importance
+            and cls.is_eligible_victim is DefaultPreemption.is_eligible_victim
+            and cls.potential_victims is DefaultPreemption.potential_victims
+        )
+
+    # -- the hooks -------------------------------------------------------------------------------------
+
+    def is_eligible_victim(self, preemptor: PodInfo, pod: PodInfo) -> bool:
+        """Whether ``pod`` may be evicted for ``preemptor``. Called for pods of lower priority only."""
+        return True
+
+    def potential_victims(self, preemptor: PodInfo, node: NodeInfo) -> list[PodInfo]:
+        """The pods of a node that may be evicted for ``preemptor``: those of lower priority that are eligible."""
+        priority = preemptor.priority
+        return [
+            pod for pod in node.pods.values() if pod.priority < priority and self.is_eligible_victim(preemptor, pod)
+        ]
+
+    def importance(self, pod: PodInfo, now: float) -> tuple[float, ...]:
+        """The sort key of victims: the most important first. Those that matter more are spared if possible."""
+        return importance(pod, now)
+
+    # -- queue -----------------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """A preemptor waits until the last of its victims is on its way out."""
+        if self._asynchronous and self._evictions.is_running(pod.uid):
+            return Status.unresolvable("waiting for the preemption for this pod to be finished")
+        return None
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """The end of a victim has PreEnqueue called again; whether the pod is tried is up to the filter that rejected it."""
+        if not self._asynchronous:
+            return []
+        return [ClusterEventWithHint(ClusterEvent(EventResource.POD, ActionType.DELETE), self._after_pod_delete)]
+
+    def _after_pod_delete(self, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
+        return QueueingHint.SKIP
+
+    def hold_key(self, pod: PodInfo, rejectors: AbstractSet[str]) -> Hashable | None:
+        """Pods that wait for their victims are not tried again for deletions that cannot help them."""
+        return self._awaited.key(pod, rejectors)
+
+    def may_help(self, key: Hashable, node_name: str) -> bool:
+        return self._awaited.may_help(key, node_name)
+
+    def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
+        return self._awaited.may_help_nominated(pod, key, node_name)
+
+    # -- PostFilter ------------------------------------------------------------------------------------
+
+    def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeToStatus) -> Answer | Awaitable[Answer]:
+        """Make room on one node, and nominate the pod there. Awaitable when an extender or the API server is waited for."""
+        self.handle.framework.metrics.preemption_attempts_total.inc()
+        live = self.handle.live_pod(pod.pod)
+        if live is None:
+            return None, Status.from_error(f'preemption: pod "{pod.name}" not found', self.name)
+        if live is not pod.pod:
+            pod = PodInfo.derive(live, pod)
+        reason = self._why_not_eligible(pod, statuses)
+        if reason:
+            return None, _prefixed(Status.unschedulable(reason))
+        nodes = statuses.nodes_for_code(Code.UNSCHEDULABLE)
+        if self._has_default_hooks and not self.handle.snapshot.table.placed.has_below(pod.priority):
+            # As in most batches: no pod can be a victim, so there is nothing to try.
+            return _CLEARED, self._not_helpful({NO_VICTIMS.message(): len(nodes)} if nodes else {}, len(nodes))
+        # With extenders the statuses are as old as the first answer, else of this moment.
+        rejecting = statuses.rejecting(Code.UNSCHEDULABLE) if not self.handle.extenders else frozenset()
+        found = self._find(state, pod, nodes, rejecting)
+        if not found:
+            if found.errors:
+                return None, _prefixed(Status.from_error(_joined(found.errors)))
+            return _CLEARED, self._not_helpful(found.histogram(), found.tried_in_vain)
+        self._start = None
+        extenders = interested(self.handle.extenders, pod)
+        if extenders or not self._asynchronous:
+            return self._slowly(extenders, pod, found)
+        now = self.handle.clock.now()
+        chosen = found.best(now)
+        if isinstance(found, FastFound):
+            self._awaited.add(found.question, chosen.node_name)
+        self._evictions.start(pod, chosen.node_name, chosen.victims.pods)
+        preemption = Preemption(pod, chosen, lambda: losers(found.candidates(), chosen, now), found.rejected)
+        return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
+
+    def _why_not_eligible(self, pod: PodInfo, statuses: NodeToStatus) -> str:
+        """Empty when the pod may preempt (spec section 3.1)."""
+        if pod.spec.preemption_policy == "Never":
+            return _NEVER
+        nominated = pod.status.nominated_node_name
+        if not nominated or statuses.get(nominated).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return ""
+        node = self._node(nominated)
+        if node is None:
+            return ""
+        waits = any(is_terminating_by_preemption(other) for other in self.potential_victims(pod, node))
+        return "not eligible due to a terminating pod on the nominated node." if waits else ""
+
+    def _node(self, name: str) -> Any:
+        row = self.handle.snapshot.table.row_of(name)
+        return None if row is None else self.handle.snapshot.table.info(row)
+
+    def _dry_run(self, state: CycleState, pod: PodInfo) -> DryRun:
+        budgets = self._budgets.read(self.handle.informed("poddisruptionbudgets"))
+        return DryRun(self.handle, state, pod, budgets, self.potential_victims, self.importance)
+
+    def _find(
+        self, state: CycleState, pod: PodInfo, nodes: NodeList, rejecting: AbstractSet[str] = frozenset()
+    ) -> Found | FastFound:
+        """Candidates among ``nodes``, which these plugins rejected just now, beginning with a random one."""
+        if not nodes:
+            return Found()
+        if self._start is None:
+            self._start = self.handle.random.random()
+        order = TrialOrder(nodes.rows, int(self._start * len(nodes)))
+        wanted = candidates_wanted(len(nodes), self._percentage, self._absolute)
+        plain = self._dry_run(state, pod)
+        question = self._questions.of(state, pod, rejecting) if self._has_default_hooks else None
+        if question is not None:
+            if self._fast is None:
+                self._fast = FastDryRuns(self.handle)
+            found = self._fast.run(question, order, wanted, plain)
+            if found is not None:
+                return found
+        return find_candidates(plain, NodeList(self.handle.snapshot.table, order.all()), wanted)
+
+    def _not_helpful(self, reasons: Mapping[str, int], tried: int) -> Status:
+        """What to say when no node can be helped (spec section 3.3): the reasons of those that were tried, and of the others."""
+        all_nodes = len(self.handle.snapshot.table)
+        if tried < all_nodes:
+            reasons = {**reasons, _NOT_HELPFUL: reasons.get(_NOT_HELPFUL, 0) + all_nodes - tried}
+        return _prefixed(Status.unschedulable(fit_error_text(all_nodes, reasons)))
+
+    async def _slowly(self, extenders: Sequence[Any], pod: PodInfo, found: Found | FastFound) -> Answer:
+        """The rest of PostFilter when something has to be waited for."""
+        candidates = found.candidates()
+        rejected = found.rejected()
+        try:
+            if extenders:
+                candidates = await ask_extenders(extenders, pod, candidates)
+                if self.handle.live_pod(pod.pod) is None:
+                    # No pod is evicted for a pod that was deleted while extenders were awaited.
+                    return None, Status.from_error(f'preemption: pod "{pod.name}" not found', self.name)
+                candidates = self._still_helpful(pod, candidates)
+            if not candidates:
+                # Its victims, if it had any, are gone, and it fits nowhere: an old nomination would only keep out others.
+                return _CLEARED, _prefixed(Status.unschedulable("no candidate node for preemption"))
+            now = self.handle.clock.now()
+            chosen, lost = choose(candidates, now)
+            if self._asynchronous:
+                self._evictions.start(pod, chosen.node_name, chosen.victims.pods)
+            else:
+                await self._evictions.evict(pod, chosen.node_name, chosen.victims.pods)
+        except Exception as error:
+            return None, _prefixed(Status.from_error(error))
+        preemption = Preemption(pod, chosen, lambda: lost, lambda: rejected)
+        return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
+
+    def _still_helpful(self, pod: PodInfo, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Those that make room for the pod now. While extenders were awaited, other pods took nodes and preempted.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        state = CycleState()
+        self.handle.framework.pre_filter(state, pod, self.handle.snapshot.nodes())
+        dry_run = self._dry_run(state, pod)
+        nodes = [(candidate, self._node(candidate.node_name)) for candidate in candidates]
+        return [each for each, node in nodes if node is not None and dry_run.helps(node, each.victims)]
+
+    # -- for conformance and reports -------------------------------------------------------------------
+
+    def list_candidates(
+        self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
+    ) -> tuple[dict[str, tuple[Sequence[PodInfo], int]], dict[str, Status]]:
+        """What would be considered, without any limit and without doing anything; nothing for a pod that is not eligible.
+
+        Node name to (victims, budgets violated) where preemption helps, and to why not where it does not.
+        """
+        if self._why_not_eligible(pod, statuses):
+            return {}, {}
+        dry_run = self._dry_run(state, pod)
+        helped: dict[str, tuple[Sequence[PodInfo], int]] = {}
+        rejected: dict[str, Status] = {}
+        for node in statuses.nodes_for_code(Code.UNSCHEDULABLE):
+            outcome = dry_run.node(node)
+            if isinstance(outcome, Victims):
+                helped[node.name] = outcome.pods, outcome.pdb_violations
+            else:
+                rejected[node.name] = outcome
+        return helped, rejected
+
+
+def _prefixed(status: Status) -> Status:
+    """The status with ``preemption: `` before its text."""
+    text = f"preemption: {status.message()}"
+    return Status.from_error(text) if status.code is Code.ERROR else Status(status.code, text)
+
+
+def _joined(errors: Sequence[str]) -> str:
+    """One error, or ``[e1, e2]``."""
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"

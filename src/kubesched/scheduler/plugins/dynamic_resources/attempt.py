@@ -1,0 +1,140 @@
+"""What one scheduling attempt knows of its pod's claims, from PreFilter to PreBind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kubesched.api.resource import AllocationResult, ResourceClaim
+from kubesched.api.selectors import NodeSelectorMatcher
+from kubesched.api.types import ContainerExtendedResourceRequest, Pod
+
+from ...dra.allocator import Plan
+from ...nodes.nodeinfo import NodeInfo
+from .extended_resources import NodeClaim, requests_for
+from .manager import NodeAllocator
+from .scores import has_preferences
+
+__all__ = ["Attempt", "NodePlan", "PodClaim"]
+
+
+@dataclass(slots=True)
+class PodClaim:
+    """One claim of the pod.
+
+    Attributes:
+        claim: the newest version that the attempt knows.
+        selector: the nodes on which its devices are available; None: all, or it is not allocated.
+        is_special: it is for the pod's extended resources.
+        decided: the allocation that the node was chosen for; None when it had none.
+        initial_uid: what its allocation is in flight under; a claim in memory gets another UID when it is created.
+        pending: the allocation that Reserve decided.
+        created: the object was created in PreBind.
+    """
+
+    claim: ResourceClaim
+    selector: NodeSelectorMatcher | None = None
+    is_special: bool = False
+    decided: AllocationResult | None = None
+    initial_uid: str = ""
+    pending: AllocationResult | None = None
+    created: bool = False
+
+    def __post_init__(self) -> None:
+        self.initial_uid = self.claim.metadata.uid
+        self.decided = self.claim.status.allocation
+
+    @property
+    def is_allocated(self) -> bool:
+        return self.claim.status.allocation is not None
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """What is to be allocated on one kind of node.
+
+    Attributes:
+        plan: what the allocator prepared; None when there is nothing to allocate.
+        special: the special claim with its requests for such nodes; None when it needs nothing there.
+    """
+
+    plan: Plan | None
+    special: NodeClaim | None
+
+
+@dataclass(slots=True)
+class Attempt:
+    """See the module.
+
+    Attributes:
+        pod: the pod.
+        claims: its claims in order, the special one last.
+        resources: the extended resources that it requests and a class may serve, with the class, or None for no class.
+        is_leftover: the special claim is one that an earlier attempt left behind.
+        filtered: Filter was called, so that Reserve may allocate.
+        unavailable: places in ``claims`` of those that some node was rejected for.
+        mappings: which request of the special claim serves which container; set by Reserve.
+    """
+
+    pod: Pod
+    claims: list[PodClaim] = field(default_factory=list)
+    resources: Mapping[str, str | None] = field(default_factory=dict)
+    is_leftover: bool = False
+    filtered: bool = False
+    unavailable: set[int] = field(default_factory=set)
+    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    _plans: dict[frozenset[str], NodePlan] = field(default_factory=dict)
+
+    @property
+    def special(self) -> PodClaim | None:
+        last = self.claims[-1] if self.claims else None
+        return last if last is not None and last.is_special else None
+
+    def unallocated(self) -> Iterator[PodClaim]:
+        return (each for each in self.claims if not each.is_allocated)
+
+    @property
+    def allocates(self) -> bool:
+        """Whether some claim has no devices yet. Filter has no results of its own otherwise, and every node scores 0."""
+        return any(not each.is_allocated for each in self.claims)
+
+    @property
+    def only_allocates(self) -> bool:
+        """Whether the verdict on a node depends on nothing but the allocator: no claim has devices yet, none is a leftover."""
+        return (
+            bool(self.claims)
+            and not self.is_leftover
+            and all(self.resources.values())
+            and not any(each.is_allocated for each in self.claims)
+        )
+
+    @property
+    def has_preferences(self) -> bool:
+        """Whether a claim to be allocated has a prioritised list."""
+        return any(has_preferences(each.claim) for each in self.unallocated())
+
+    def served(self) -> frozenset[str]:
+        """The extended resources that a class serves, where no device plugin does."""
+        if self.special is None:
+            return frozenset()
+        return frozenset([name for name, class_name in self.resources.items() if class_name])
+
+    def served_on(self, node: NodeInfo) -> frozenset[str]:
+        """Those that devices serve on a node: it has none of its own."""
+        served = self.served()
+        return frozenset([name for name in served if not node.allocatable.get(name)]) if served else served
+
+    def plan_for(self, served: frozenset[str], allocator: NodeAllocator) -> NodePlan:
+        """What is to be allocated where these resources are served by devices, and not by a device plugin."""
+        found = self._plans.get(served)
+        if found is None:
+            special = self.special
+            node_claim = None
+            if special is not None and served:
+                classes = {name: name_of for name, name_of in self.resources.items() if name in served and name_of}
+                node_claim = requests_for(special.claim, self.pod, classes)
+            claims = [each.claim for each in self.unallocated() if not each.is_special]
+            if node_claim is not None and node_claim.claim.spec.devices.requests:
+                claims.append(node_claim.claim)
+            found = self._plans[served] = NodePlan(allocator.plan(claims) if claims else None, node_claim)
+        return found

@@ -1,0 +1,103 @@
+"""The claims of a pod: which they are, and whether the pod may use them.
+
+Source: rules/devices §5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from kubesched.api.resource import ClaimConsumer, ResourceClaim
+from kubesched.api.types import Pod, PodResourceClaim
+
+__all__ = [
+    "ClaimError",
+    "can_be_released_by",
+    "claim_name",
+    "consumer",
+    "is_for_pod",
+    "is_reserved_for",
+    "resolve_claims",
+    "with_status",
+]
+
+_PODS: Final = "pods"
+
+
+class ClaimError(LookupError):
+    """A claim of the pod that is missing or not the pod's. The text is the pod's message."""
+
+
+def claim_name(pod: Pod, reference: PodResourceClaim) -> tuple[str | None, bool]:
+    """The name of the claim that an entry of ``spec.resourceClaims`` refers to, and whether it must be the pod's own.
+
+    None: no claim is needed for the entry.
+
+    Raises:
+        ClaimError: when it does not exist yet, or the entry names none.
+    """
+    if reference.resource_claim_name is not None:
+        return reference.resource_claim_name, False
+    if reference.resource_claim_template_name is not None:
+        for status in pod.status.resource_claim_statuses:
+            if status.name == reference.name:
+                return status.resource_claim_name, True
+        raise ClaimError(f'pod "{pod.key}": ResourceClaim not created yet')
+    raise ClaimError(f'pod "{pod.key}", spec.resourceClaim "{reference.name}": none of the supported fields are set')
+
+
+def resolve_claims(pod: Pod, find: Callable[[str], ResourceClaim]) -> list[ResourceClaim]:
+    """The pod's claims, in the pod's order, each once. ``find`` gives the claim of a ``namespace/name``, or raises LookupError.
+
+    Upstream has a claim as often as the pod names it: devices are allocated for each, and the first attempt fails.
+
+    Raises:
+        LookupError: with the text for the pod, for the first claim that it cannot use.
+    """
+    claims: list[ResourceClaim] = []
+    for reference in pod.spec.resource_claims:
+        name, must_own = claim_name(pod, reference)
+        if name is None:
+            continue
+        claim = find(f"{pod.namespace}/{name}")
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimError(f'resourceclaim "{name}" is being deleted')
+        if must_own and not is_for_pod(claim, pod):
+            raise ClaimError(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
+        if all(claim is not known for known in claims):
+            claims.append(claim)
+    return claims
+
+
+def is_for_pod(claim: ResourceClaim, pod: Pod) -> bool:
+    """Whether the pod controls the claim."""
+    if claim.metadata.namespace != pod.namespace:
+        return False
+    uid = pod.metadata.uid
+    return any(owner.controller and owner.uid == uid for owner in claim.metadata.owner_references)
+
+
+def consumer(pod: Pod) -> ClaimConsumer:
+    """The entry of a pod in ``status.reservedFor``."""
+    return ClaimConsumer(resource=_PODS, name=pod.name, uid=pod.uid)
+
+
+def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Whether the claim is reserved for the pod already."""
+    uid = pod.metadata.uid
+    return any(entry.uid == uid for entry in claim.status.reserved_for)
+
+
+def can_be_released_by(claim: ResourceClaim, pod: Pod) -> bool:
+    """Whether no other pod has a reservation."""
+    reserved = claim.status.reserved_for
+    return not reserved or (len(reserved) == 1 and reserved[0].uid == pod.uid)
+
+
+def with_status(claim: ResourceClaim, **changes: object) -> ResourceClaim:
+    """The claim with members of its status replaced."""
+    status = msgspec.structs.replace(claim.status, **changes)
+    return msgspec.structs.replace(claim, status=status)

@@ -1,0 +1,123 @@
+"""Scores by devices: how many a node has of what an extended resource is served by, and how many are in use.
+
+Used by NodeResourcesFit and NodeResourcesBalancedAllocation, for resources that they are configured to score and that the
+node itself has not. Source: rules/node-plugins §8.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kubesched.api.requests import Resources
+from kubesched.api.resource import DeviceClass
+from kubesched.base.change_log import Follower
+
+from ...framework.interface import Handle
+from ...framework.question import NO_ROWS, IntArray, RowArray
+from .class_mapping import ClassMapping, class_mapping
+from .manager import DeviceManager, NodeAllocator
+
+if TYPE_CHECKING:
+    from ...nodes import NodeTable
+
+__all__ = ["Counts", "DeviceCounts"]
+
+
+class _ClassCounts:
+    """The devices of one class by row, counted again for rows that changed."""
+
+    def __init__(self, device_class: DeviceClass, changes: Follower[int]) -> None:
+        self.device_class = device_class
+        self._changes = changes
+        self._known = np.zeros(0, np.bool_)
+        self._devices = np.zeros(0, np.int64)
+        self._in_use = np.zeros(0, np.int64)
+
+    def of(self, allocator: NodeAllocator, nodes: NodeTable, rows: RowArray) -> tuple[IntArray, IntArray]:
+        """int64[len(rows)] each: devices, and devices in use."""
+        changed = allocator.changed(nodes, self._changes)
+        if changed is None or len(self._known) != nodes.capacity:
+            self._known = np.zeros(nodes.capacity, np.bool_)
+            self._devices, self._in_use = np.zeros(nodes.capacity, np.int64), np.zeros(nodes.capacity, np.int64)
+        else:
+            self._known[changed] = False
+        name = self.device_class.metadata.name
+        unknown = rows[~self._known[rows]].tolist()
+        found = allocator.devices_of_class(name, map(nodes.info, unknown)) if unknown else []
+        for row, (devices, in_use) in zip(
+            unknown, found, strict=False
+        ):  # those behind the end are counted in the next attempt
+            self._devices[row], self._in_use[row], self._known[row] = devices, in_use, True
+        return self._devices[rows], self._in_use[rows]
+
+
+class Counts:
+    """The devices that serve extended resources, by row."""
+
+    def __init__(self, classes: ClassMapping, allocator: NodeAllocator) -> None:
+        self._classes = classes
+        self.allocator = allocator
+        self._by_class: dict[str, _ClassCounts] = {}
+
+    def fill_in(
+        self, name: str, nodes: NodeTable, rows: RowArray, capacity: IntArray, used: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """What nodes have of a resource and what is used, int64[len(rows)] each, with devices where ``capacity`` is 0."""
+        served_by = self._classes.class_of(name)
+        device_class = self._classes.find(served_by) if served_by is not None else None
+        if served_by is None or device_class is None:
+            return capacity, used
+        counted = self._by_class.get(served_by)
+        if counted is None or counted.device_class is not device_class:
+            counted = self._by_class[served_by] = _ClassCounts(device_class, self.allocator.follower(nodes))
+        devices, in_use = counted.of(self.allocator, nodes, rows)
+        lacking = capacity == 0
+        return np.where(lacking, devices, capacity), np.where(lacking, in_use, used)
+
+
+class DeviceCounts:
+    """For one plugin that scores these resources.
+
+    Scores that depend on devices change with something else than the node: see :meth:`key` and :meth:`changed`.
+    """
+
+    def __init__(self, handle: Handle, names: Sequence[str]) -> None:
+        self._handle = handle
+        self._names = names
+        self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
+        self._counts: Counts | None = None
+
+    def of(self, requests: Resources) -> Counts | None:
+        """The counts that matter to a pod; None, which is the rule, when its score does not depend on devices."""
+        classes = self._classes
+        if classes is None or not requests.scalars or not classes.serves_any:
+            return None
+        if not any(requests.scalars.get(name) and classes.class_of(name) for name in self._names):
+            return None
+        if self._counts is None:
+            self._counts = Counts(classes, DeviceManager.of(self._handle).allocator(0.0))
+        return self._counts
+
+    def key(self, requests: Resources) -> Hashable:
+        """Equal for pods with equal amounts if the same devices count for them."""
+        classes = self._classes
+        if classes is None:
+            return ()
+        served = ((name, classes.class_of(name)) for name in self._names if requests.scalars.get(name))
+        found = ((name, classes.find(class_name)) for name, class_name in served if class_name is not None)
+        return tuple([(name, each.spec.selectors) for name, each in found if each is not None])
+
+    def follower(self, requests: Resources) -> Follower[int] | None:
+        """A reader of what :meth:`changed` names; None when no devices count for a pod that requests this."""
+        counts = self.of(requests)
+        return None if counts is None else counts.allocator.follower(self._handle.snapshot.table)
+
+    def changed(self, requests: Resources, follower: Follower[int] | None) -> RowArray | None:
+        """The rows whose devices may have changed since they were read; None: all of them."""
+        counts = self.of(requests)
+        if counts is None:
+            return NO_ROWS
+        return None if follower is None else counts.allocator.changed(self._handle.snapshot.table, follower)

@@ -1,0 +1,341 @@
+"""What the plugins of all profiles share about devices: claims, allocations in flight, slices, classes, the allocator.
+
+Everything is fed by the events of informers. A claim's allocation counts from Reserve on: while it is in flight by
+:class:`~.in_flight.InFlight`, from then on by the claim itself; :class:`~kubesched.scheduler.dra.allocated.AllocatedDevices` has
+both. Since all of it happens in one event loop, a scheduling cycle sees one consistent state (upstream copies it, and
+compares revisions).
+
+Source: rules/devices §3 and §4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.api.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION, AllocationResult, ResourceClaim, ResourceSlice
+from kubesched.api.types import Pod
+from kubesched.base.change_log import Follower
+
+from ...dra.allocated import AllocatedDevices
+from ...dra.allocator import Allocator, Plan
+from ...dra.check import check_allocations, compare_allocated
+from ...dra.features import Features
+from ...dra.interface import Verdict
+from ...dra.inventory import Inventory
+from ...dra.survey import Survey
+from ...framework.interface import Handle, RowArray
+from ...nodes.node_table import NODE_CHANGED
+from ...nodes.nodeinfo import NodeInfo
+from ..assume_cache import AssumeCache, OnChange
+from .class_mapping import class_mapping
+from .in_flight import InFlight
+from .slices import SliceTracker
+
+if TYPE_CHECKING:
+    from ...nodes import NodeTable
+
+__all__ = ["DeviceManager", "NodeAllocator"]
+
+CLAIMS: Final = "resourceclaims"
+SLICES: Final = "resourceslices"
+TAINT_RULES: Final = "devicetaintrules"
+
+
+class DeviceManager:
+    """One for all profiles; see :meth:`of`.
+
+    Attributes:
+        claims: what counts of every claim; the queue receives claim events from it.
+        in_flight: allocations that were decided and are not written yet.
+        slices: the slices with the taints of rules; the queue receives slice events from it.
+        classes: the device classes, and the extended resources they serve.
+        allocated: the devices in use.
+        features: which parts are on.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        self.features = Features(
+            admin_access=handle.gate("DRAAdminAccess"),
+            prioritized_list=handle.gate("DRAPrioritizedList"),
+            partitionable_devices=handle.gate("DRAPartitionableDevices"),
+            device_taints=handle.gate("DRADeviceTaints"),
+            device_binding_and_status=handle.gate("DRADeviceBindingConditions")
+            and handle.gate("DRAResourceClaimDeviceStatus"),
+            consumable_capacity=handle.gate("DRAConsumableCapacity"),
+            list_type_attributes=handle.gate("DRAListTypeAttributes"),
+        )
+        self.allocated = AllocatedDevices(self.features)
+        self.claims = AssumeCache[ResourceClaim]("ResourceClaim")
+        self.in_flight = InFlight(self._recount)
+        self._inventory = Inventory(self.features)
+        self._handle = handle
+        #: By filter timeout in seconds: profiles may have different ones.
+        self._allocators: dict[float, NodeAllocator] = {}
+        self.slices = SliceTracker()
+        self.classes = class_mapping(handle)
+        #: Claim UID to its allocation, of claims that have one.
+        self._allocations: dict[str, AllocationResult] = {}
+        #: (namespace, pod name, pod UID) to the claim made for the pod's extended resources.
+        self._special: dict[tuple[str, str, str], ResourceClaim] = {}
+        #: Key of a claim to who waits for it to change.
+        self._awaited: dict[str, set[asyncio.Future[None]]] = {}
+        #: Key of a claim to what is to be done once the informer shows that it is gone.
+        self._after_deletion: dict[str, Callable[[], None]] = {}
+        #: UID of a pod to the end of the last write that gives back its reservations.
+        self._releases: dict[str, asyncio.Future[None]] = {}
+        self.claims.add_handler(OnChange(self._claim_changed))
+        self.slices.add_handler(_SliceReader(self._inventory))
+        handle.watch(CLAIMS, self.claims, relays=True)
+        handle.watch(SLICES, self.slices, relays=True)
+        if handle.gate("DRADeviceTaintRules") and handle.gate("DRADeviceTaints"):
+            handle.watch(TAINT_RULES, self.slices.rules)
+
+    @classmethod
+    def of(cls, handle: Handle) -> DeviceManager:
+        """The manager of a scheduler."""
+        manager: DeviceManager = handle.shared("devices", lambda: cls(handle))
+        return manager
+
+    def problems(self) -> Iterator[str]:
+        """Claims that differ from the API server's, allocations lost, leaked or given out twice; for the comparer."""
+        informed = self._handle.informed(CLAIMS)
+        known = {claim.key: claim for claim in self.claims.values()}
+        for key in informed.keys() - known.keys():
+            yield f"{CLAIMS} {key}: missing from the assume cache"
+        for key in known.keys() - informed.keys():
+            yield f"{CLAIMS} {key}: in the assume cache, but gone"
+        for key in informed.keys() & known.keys():
+            version, shown = known[key].metadata.resource_version, informed[key].metadata.resource_version
+            if version != shown:
+                yield f"{CLAIMS} {key}: assumed at version {version}, the informer has {shown}"
+        uids = (claim.metadata.uid for claim in self.in_flight.claims())
+        pending = [_in_flight_key(uid) if uid in self._allocations else uid for uid in uids]
+        yield from compare_allocated(self.allocated, pending, known.values())
+        yield from check_allocations([*known.values(), *self._unwritten()], self.slices.slices())
+
+    def _unwritten(self) -> Iterator[ResourceClaim]:
+        """The claims in flight whose allocation is not in the assume cache yet."""
+        return (claim for claim in self.in_flight.claims() if claim.metadata.uid not in self._allocations)
+
+    def special_claim_of(self, pod: Pod) -> ResourceClaim | None:
+        """The claim in the API server that an earlier attempt made for the pod's extended resources, or None."""
+        return self._special.get((pod.namespace, pod.name, pod.uid))
+
+    async def shown(self, key: str, seconds: float) -> None:
+        """Wait until the informer has shown a claim.
+
+        Raises:
+            TimeoutError: when it has not within ``seconds``.
+        """
+        if self.claims.find(key) is None and not await self.changed([key], seconds):
+            raise TimeoutError(f"the informer has not shown it within {seconds:g} s")
+
+    async def changed(self, keys: Sequence[str], seconds: float) -> bool:
+        """Wait until one of these claims changes, or until so many seconds have passed; whether one did."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for key in keys:
+            self._awaited.setdefault(key, set()).add(future)
+        try:
+            await asyncio.wait_for(future, seconds)
+        except TimeoutError:
+            return False
+        finally:
+            for key in keys:
+                waiting = self._awaited.get(key)
+                if waiting is not None:
+                    waiting.discard(future)
+                    if not waiting:
+                        del self._awaited[key]
+        return True
+
+    def after_deletion(self, key: str, then: Callable[[], None] | None) -> None:
+        """Call ``then`` once the informer shows that a claim is gone; None: nothing."""
+        if then is None:
+            self._after_deletion.pop(key, None)
+        else:
+            self._after_deletion[key] = then
+
+    # -- reservations that are given back --------------------------------------------------------------
+
+    def begin_release(self, pod_uid: str) -> asyncio.Future[None]:
+        """A pod's reservations are about to be given back; to be ended by :meth:`end_release`."""
+        done = self._releases[pod_uid] = asyncio.get_running_loop().create_future()
+        return done
+
+    def end_release(self, pod_uid: str, done: asyncio.Future[None]) -> None:
+        if not done.done():
+            done.set_result(None)
+        if self._releases.get(pod_uid) is done:
+            del self._releases[pod_uid]
+
+    async def released(self, pod_uid: str) -> None:
+        """Wait until the reservations of an earlier attempt are given back, so that this does not end those of a later one."""
+        while (done := self._releases.get(pod_uid)) is not None:
+            await asyncio.wait([done])
+
+    # -- allocating ------------------------------------------------------------------------------------
+
+    def allocator(self, timeout: float) -> NodeAllocator:
+        """The allocator that searches for at most so many seconds on one node; 0 for no limit."""
+        found = self._allocators.get(timeout)
+        if found is None:
+            handle = self._handle
+            allocator = Allocator(
+                self._inventory,
+                self.allocated,
+                self.classes.find,
+                now=handle.clock.now,
+                timeout=timeout,
+                rng=random.Random(handle.random.getrandbits(64)),
+            )
+            found = self._allocators[timeout] = NodeAllocator(allocator, handle.snapshot.table)
+        return found
+
+    # -- claims ----------------------------------------------------------------------------------------
+
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        claim = new if new is not None else old
+        if self._awaited and claim is not None:
+            for future in self._awaited.pop(claim.key, ()):
+                if not future.done():
+                    future.set_result(None)
+        for claim in (old, new):
+            for owner in _special_owners(claim):
+                if claim is new and new is not None:
+                    self._special[owner] = new
+                else:
+                    self._special.pop(owner, None)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._allocations.pop(old.metadata.uid, None)
+            self._recount(old.metadata.uid)
+        if new is not None:
+            uid, allocation = new.metadata.uid, new.status.allocation
+            before = self._allocations.get(uid)
+            if allocation is None:
+                self._allocations.pop(uid, None)
+            else:
+                self._allocations[uid] = allocation
+            if before is not allocation:
+                self._recount(uid)
+        if new is None and old is not None and old.key in self._after_deletion:
+            self._after_deletion.pop(old.key)()
+
+    def _recount(self, uid: str) -> None:
+        """Count what is allocated to a claim, by its object and in flight; once if they agree.
+
+        So an allocation that was in flight and is written then changes nothing for the allocator.
+        """
+        written, pending = self._allocations.get(uid), self.in_flight.allocation(uid)
+        if written is None:
+            written, pending = pending, None
+        elif pending is not None and written.devices.results == pending.devices.results:
+            pending = None
+        self.allocated.set_claim(uid, written)
+        self.allocated.set_claim(_in_flight_key(uid), pending)
+
+
+def _in_flight_key(uid: str) -> str:
+    """Under what an allocation in flight is counted, in addition to another one that is written."""
+    return f"{uid} in flight"
+
+
+class NodeAllocator:
+    """The allocator over the rows of the node table."""
+
+    def __init__(self, allocator: Allocator, nodes: NodeTable) -> None:
+        self._allocator = allocator
+        self._journal = Follower(nodes.journal)
+
+    def plan(self, claims: Sequence[ResourceClaim]) -> Plan:
+        """See :meth:`kubesched.scheduler.dra.allocator.Allocator.plan`."""
+        return self._allocator.plan(claims)
+
+    def verdicts(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.uint8]:
+        """uint8[len(rows)]: :class:`~kubesched.scheduler.dra.interface.Verdict` for these rows."""
+        self._catch_up(nodes)
+        return self._allocator.verdicts(plan, rows.astype(np.intp, copy=False))
+
+    def preferences(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.int64]:
+        """int64[len(rows)]: the score of what the claims would get (:meth:`kubesched.scheduler.dra.allocator.Allocator.preferences`)."""
+        self._catch_up(nodes)
+        return self._allocator.preferences(plan, rows.astype(np.intp, copy=False))
+
+    def allocate(self, plan: Plan, node: NodeInfo) -> tuple[AllocationResult, ...] | None:
+        """The devices of each claim on a node, None when it has not enough.
+
+        Raises:
+            DeviceAllocationFailure: see there.
+        """
+        assert node.node is not None
+        return self._allocator.allocate(plan, node.node)
+
+    def survey(self, plan: Plan, node: NodeInfo) -> list[Survey]:
+        """What a node has for each request; see :mod:`kubesched.scheduler.dra.survey`."""
+        assert node.node is not None
+        return self._allocator.survey(plan, node.node)
+
+    def verdict(self, plan: Plan, nodes: NodeTable, row: int) -> Verdict:
+        """The same for one row."""
+        self._catch_up(nodes)
+        return self._allocator.verdict(plan, row)
+
+    def follower(self, nodes: NodeTable) -> Follower[int]:
+        """See :meth:`kubesched.scheduler.dra.allocator.Allocator.follower`."""
+        self._catch_up(nodes)
+        return self._allocator.follower()
+
+    def changed(self, nodes: NodeTable, follower: Follower[int], plan: Plan | None = None) -> RowArray | None:
+        """Rows of the nodes that :meth:`kubesched.scheduler.dra.allocator.Allocator.changed` names."""
+        self._catch_up(nodes)
+        rows = self._allocator.changed(follower, plan)
+        if rows is None:
+            return None
+        found: RowArray = np.array(rows, np.intp)
+        return found[nodes.alive[found]]
+
+    def uses_common_pools(self, plan: Plan) -> bool:
+        """See :meth:`kubesched.scheduler.dra.allocator.Allocator.uses_common_pools`."""
+        return self._allocator.uses_common_pools(plan)
+
+    def devices_of_class(self, name: str, nodes: Iterable[NodeInfo]) -> list[tuple[int, int]]:
+        """See :meth:`kubesched.scheduler.dra.allocator.Allocator.devices_of_class`."""
+        return self._allocator.devices_of_class(name, (each.node for each in nodes if each.node is not None))
+
+    def _catch_up(self, nodes: NodeTable) -> None:
+        """Inform the allocator of nodes that came, changed or went."""
+        if not self._journal.is_behind:
+            return
+        entries = self._journal.read()
+        rows = range(nodes.capacity) if entries is None else {e >> 1 for e in entries if e & 1 == NODE_CHANGED}
+        for row in rows:
+            info = nodes.infos[row]
+            self._allocator.set_node(row, info.node if info is not None else None)
+
+
+class _SliceReader:
+    """Brings slices to the inventory."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory: Final = inventory
+
+    def on_add(self, obj: ResourceSlice, is_initial: bool) -> None:
+        self._inventory.put(obj)
+
+    def on_update(self, old: ResourceSlice, new: ResourceSlice) -> None:
+        self._inventory.put(new)
+
+    def on_delete(self, obj: ResourceSlice) -> None:
+        self._inventory.remove(obj.metadata.name)
+
+
+def _special_owners(claim: ResourceClaim | None) -> list[tuple[str, str, str]]:
+    if claim is None or claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) != "true":
+        return []
+    meta = claim.metadata
+    return [(meta.namespace, owner.name, owner.uid) for owner in meta.owner_references if owner.controller]

@@ -1,0 +1,31 @@
+"""How well an allocation meets a prioritised list: the earlier the subrequest that was chosen, the better.
+
+Source: rules/devices §5.5.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubesched.api.resource import AllocationResult, ResourceClaim
+
+__all__ = ["has_preferences", "preference"]
+
+#: For the first subrequest; no request has more of them.
+_BEST: Final = 8
+
+
+def has_preferences(claim: ResourceClaim) -> bool:
+    """Whether some request of the claim is a prioritised list."""
+    return any(request.first_available for request in claim.spec.devices.requests)
+
+
+def preference(claim: ResourceClaim, allocation: AllocationResult) -> int:
+    """The raw score of an allocation of the claim."""
+    chosen = {result.request for result in allocation.devices.results}
+    return sum(
+        _BEST - index
+        for request in claim.spec.devices.requests
+        for index, sub in enumerate(request.first_available)
+        if f"{request.name}/{sub.name}" in chosen
+    )

@@ -1,0 +1,56 @@
+"""Keys by which an event about a pod finds the waiting pods whose selectors may match it.
+
+See :class:`~kubesched.scheduler.framework.events.KeyedHint`. A selector that demands a label value is found by it; others, and
+whatever no label decides, by a key that every event has. Used by the hints of PodTopologySpread and InterPodAffinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kubesched.api.selectors import Selector
+from kubesched.api.types import Pod
+
+from ..nodes.term_lookup import narrowest
+
+__all__ = ["ANY", "demanded_by_all", "demanded_by_one", "keys_of_pods", "own_key"]
+
+#: A key of every event; no label has it.
+ANY: Final = ""
+
+
+def _keys(selector: Selector) -> list[str]:
+    """The label pairs of which a match has one; empty when there are none."""
+    return [f"{key}={value}" for key, value in narrowest(selector)]
+
+
+def demanded_by_all(selectors: Iterable[Selector]) -> list[str]:
+    """Keys of the pods that all of these selectors may match; none without a selector."""
+    found = None
+    for selector in selectors:
+        found = _keys(selector)
+        if found:
+            return found
+    return [ANY] if found is not None else []
+
+
+def demanded_by_one(selectors: Iterable[Selector]) -> list[str]:
+    """Keys of the pods that one of these selectors may match."""
+    return [key for selector in selectors for key in _keys(selector) or [ANY]]
+
+
+def keys_of_pods(*pods: Pod | None) -> set[str]:
+    """The keys of an event about a pod, given its versions before and after; also the one of the pod itself."""
+    found = {ANY}
+    for pod in pods:
+        if pod is not None:
+            meta = pod.metadata
+            found.add(own_key(meta.uid))
+            found.update([f"{key}={value}" for key, value in meta.labels.items()])
+    return found
+
+
+def own_key(uid: str) -> str:
+    """What only events about this pod have: no label key begins with a slash."""
+    return f"/{uid}"

@@ -1,0 +1,228 @@
+"""Disruption budgets: which victims would violate one (rules/preemption §4.3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.selectors import Selector, SelectorError, compile_label_selector
+from kubesched.api.types import LabelSelector
+
+from ...nodes import NodeTable
+from ...nodes.columns import RowArray
+from ...nodes.placed_pods import Kind
+from ...nodes.podinfo import PodInfo
+
+__all__ = ["Budget", "BudgetReader", "Budgets"]
+
+_log = logging.getLogger("kubesched.scheduler.plugins")
+
+#: So many kinds of pods are remembered with the budgets that select them; all are forgotten when there are more.
+_MOST_KINDS: Final = 1 << 14
+_NO_KINDS: Final[npt.NDArray[np.intp]] = np.zeros(0, np.intp)
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, Any] = {}
+
+
+class Budget:
+    """One PodDisruptionBudget as preemption reads it.
+
+    Attributes:
+        namespace: of the pods it can cover.
+        selector: of these pods; None (null, empty or invalid) matches no pod here.
+        allowed: ``status.disruptionsAllowed``; 0 when the status cannot be read, which is logged.
+        disrupted: names of pods whose eviction the budget has counted already.
+    """
+
+    __slots__ = ("_covered", "_spec", "_version", "allowed", "disrupted", "namespace", "selector")
+
+    def __init__(self, obj: Mapping[str, Any], before: Budget | None = None) -> None:
+        """``before``: the version before, if there was one; mostly only the status differs."""
+        self.namespace: str = obj["metadata"].get("namespace", "")
+        self._spec = obj.get("spec")
+        same = before is not None and before._spec == self._spec and before.namespace == self.namespace
+        known = before if same else None
+        self.selector: Selector | None = known.selector if known is not None else _selector(self._spec)
+        self._version: int = known._version if known is not None else -1
+        self._covered: npt.NDArray[np.intp] = known._covered if known is not None else _NO_KINDS
+        try:
+            status = from_builtins(obj.get("status") or {}, _Status)
+        except DecodeError as problem:
+            name = obj["metadata"].get("name", "")
+            _log.error("PodDisruptionBudget %s/%s allows no disruption: status: %s", self.namespace, name, problem)
+            status = _Status()
+        self.allowed = status.disruptions_allowed
+        self.disrupted = frozenset(status.disrupted_pods)
+
+    def covered(self, table: NodeTable) -> npt.NDArray[np.intp]:
+        """intp[n]: the kinds (as :class:`..PlacedPods` has them) of the pods on nodes that the budget covers."""
+        kinds = table.placed.kinds
+        if self._version != kinds.version and self.selector is not None:
+            self._version = kinds.version
+            matching = table.terms.matching(self.namespace, self.selector)
+            found = {kinds.get(group.kind) for group in matching if group.labels}
+            self._covered = np.array([number for number in found if number is not None], np.intp)
+        return self._covered
+
+
+def _selector(spec: Any) -> Selector | None:
+    given = spec.get("selector") if isinstance(spec, Mapping) else None
+    if given is None:
+        return None
+    try:
+        selector = compile_label_selector(from_builtins(given, LabelSelector))
+    except (DecodeError, SelectorError):
+        return None
+    return selector if selector.requirements else None
+
+
+class Budgets:
+    """All budgets at one time. Which of them select a pod is found once for pods with the same namespace and labels."""
+
+    def __init__(self, budgets: Sequence[Budget] = ()) -> None:
+        self._budgets = [budget for budget in budgets if budget.selector is not None]
+        #: The places and selectors of the budgets of a namespace.
+        self._selectors: dict[str, list[tuple[int, Selector]]] = {}
+        for place, budget in enumerate(self._budgets):
+            if budget.selector is not None:
+                self._selectors.setdefault(budget.namespace, []).append((place, budget.selector))
+        self._selecting: dict[Kind, tuple[int, ...]] = {}
+        most = np.iinfo(np.int64)
+        allowed = [min(max(budget.allowed, most.min), most.max) for budget in self._budgets]
+        self._allowed = np.array(allowed, np.int64)
+        self._version = -1
+        self._covering: tuple[RowArray, RowArray] = np.zeros(1, np.intp), np.zeros(0, np.intp)
+
+    def __len__(self) -> int:
+        """How many of them can cover a pod at all."""
+        return len(self._budgets)
+
+    def selecting(self, pod: PodInfo) -> Sequence[int]:
+        """The places of the budgets that cover the pod, unless its eviction is counted already."""
+        meta = pod.pod.metadata
+        labels = meta.labels
+        if not labels or meta.namespace not in self._selectors:
+            return ()
+        key = (meta.namespace, frozenset(labels.items()))
+        found = self._selecting.get(key)
+        if found is None:
+            if len(self._selecting) >= _MOST_KINDS:
+                self._selecting.clear()
+            selectors = self._selectors[meta.namespace]
+            found = self._selecting[key] = tuple([place for place, selector in selectors if selector.matches(labels)])
+        return found
+
+    def violating(self, table: NodeTable, kinds: npt.NDArray[np.int64], nodes: RowArray) -> npt.NDArray[np.bool_]:
+        """bool[n]: as :meth:`split`, for the pods of many nodes; see :meth:`counted_rows` for those that it is not for.
+
+        Args:
+            table: the nodes.
+            kinds: the pods' kinds.
+            nodes: the pods' nodes, as numbers; in ascending order, and the pods of each in the order given to ``split``.
+        """
+        first, covering = self._by_kind(table)
+        begin = first[kinds]
+        count = first[kinds + 1] - begin
+        violating = np.zeros(len(kinds), np.bool_)
+        pods = np.flatnonzero(count)
+        if not len(pods):
+            return violating
+        place = begin[pods]
+        if count.max() > 1:  # a pair for each pod and budget that covers it
+            count = count[pods]
+            turn = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+            pods, place = np.repeat(pods, count), np.repeat(place, count) + turn
+        budgets = covering[place]
+        # How many pods before it a budget covers on its node decides about a pod.
+        group = nodes[pods] * len(self._budgets) + budgets
+        order = np.argsort(group, kind="stable")
+        ordered = group[order]
+        numbers = np.arange(len(order))
+        begins = np.ones(len(order), np.bool_)
+        begins[1:] = ordered[1:] != ordered[:-1]
+        before = numbers - np.maximum.accumulate(np.where(begins, numbers, 0))
+        violating[pods[order[before >= self._allowed[budgets[order]]]]] = True
+        return violating
+
+    def _by_kind(self, table: NodeTable) -> tuple[RowArray, RowArray]:
+        """(intp[kinds + 1], intp[n]): where the places of the budgets that cover a kind begin, and these places."""
+        kinds = table.placed.kinds
+        if self._version != kinds.version:
+            self._version = kinds.version
+            covered = [budget.covered(table) for budget in self._budgets]
+            numbers = np.concatenate(covered)
+            order = np.argsort(numbers, kind="stable")
+            places = np.repeat(np.arange(len(covered)), [len(each) for each in covered])
+            first = np.searchsorted(numbers[order], np.arange(len(kinds) + 1))
+            self._covering = first, places[order]
+        return self._covering
+
+    def counted_rows(self, table: NodeTable) -> npt.NDArray[np.bool_]:
+        """bool[capacity]: where there may be pods whose eviction a budget has counted already."""
+        return _rows_of([budget for budget in self._budgets if budget.disrupted], table)
+
+    def changed_rows(self, before: Budgets, table: NodeTable) -> npt.NDArray[np.bool_]:
+        """bool[capacity]: whether a budget that is not in both selects a pod on the row."""
+        return _rows_of(set(self._budgets).symmetric_difference(before._budgets), table)
+
+    def split(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
+        """(pods whose eviction violates a budget, the others), both in the given order.
+
+        Each pod uses up one disruption of every budget that covers it; it violates those that have none left.
+        """
+        left: dict[int, int] = {}
+        violating: list[PodInfo] = []
+        others: list[PodInfo] = []
+        for pod in pods:
+            violates = False
+            for place in self.selecting(pod):
+                budget = self._budgets[place]
+                if pod.name not in budget.disrupted:
+                    left[place] = left.get(place, budget.allowed) - 1
+                    violates |= left[place] < 0
+            (violating if violates else others).append(pod)
+        return violating, others
+
+
+def _rows_of(budgets: Iterable[Budget], table: NodeTable) -> npt.NDArray[np.bool_]:
+    marked = np.zeros(table.capacity, np.bool_)
+    covered = [budget.covered(table) for budget in budgets]
+    if covered:
+        kinds = np.zeros(len(table.placed.kinds), np.bool_)
+        kinds[np.concatenate(covered)] = True
+        marked[table.placed.rows_of(kinds)] = True
+    return marked
+
+
+class BudgetReader:
+    """Reads budgets, and each version of one once."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[Any, Budget]] = {}
+        self._budgets = Budgets()
+
+    def read(self, objects: Mapping[str, Any]) -> Budgets:
+        """The budgets, which are by ``namespace/name``; the same object as the last time unless one has changed."""
+        known = self._read
+        if len(known) == len(objects) and all(
+            before is not None and before[0] is obj
+            for obj, before in ((obj, known.get(key)) for key, obj in objects.items())
+        ):
+            return self._budgets
+        self._read = {}
+        for key, obj in objects.items():
+            before = known.get(key)
+            if before is None or before[0] is not obj:
+                before = obj, Budget(obj, before[1] if before is not None else None)
+            self._read[key] = before
+        self._budgets = Budgets([budget for _, budget in self._read.values()])
+        return self._budgets

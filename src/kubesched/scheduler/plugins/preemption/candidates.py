@@ -1,0 +1,77 @@
+"""Which nodes a dry run is made on, and how many candidates are enough (rules/preemption §3.2 and §4.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ...framework.preemption import Candidate, Victims
+from ...framework.status import Code, Status
+from ...nodes.nodeinfo import NodeInfo
+from .choose import choose
+from .dry_run import DryRun
+
+__all__ = ["Found", "candidates_wanted", "find_candidates"]
+
+
+class Found:
+    """What dry runs found, node by node.
+
+    Attributes:
+        errors: the distinct errors; they matter only without candidates.
+    """
+
+    def __init__(self) -> None:
+        self.clean: list[Candidate] = []
+        self.violating: list[Candidate] = []
+        self.statuses: dict[str, Status] = {}
+        self.errors: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.clean or self.violating)
+
+    def candidates(self) -> list[Candidate]:
+        """Those that violate no disruption budget first."""
+        return self.clean + self.violating
+
+    def best(self, now: float) -> Candidate:
+        """The best candidate (there must be one)."""
+        return choose(self.candidates(), now)[0]
+
+    def histogram(self) -> Counter[str]:
+        """Reason to number of nodes."""
+        return Counter(reason for status in self.statuses.values() for reason in status.reasons())
+
+    @property
+    def tried_in_vain(self) -> int:
+        """How many nodes have a reason."""
+        return len(self.statuses)
+
+    def rejected(self) -> dict[str, Status]:
+        """Node name to why preemption does not help there."""
+        return self.statuses
+
+
+def candidates_wanted(nodes: int, percentage: int, absolute: int) -> int:
+    """How many candidates are looked for among this many nodes."""
+    return min(nodes, max(nodes * percentage // 100, absolute))
+
+
+def find_candidates(dry_run: DryRun, nodes: Iterable[NodeInfo], wanted: int) -> Found:
+    """Try nodes in this order until ``wanted`` candidates are found, one of them without a budget violated."""
+    found = Found()
+    for node in nodes:
+        outcome = dry_run.node(node)
+        if isinstance(outcome, Victims) and not outcome.pods:
+            outcome = Status.from_error(f'expected at least one victim pod on node "{node.name}"')
+        if isinstance(outcome, Status):
+            found.statuses[node.name] = outcome
+            if outcome.code is Code.ERROR and outcome.message() not in found.errors:
+                found.errors.append(outcome.message())
+            continue
+        candidates = found.violating if outcome.pdb_violations else found.clean
+        if len(candidates) < wanted:
+            candidates.append(Candidate(node.name, outcome))
+        if found.clean and len(found.clean) + len(found.violating) >= wanted:
+            break
+    return found

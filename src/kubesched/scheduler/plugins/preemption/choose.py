@@ -1,0 +1,52 @@
+"""The best of the candidates, by five criteria (rules/preemption §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ...framework.preemption import Candidate
+from .importance import earliest_start
+
+__all__ = ["PER_VICTIM", "TIE", "choose", "losers"]
+
+#: Added per victim, so that negative priorities cannot make more victims look better.
+PER_VICTIM: Final = 1 << 31
+#: Why a candidate lost that is as good as the chosen one.
+TIE: Final = "as good by every criterion; any of them may be taken"
+
+
+#: (why a candidate loses by it, what is compared: the least wins), in order.
+_CRITERIA: Final[tuple[tuple[str, Callable[[Candidate, float], float]], ...]] = (
+    ("more disruption budgets violated", lambda candidate, now: candidate.victims.pdb_violations),
+    ("a victim of higher priority", lambda candidate, now: candidate.victims.pods[0].priority),
+    (
+        "a greater sum of priorities",
+        lambda candidate, now: sum(pod.priority + PER_VICTIM for pod in candidate.victims.pods),
+    ),
+    ("more victims", lambda candidate, now: len(candidate.victims.pods)),
+    ("its most important victims have run longer", lambda candidate, now: -earliest_start(candidate.victims.pods, now)),
+)
+
+
+def choose(candidates: Sequence[Candidate], now: float) -> tuple[Candidate, list[tuple[Candidate, str]]]:
+    """The best candidate (there must be one), and the others with why they lost."""
+    best, lost = list(candidates), []
+    for reason, value in _CRITERIA:
+        if len(best) == 1:
+            break
+        values = [value(candidate, now) for candidate in best]
+        least = min(values)
+        lost += [(candidate, reason) for candidate, each in zip(best, values, strict=True) if each != least]
+        best = [candidate for candidate, each in zip(best, values, strict=True) if each == least]
+    lost += [(candidate, TIE) for candidate in best[1:]]
+    return best[0], lost
+
+
+def losers(candidates: Sequence[Candidate], chosen: Candidate, now: float) -> list[tuple[Candidate, str]]:
+    """The candidates that lost against ``chosen``, with why."""
+    best, lost = choose(candidates, now)
+    if best.node_name == chosen.node_name:
+        return lost
+    # They are as good as each other.
+    return [(best if candidate.node_name == chosen.node_name else candidate, reason) for candidate, reason in lost]

@@ -1,0 +1,113 @@
+"""Which pods one node would have to lose (rules/preemption §4.2).
+
+The plain procedure, node by node through the profile's plugins: everything that may be a victim leaves, and what can stay
+comes back in order of importance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ...framework.cycle_state import CycleState
+from ...framework.failures import PluginFailedError
+from ...framework.interface import Handle
+from ...framework.preemption import Victims
+from ...framework.status import Status
+from ...nodes.nodeinfo import NodeInfo
+from ...nodes.nominating import nominations_that_count
+from ...nodes.podinfo import PodInfo
+from .budgets import Budgets
+
+__all__ = ["NO_VICTIMS", "DryRun", "Importance", "PotentialVictims"]
+
+NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incoming pod")
+
+#: The pods of a node that may be victims: (preemptor, node).
+PotentialVictims = Callable[[PodInfo, NodeInfo], list[PodInfo]]
+#: A sort key of victims, the most important first: (pod, now in seconds).
+Importance = Callable[[PodInfo, float], tuple[float, ...]]
+
+
+class DryRun:
+    """What preemption for one pod would do to nodes."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        state: CycleState,
+        pod: PodInfo,
+        budgets: Budgets,
+        potential_victims: PotentialVictims,
+        importance: Importance,
+    ) -> None:
+        self._handle = handle
+        self._state = state
+        self._pod = pod
+        self.budgets = budgets
+        self._potential_victims = potential_victims
+        self._importance = importance
+        self._now = handle.clock.now()
+
+    def potential_victims(self, node: NodeInfo) -> list[PodInfo]:
+        """The node's pods that may be victims, being deleted or not."""
+        return self._potential_victims(self._pod, node)
+
+    def node(self, node: NodeInfo) -> Victims | Status:
+        """The victims, perhaps none; or why removing pods does not help. A failing plugin is an Error status."""
+        potential = self.potential_victims(node)
+        if not potential:
+            return NO_VICTIMS
+        try:
+            return self._select(node, potential)
+        except PluginFailedError as failure:
+            return Status.from_error(failure.error, failure.plugin)
+
+    def _select(self, node: NodeInfo, potential: list[PodInfo]) -> Victims | Status:
+        handle, pod, state = self._handle, self._pod, self._state.clone()
+        framework, snapshot = handle.framework, handle.snapshot
+        nominated = nominations_that_count(handle.nominations.nominated_pods_for_node(node.name), pod)
+        with snapshot.what_if(node) as trial:
+            for victim in potential:
+                trial.remove(victim)
+                framework.remove_pod(state, pod, victim, node)
+            status = framework.filter_with_nominated(state, pod, snapshot, node, nominated)
+            if status is not None:
+                return status
+            potential.sort(key=self.rank)
+            violating, others = self.budgets.split(potential)
+            victims: list[PodInfo] = []
+            violations = 0
+            for group in (violating, others):
+                for victim in group:
+                    trial.add(victim)
+                    framework.add_pod(state, pod, victim, node)
+                    if framework.filter_with_nominated(state, pod, snapshot, node, nominated) is None:
+                        continue
+                    trial.remove(victim)
+                    framework.remove_pod(state, pod, victim, node)
+                    victims.append(victim)
+                    violations += group is violating
+        if violating and others:
+            victims.sort(key=self.rank)
+        return Victims(tuple(victims), violations)
+
+    def helps(self, node: NodeInfo, victims: Victims) -> bool:
+        """Whether the pod fits once these victims have left, of which some must still be there.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        handle, pod, state = self._handle, self._pod, self._state.clone()
+        there = [node.pods[victim.uid] for victim in victims.pods if victim.uid in node.pods]
+        nominated = nominations_that_count(handle.nominations.nominated_pods_for_node(node.name), pod)
+        with handle.snapshot.what_if(node) as trial:
+            for victim in there:
+                trial.remove(victim)
+                handle.framework.remove_pod(state, pod, victim, node)
+            status = handle.framework.filter_with_nominated(state, pod, handle.snapshot, node, nominated)
+        return bool(there) and status is None
+
+    def rank(self, pod: PodInfo) -> tuple[float, ...]:
+        """The sort key of a victim."""
+        return self._importance(pod, self._now)

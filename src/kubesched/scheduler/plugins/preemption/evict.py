@@ -1,0 +1,218 @@
+"""The victims of a preemption go (rules/preemption §7 to §9).
+
+A victim that is only in this scheduler's memory (waiting on Permit, or in PreBind) is cancelled; any other is marked
+with a condition and deleted. Asynchronously: the preemptor is nominated at once, and held back by PreEnqueue until its
+last victim is on its way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kubesched.api.types import PodCondition
+from kubesched.api.wire import ApiError
+from kubesched.base.at_once import begin
+from kubesched.base.tasks import child
+
+from ...framework.interface import Handle
+from ...nodes.podinfo import PodInfo
+
+__all__ = ["Evictions"]
+
+_log = logging.getLogger("kubesched.scheduler.plugins")
+
+
+@dataclass(slots=True)
+class _Preemption:
+    """Whom one preemptor evicts, asynchronously: the last victim after the others. ``begun`` is a time of the clock."""
+
+    preemptor: PodInfo
+    node_name: str
+    others: Sequence[PodInfo]
+    last: PodInfo
+    begun: float = 0.0
+
+
+class Evictions:
+    """The evictions of one profile's plugin."""
+
+    def __init__(self, plugin: str, handle: Handle) -> None:
+        self._plugin = plugin
+        self._handle = handle
+        #: UIDs of preemptors whose victims are being evicted.
+        self._preempting: set[str] = set()
+        #: Preemptor's UID to its last victim, once that one's turn has come.
+        self._last_victim: dict[str, PodInfo] = {}
+        #: Preemptions that have not begun to evict.
+        self._due: list[_Preemption] = []
+
+    def is_evicting(self, uid: str) -> bool:
+        """Whether evictions for the pod are under way."""
+        return uid in self._preempting
+
+    def is_running(self, uid: str) -> bool:
+        """Whether the pod must wait because its victims are still being evicted."""
+        if uid not in self._preempting:
+            return False
+        victim = self._last_victim.get(uid)
+        if victim is None:
+            return True
+        live = self._handle.live_pod(victim.pod)
+        return live is not None and live.metadata.deletion_timestamp is None
+
+    # -- both modes ------------------------------------------------------------------------------------
+
+    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        """Evict alongside the scheduling cycle. Victims that are being deleted already are left alone."""
+        left = [victim for victim in victims if victim.metadata.deletion_timestamp is None]
+        if not left:
+            return
+        self._preempting.add(preemptor.uid)
+        self._handle.framework.metrics.preemption_victims.observe(len(victims))
+        self._due.append(_Preemption(preemptor, node_name, left[:-1], left[-1]))
+        if len(self._due) == 1:
+            self._handle.spawn(self._begin_due(), f"preemptions of {self._handle.profile_name}")
+
+    async def evict(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        """Evict, and return when it is done.
+
+        Raises:
+            ApiError, OSError: the first failure; evictions that had not ended are cancelled then.
+        """
+        self._handle.framework.metrics.preemption_victims.observe(len(victims))
+        try:
+            await self._evict_each(preemptor, node_name, victims)
+        except Exception:
+            # Upstream leaves the pod to chance: some event, or minutes. It is tried again after its backoff here.
+            self._handle.activate({preemptor.key: preemptor.pod})
+            raise
+        self._clear_lower_nominations(preemptor, node_name)
+
+    async def _begin_due(self) -> None:
+        """Begin the preemptions of a turn of the event loop. Those that have to wait for something do so each by itself."""
+        due, self._due = self._due, []
+        for preemption in due:
+            rest = begin(self._preempt(preemption), self._handle.client.at_once)
+            if rest is not None:
+                self._handle.spawn(rest, f"preempt for {preemption.preemptor.key}")
+
+    async def _preempt(self, preemption: _Preemption) -> None:
+        """Evict, the last victim when all others have gone."""
+        preemptor, node_name, last = preemption.preemptor, preemption.node_name, preemption.last
+        preemption.begun = self._handle.clock.now()
+        running = self._handle.framework.metrics.goroutines.labels("preemption")
+        running.inc()
+        try:
+            self._clear_lower_nominations(preemptor, node_name)
+            await self._evict_each(preemptor, node_name, preemption.others)
+            self._last_victim[preemptor.uid] = last
+            is_event_due = await self._evict(preemptor, node_name, last)
+        except Exception as error:
+            self._failed(preemption, error)
+        except BaseException:
+            self._forget(preemptor)
+            raise
+        else:
+            self._ended(preemption, "success", is_event_due=is_event_due)
+        finally:
+            running.dec()
+
+    def _failed(self, preemption: _Preemption, error: Exception) -> None:
+        place = preemption.node_name, preemption.preemptor.key
+        if isinstance(error, ApiError | OSError):
+            _log.error("preemption on node %s for pod %s: %s", *place, error)
+        else:
+            _log.error("preemption on node %s for pod %s failed unexpectedly", *place, exc_info=error)
+        self._ended(preemption, "error", is_event_due=False)
+
+    def _ended(self, preemption: _Preemption, result: str, *, is_event_due: bool) -> None:
+        handle, metrics, preemptor = self._handle, self._handle.framework.metrics, preemption.preemptor
+        self._forget(preemptor)
+        metrics.preemption_goroutines_duration_seconds.observe(handle.clock.now() - preemption.begun, result)
+        metrics.preemption_goroutines_execution_total.inc(result)
+        if not is_event_due:
+            # No event will have the pod tried again: something failed, or the last victim went while this one was held.
+            handle.activate({preemptor.key: preemptor.pod})
+
+    def _forget(self, preemptor: PodInfo) -> None:
+        self._preempting.discard(preemptor.uid)
+        self._last_victim.pop(preemptor.uid, None)
+
+    async def _evict_each(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        """Evict at the same time; the first failure cancels the others and is raised."""
+        tasks: list[asyncio.Task[bool]] = []
+        try:
+            for victim in victims:
+                rest = begin(self._evict(preemptor, node_name, victim), self._handle.client.at_once)
+                if not isinstance(rest, bool):
+                    tasks.append(child(rest, f"evict {victim.key}"))
+            done = (await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))[0] if tasks else ()
+        finally:
+            if left := [task for task in tasks if not task.done()]:
+                for task in left:
+                    task.cancel()
+                await asyncio.wait(left)
+        errors = [task.exception() for task in tasks if task in done]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    # -- one victim ------------------------------------------------------------------------------------
+
+    async def _evict(self, preemptor: PodInfo, node_name: str, victim: PodInfo) -> bool:
+        """Evict one pod; whether an event about its end will follow.
+
+        Raises:
+            ApiError: when the server refuses.
+            OSError: when it cannot be reached.
+        """
+        if victim.metadata.deletion_timestamp is not None:
+            return True
+        if self._cancel(victim):
+            self._record(preemptor, node_name, victim, " (in kube-scheduler memory).")
+            return True
+        deleted = await self._delete(preemptor, victim)
+        if deleted:
+            self._record(preemptor, node_name, victim)
+        return deleted
+
+    def _record(self, preemptor: PodInfo, node_name: str, victim: PodInfo, more: str = "") -> None:
+        note = f"Preempted by pod {preemptor.uid} on node {node_name}{more}"
+        self._handle.recorder.record(victim.pod, "Normal", "Preempted", "Preempting", note, preemptor.pod)
+
+    def _cancel(self, victim: PodInfo) -> bool:
+        """End the binding of a victim that is not bound yet; False when it is too late for that."""
+        waiting = self._handle.waiting_pods.get(victim.uid)
+        if waiting is not None:
+            return waiting.preempt(self._plugin, "preempted")
+        entry = self._handle.pods_in_pre_bind.get(victim.uid)
+        return entry is not None and entry.cancel(f"preempted by {self._plugin}")
+
+    async def _delete(self, preemptor: PodInfo, victim: PodInfo) -> bool:
+        """Mark and delete a pod; False when it is gone already."""
+        client = self._handle.client
+        try:
+            await client.patch_pod_status(victim.pod, condition=_condition(preemptor.spec.scheduler_name))
+        except ApiError as error:
+            if error.code == 404:
+                return False
+            raise
+        deleted: bool = await client.delete_pod(victim.pod)
+        return deleted
+
+    def _clear_lower_nominations(self, preemptor: PodInfo, node_name: str) -> None:
+        """Pods of lower priority that were nominated to the node must look elsewhere."""
+        for other in self._handle.nominations.nominated_pods_for_node(node_name):
+            if other.priority < preemptor.priority and other.uid != preemptor.uid:
+                self._handle.clear_nomination(other.pod, node_name)
+
+
+@lru_cache(maxsize=64)
+def _condition(scheduler: str) -> PodCondition:
+    """What a victim is marked with; the same object each time, which its patch is remembered by."""
+    message = f"{scheduler}: preempting to accommodate a higher priority pod"
+    return PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message)

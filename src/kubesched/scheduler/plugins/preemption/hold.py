@@ -1,0 +1,117 @@
+"""Preemptors wait for their own victims, not for every pod that is deleted (see :mod:`kubesched.scheduler.framework.holding`).
+
+Applies to pods that preempted the fast way: then nothing but amounts of resources decides where they may run, so a deleted
+pod helps only if it leaves enough free on its node. They cannot preempt again while their victims terminate (rules/preemption §3.1), so what other evictions would free does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
+
+from kubesched.api.requests import Resources
+
+from ...framework.interface import Handle
+from ...nodes.nominated_rows import requested_by
+from ...nodes.podinfo import PodInfo
+from .alike import Amounts
+from .importance import is_terminating_by_preemption
+from .outcomes import Question
+
+__all__ = ["VictimsAwaited"]
+
+#: Above so many pods, those that wait no more are dropped.
+_MANY: Final = 1024
+
+
+class _Awaiting(NamedTuple):
+    """What a preemptor asks for and needs, the plugins that may have rejected it, and where its victims are."""
+
+    requests: Resources
+    amounts: Amounts
+    rejectors: frozenset[str]
+    node_name: str
+
+
+class _Key(NamedTuple):
+    """What preemptors have in common that the same deletions may help."""
+
+    priority: int
+    amounts: Amounts
+
+
+class VictimsAwaited:
+    """The preemptors of one profile that wait for victims."""
+
+    def __init__(self, plugin: str, handle: Handle, is_evicting: Callable[[str], bool]) -> None:
+        """``is_evicting`` says whether evictions for a preemptor's UID are under way."""
+        self._plugin = plugin
+        self._handle = handle
+        self._is_evicting = is_evicting
+        self._pods: dict[str, _Awaiting] = {}
+        self._most = _MANY
+        #: The filters that a preemptor skipped, the last time, to the plugins that may reject it.
+        self._rejectors: dict[frozenset[str], frozenset[str]] = {}
+
+    def add(self, question: Question, node_name: str) -> None:
+        """A pod preempts on a node."""
+        skipped = question.state.skip_filter
+        rejectors = self._rejectors.get(skipped)
+        if rejectors is None:
+            filters = {entry.name for entry in self._handle.framework.filters}
+            self._rejectors = {skipped: frozenset((filters - skipped) | {self._plugin})}
+            rejectors = self._rejectors[skipped]
+        self._pods[question.pod.uid] = _Awaiting(question.pod.requests, question.amounts, rejectors, node_name)
+        if len(self._pods) > self._most:
+            node_of = self._handle.nominations.node_of
+            self._pods = {uid: known for uid, known in self._pods.items() if node_of(uid) or uid == question.pod.uid}
+            self._most = max(_MANY, 2 * len(self._pods))
+
+    def key(self, pod: PodInfo, rejectors: AbstractSet[str]) -> Hashable | None:
+        """As :meth:`..Holder.hold_key`."""
+        known = self._pods.get(pod.uid)
+        if known is None or pod.requests != known.requests or not rejectors <= known.rejectors:
+            return None
+        nominated = self._handle.nominations.node_of(pod.uid)
+        if nominated != known.node_name or not self._waits(pod, nominated):
+            return None
+        return _Key(pod.priority, known.amounts)
+
+    def may_help(self, key: Hashable, node_name: str) -> bool:
+        """As :meth:`..Holder.may_help`."""
+        assert isinstance(key, _Key)
+        return self._has_capacity(key, node_name, "")
+
+    def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
+        """As :meth:`..Holder.may_help_nominated`."""
+        assert isinstance(key, _Key)
+        return self._has_capacity(key, node_name, pod.uid)  # it waits for victims there, else it would have no key
+
+    def _waits(self, pod: PodInfo, node_name: str) -> bool:
+        """Whether victims of the pod are still there."""
+        if self._is_evicting(pod.uid):
+            return True
+        table = self._handle.snapshot.table
+        row = table.row_of(node_name)
+        return row is not None and any(
+            is_terminating_by_preemption(other) and other.priority < pod.priority
+            for other in table.info(row).pods.values()
+        )
+
+    def _has_capacity(self, key: _Key, node_name: str, uid: str) -> bool:
+        """Whether the amounts are free on a node, with what is nominated there by others than ``uid``."""
+        table = self._handle.snapshot.table
+        row = table.row_of(node_name)
+        if row is None:
+            return False
+        capacity, used = table.allocatable.item, table.requested.item
+        free = []
+        for index, amount in key.amounts:
+            left = capacity(index, row) - used(index, row) - amount
+            if left < 0:
+                return False  # so it is until the last victim is gone
+            free.append(left)
+        nominated = self._handle.nominations.nominated_pods_for_node(node_name)
+        coming = requested_by([each for each in nominated if each.priority >= key.priority and each.uid != uid], table)
+        return all(coming[index] <= left for (index, _), left in zip(key.amounts, free, strict=True))

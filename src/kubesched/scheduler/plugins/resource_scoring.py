@@ -1,0 +1,164 @@
+"""How full would a node be? LeastAllocated, MostAllocated and RequestedToCapacityRatio.
+
+Used by NodeResourcesFit. rules/node-plugins §8.4 and §9.2. Column and one-node form
+give the same numbers; amounts so large that int64 products would overflow take the one-node form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kubesched.api.quantity import INT64_MAX
+from kubesched.api.requests import CPU, MEMORY, PODS, Resources, is_scalar_resource
+
+from ..config.args import ScoringStrategy, UtilizationShapePoint
+from ..framework.interface import MAX_NODE_SCORE, IntArray, RowArray
+from ..nodes.nodeinfo import NodeInfo
+
+if TYPE_CHECKING:
+    from ..nodes import NodeTable
+    from .dynamic_resources.device_counts import Counts
+
+__all__ = ["ResourceScorer", "broken_line", "trunc_div"]
+
+#: Amounts up to this many units can be multiplied by 100 in int64.
+_SAFE: Final = INT64_MAX // 200
+_MAX_CUSTOM_SCORE: Final = 10
+
+
+def trunc_div(value: int, divisor: int) -> int:
+    """Integer division that truncates toward zero."""
+    if value >= 0 and divisor > 0:
+        return value // divisor
+    quotient = abs(value) // abs(divisor)
+    return quotient if (value < 0) == (divisor < 0) else -quotient
+
+
+def broken_line(points: Sequence[tuple[int, int]], x: int) -> int:
+    """The value at ``x`` of straight segments between (x, y) points in rising order of x; flat outside."""
+    for index, (right, top) in enumerate(points):
+        if x <= right:
+            if index == 0:
+                return top
+            left, bottom = points[index - 1]
+            return bottom + trunc_div((top - bottom) * (x - left), right - left)
+    return points[-1][1]
+
+
+def _least(used: int, capacity: int) -> int:
+    return 0 if used > capacity else trunc_div((capacity - used) * MAX_NODE_SCORE, capacity)
+
+
+def _most(used: int, capacity: int) -> int:
+    return trunc_div(min(used, capacity) * MAX_NODE_SCORE, capacity)
+
+
+class ResourceScorer:
+    """Scores one pod request against nodes, by one of the three strategies."""
+
+    def __init__(self, strategy: ScoringStrategy) -> None:
+        self._resources = [(item.name, item.weight) for item in strategy.resources]
+        self._strategy = strategy.type
+        shape: tuple[UtilizationShapePoint, ...] = ()
+        if strategy.requested_to_capacity_ratio is not None:
+            shape = strategy.requested_to_capacity_ratio.shape
+        points = [(point.utilization, point.score * MAX_NODE_SCORE // _MAX_CUSTOM_SCORE) for point in shape]
+        #: Score at each whole utilisation 0…100.
+        self._line = [broken_line(points, x) for x in range(101)] if points else []
+        self._line_column = np.array(self._line, np.int64)
+        self._one: Callable[[int, int], int] = {
+            "LeastAllocated": _least,
+            "MostAllocated": _most,
+            "RequestedToCapacityRatio": self._ratio,
+        }[strategy.type]
+
+    def _ratio(self, used: int, capacity: int) -> int:
+        utilization = 100 if used > capacity else trunc_div(used * MAX_NODE_SCORE, capacity)
+        return self._line[max(0, min(100, utilization))]
+
+    # -- one node --------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """The resources that count."""
+        return [name for name, _ in self._resources]
+
+    def score_node(self, requests: Resources, node: NodeInfo) -> int:
+        total = weights = 0
+        allocatable = node.allocatable
+        ratio = self._strategy == "RequestedToCapacityRatio"
+        for name, weight in self._resources:
+            if name == CPU:
+                capacity, used = allocatable.milli_cpu, node.nonzero_cpu + requests.milli_cpu
+            elif name == MEMORY:
+                capacity, used = allocatable.memory, node.nonzero_memory + requests.memory
+            else:
+                asked = requests.get(name)
+                if name == PODS or (not asked and is_scalar_resource(name)):
+                    continue
+                capacity, used = allocatable.get(name), node.requested.get(name) + asked
+            if capacity == 0:
+                continue
+            score = self._one(used, capacity)
+            if ratio and score <= 0:
+                continue
+            total += score * weight
+            weights += weight
+        if weights == 0:
+            return 0
+        return int(float(total) / float(weights) + 0.5) if ratio else trunc_div(total, weights)
+
+    # -- many rows -------------------------------------------------------------------------------------
+
+    def score_rows(
+        self, requests: Resources, nodes: NodeTable, rows: RowArray, devices: Counts | None = None
+    ) -> IntArray:
+        """The same for many rows; ``devices`` counts those of resources that nodes themselves have not."""
+        count = len(rows)
+        total, weights = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        ratio = self._strategy == "RequestedToCapacityRatio"
+        for name, weight in self._resources:
+            asked = requests.get(name)
+            if name == PODS or (not asked and is_scalar_resource(name)):
+                continue
+            index = nodes.column(name)
+            if index is None and devices is None:
+                continue
+            capacity = nodes.allocatable[index, rows] if index is not None else np.zeros(count, np.int64)
+            nonzero = {CPU: 0, MEMORY: 1}.get(name)
+            if nonzero is not None:
+                used = nodes.nonzero[nonzero, rows]
+            else:
+                used = nodes.requested[index, rows] if index is not None else np.zeros(count, np.int64)
+            if devices is not None:
+                capacity, used = devices.fill_in(name, nodes, rows, capacity, used)
+            if count and (
+                int(capacity.max()) > _SAFE or int(capacity.min()) < 0
+                or int(used.max()) > _SAFE or int(used.min()) < 0 or not 0 <= asked <= _SAFE
+            ):  # fmt: skip
+                info = nodes.info
+                return np.array([self.score_node(requests, info(row)) for row in rows.tolist()], np.int64)
+            counts = capacity != 0
+            score = self._score_column(used + asked, np.where(counts, capacity, 1))
+            if ratio:
+                counts &= score > 0
+            total += np.where(counts, score * weight, 0)
+            weights += np.where(counts, weight, 0)
+        divisor = np.where(weights == 0, 1, weights)
+        if ratio:
+            rounded: IntArray = (total.astype(np.float64) / divisor + 0.5).astype(np.int64)
+            return rounded
+        return total // divisor
+
+    def _score_column(self, used: IntArray, capacity: IntArray) -> IntArray:
+        if self._strategy == "LeastAllocated":
+            free: IntArray = np.maximum(capacity - used, 0) * MAX_NODE_SCORE // capacity
+            return free
+        utilization: IntArray = np.minimum(used, capacity) * MAX_NODE_SCORE // capacity
+        if self._strategy == "MostAllocated":
+            return utilization
+        scores: IntArray = self._line_column[utilization]
+        return scores

@@ -1,0 +1,110 @@
+"""Which nodes can reach a volume: the required node affinity of volumes, compiled once for all that have equal ones.
+
+Only labels decide: upstream evaluates the affinity for a node without a name, so field requirements always pass. Source:
+rules/volumes §2.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from kubesched.api.selectors import NodeSelectorMatcher, Operator, TermMatcher
+from kubesched.api.types import NodeSelector
+
+from ...nodes import NodeTable
+from ...nodes.columns import BoolArray, RowArray
+
+__all__ = ["Affinities", "NodeReach", "Reach", "reaches", "reaches_rows"]
+
+#: How many compiled affinities that no known volume has are kept: those of translated volumes.
+_MOST_IDLE: Final = 4096
+#: With more distinct affinities than this, one that no more volumes have than that is not worth remembering.
+_MANY_AFFINITIES: Final = 64
+_FEW_VOLUMES: Final = 32
+
+
+class NodeReach:
+    """The nodes that a required node affinity allows.
+
+    Attributes:
+        selector: the affinity; equal ones share a NodeReach, so it is compared by identity.
+        volumes: how many volumes have it.
+        single: label key and values, when the affinity is nothing but one label being one of them.
+    """
+
+    __slots__ = ("_matcher", "selector", "single", "volumes")
+
+    def __init__(self, selector: NodeSelector) -> None:
+        self.selector = selector
+        self.volumes = 0
+        compiled = NodeSelectorMatcher.compile(selector)
+        self._matcher = NodeSelectorMatcher(tuple(TermMatcher(term.labels, ()) for term in compiled.terms))
+        self.single: tuple[str, frozenset[str]] | None = None
+        if len(self._matcher.terms) == 1 and len(self._matcher.terms[0].labels) == 1:
+            requirement = self._matcher.terms[0].labels[0]
+            if requirement.operator is Operator.IN:
+                self.single = requirement.key, requirement.values
+
+    def allows(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels can reach the volume."""
+        return self._matcher.matches(labels, "")
+
+    def allows_rows(self, nodes: NodeTable, rows: RowArray) -> BoolArray:
+        """bool[len(rows)]: the same for many nodes."""
+        return nodes.matches_selector(self._matcher, rows)
+
+
+#: None: every node.
+Reach: TypeAlias = "NodeReach | None"
+
+
+def reaches(reach: Reach, labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels can reach a volume."""
+    return reach is None or reach.allows(labels)
+
+
+def reaches_rows(reach: Reach, nodes: NodeTable, rows: RowArray) -> BoolArray:
+    """bool[len(rows)]: the same for many nodes."""
+    return np.ones(len(rows), np.bool_) if reach is None else reach.allows_rows(nodes, rows)
+
+
+class Affinities:
+    """One :class:`NodeReach` for each distinct node selector."""
+
+    def __init__(self) -> None:
+        self._known: dict[NodeSelector, NodeReach] = {}
+        self._idle = 0
+
+    def of(self, required: NodeSelector | None) -> Reach:
+        """The nodes that a required node affinity allows; None for all of them."""
+        if required is None:
+            return None
+        found = self._known.get(required)
+        if found is None:
+            if self._idle >= _MOST_IDLE:
+                self._known = {key: reach for key, reach in self._known.items() if reach.volumes}
+                self._idle = 0
+            found = self._known[required] = NodeReach(required)
+            self._idle += 1
+        return found
+
+    def is_shared(self, reach: Reach) -> bool:
+        """Whether so many volumes have an affinity that what it leads to is worth remembering for every node.
+
+        It is not for local disks: where each node has an affinity of its own, remembered results would displace others.
+        """
+        if reach is None:
+            return True
+        several = _FEW_VOLUMES if len(self._known) - self._idle > _MANY_AFFINITIES else 1
+        return reach.volumes > several
+
+    def count(self, required: NodeSelector | None, change: int) -> None:
+        """Another volume has this affinity (1), or one fewer (-1)."""
+        reach = self.of(required)
+        if reach is None:
+            return
+        self._idle += (reach.volumes + change == 0) - (reach.volumes == 0)
+        reach.volumes += change

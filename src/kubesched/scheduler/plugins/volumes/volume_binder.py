@@ -1,0 +1,156 @@
+"""Carrying a reservation out: the API writes of PreBind, and the wait until the claims are bound.
+
+The wait is woken by the informers' events about its claims and volumes, about nodes and about the pod. Source: rules/volumes §2.12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubesched.api.kinds import CLAIMS, NODES, VOLUMES
+from kubesched.api.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+from kubesched.api.types import Node
+from kubesched.api.wire import version_number
+
+from ...framework.interface import Handle
+from .node_affinity import reaches
+from .reservations import Reservation
+from .volume_cache import Changes, VolumeCache, is_fully_bound
+
+__all__ = ["BindError", "VolumeBinder"]
+
+
+class BindError(Exception):
+    """Why the claims of a pod were not bound, in upstream's words."""
+
+
+class VolumeBinder:
+    """Writes and waits. ``timeout`` is in seconds."""
+
+    def __init__(self, cache: VolumeCache, handle: Handle, timeout: float) -> None:
+        self._cache = cache
+        self._handle = handle
+        self._timeout = timeout
+
+    async def bind(self, reservation: Reservation) -> None:
+        """Write what was reserved, and wait until every claim is bound.
+
+        Raises:
+            BindError: when that fails, or takes too long.
+        """
+        await self._write(reservation)
+        if self._timeout <= 0:
+            raise BindError("context deadline exceeded")
+        changes = self._cache.changes(_keys(reservation))
+        entry = self._handle.pods_in_pre_bind.get(reservation.pod.uid)
+        if entry is not None:
+            entry.wake_on_end(changes.wake)
+        try:
+            async with asyncio.timeout(self._timeout):
+                while not self._is_done(reservation, changes):
+                    if entry is not None and entry.stopping:
+                        raise BindError("context canceled")
+                    await changes.next()
+        except TimeoutError:
+            raise BindError("context deadline exceeded") from None
+        finally:
+            changes.close()
+
+    async def _write(self, reservation: Reservation) -> None:
+        """The volumes first, then the claims. After a failure what was not written is no longer assumed."""
+        bindings, provisions, cache = reservation.bindings, reservation.provisions, self._cache
+        written = 0
+        try:
+            for place, (claim, volume) in enumerate(bindings):
+                bindings[place] = claim, await self._handle.client.bind_volume(volume)
+                cache.volumes.written(volume)
+                written += 1
+            for place, claim in enumerate(provisions):
+                provisions[place] = await self._handle.client.select_node(claim)
+                cache.claims.written(claim)
+                written += 1
+        except Exception as error:
+            for _, volume in bindings[written:]:
+                cache.volumes.restore(volume.key, volume.metadata.resource_version)
+            for claim in provisions[max(0, written - len(bindings)) :]:
+                cache.claims.restore(claim.key, claim.metadata.resource_version)
+            raise BindError(str(error)) from error
+
+    # -- the wait --------------------------------------------------------------------------------------
+
+    def _is_done(self, reservation: Reservation, changes: Changes) -> bool:
+        """Whether all claims are bound; False when there is something to wait for.
+
+        Raises:
+            BindError: when they cannot be any more.
+        """
+        pod, node_name = reservation.pod, reservation.node_name
+        node: Node | None = self._handle.informed(NODES.plural).get(node_name)
+        if node is None:
+            raise BindError(f'failed to get node "{node_name}": node "{node_name}" not found')
+        if self._handle.live_pod(pod.pod) is None:
+            raise BindError(f'pod does not exist any more: pod "{pod.name}" not found')
+        return all(self._is_bound(claim, volume, node) for claim, volume in reservation.bindings) and all(
+            self._is_provisioned(claim, node, changes) for claim in reservation.provisions
+        )
+
+    def _is_bound(self, claim: PersistentVolumeClaim, written: PersistentVolume, node: Node) -> bool:
+        volume = self._cache.volumes.find_api(written.key)
+        if volume is None:
+            raise BindError(f'failed to check binding: {VOLUMES.plural} "{written.name}" not found')
+        current = self._cache.claims.find_api(claim.key)
+        if current is None:
+            raise BindError(f'failed to check binding: {CLAIMS.plural} "{claim.key}" not found')
+        if _is_older(volume, written):
+            return False
+        self._check_reach(volume, node)
+        reference = volume.spec.claim_ref
+        if reference is None or not reference.uid:
+            raise BindError(f'ClaimRef got reset for pv "{volume.name}"')
+        bound_to = current.spec.volume_name
+        if bound_to and bound_to != volume.name:
+            # Upstream goes on, and binds the pod to a node that may not reach the claim's volume.
+            raise BindError(f'pvc "{current.key}" was bound to pv "{bound_to}" meanwhile, not to "{volume.name}"')
+        return is_fully_bound(current)
+
+    def _is_provisioned(self, written: PersistentVolumeClaim, node: Node, changes: Changes) -> bool:
+        claim = self._cache.claims.find_api(written.key)
+        if claim is None:
+            raise BindError(f'failed to check provisioning pvc: {CLAIMS.plural} "{written.key}" not found')
+        if _is_older(claim, written):
+            return False
+        name, annotations = claim.metadata.name, claim.metadata.annotations
+        if not annotations:
+            raise BindError(f'selectedNode annotation reset for PVC "{name}"')
+        if annotations.get(SELECTED_NODE) != node.name:
+            raise BindError(f'provisioning failed for PVC "{name}"')
+        if claim.spec.volume_name:
+            volume = self._cache.volumes.find_api(claim.spec.volume_name)
+            if volume is None:
+                changes.of(claim.spec.volume_name)
+                return False
+            self._check_reach(volume, node)
+        return is_fully_bound(claim)
+
+    def _check_reach(self, volume: PersistentVolume, node: Node) -> None:
+        reach, problem = self._cache.reach_on(self._cache.facts_of(volume), node.name)
+        if problem:
+            raise BindError(f"failed to translate pv to csi: could not translate pv: {problem}")
+        if not reaches(reach, node.labels):
+            raise BindError(
+                f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}": no matching NodeSelectorTerms'
+            )
+
+
+def _is_older(
+    shown: PersistentVolume | PersistentVolumeClaim, written: PersistentVolume | PersistentVolumeClaim
+) -> bool:
+    """Whether the informer has not yet shown what was written. Versions are numbers that grow."""
+    return version_number(shown.metadata.resource_version) < version_number(written.metadata.resource_version)
+
+
+def _keys(reservation: Reservation) -> list[str]:
+    """What a wait is woken by: the claims, and the volumes that are known."""
+    found = [volume.key for _, volume in reservation.bindings]
+    found += [claim.key for claim, _ in reservation.bindings]
+    return found + [claim.key for claim in reservation.provisions]

@@ -1,0 +1,132 @@
+"""What events do to the pods that wait for one, as steps: see :mod:`.slices`.
+
+Source: rules/queue §7 and §10. An event is evaluated for each pod that it may help, in the order they
+came; those it helps are requeued. Between two steps the queue is as it was.
+
+Used by :class:`.scheduling_queue.SchedulingQueue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import zip_longest
+from typing import Any, Final, TypeAlias
+
+from kubesched.api.types import Pod
+from kubesched.base.turns import Steps
+
+from ..framework.queued import QueuedPodInfo
+from .hints import EventPlan, Hints, Strategy
+from .in_flight import InFlight
+from .moves import Moves
+from .nominator import Nominator
+from .sub_queues import SubQueues
+
+__all__ = ["EventMoves"]
+
+#: Key and record, in the order they came.
+_Pairs: TypeAlias = Iterable[tuple[str, QueuedPodInfo]]
+_PreCheck: TypeAlias = Callable[[Pod], bool] | None
+
+#: So many pods are evaluated in one step.
+_STEP: Final = 16
+
+
+class EventMoves:
+    """Requeues waiting pods. ``notify`` is called when some of them can be popped sooner or later."""
+
+    __slots__ = ("_hints", "_in_flight", "_moves", "_nominator", "_notify", "_waiting")
+
+    def __init__(
+        self,
+        queues: SubQueues,
+        moves: Moves,
+        hints: Hints,
+        nominator: Nominator,
+        in_flight: InFlight,
+        notify: Callable[[], None],
+    ) -> None:
+        self._waiting = queues.unschedulable
+        self._moves = moves
+        self._hints = hints
+        self._nominator = nominator
+        self._in_flight = in_flight
+        self._notify = notify
+
+    def candidates(self, plan: EventPlan, old: Any, new: Any) -> list[tuple[str, QueuedPodInfo]]:
+        """The pods that an event may help."""
+        waiting = self._waiting
+        return waiting.pairs() if plan.wildcard else waiting.candidates(plan.rejectors, partial(plan.keys, old, new))
+
+    def event(self, pairs: _Pairs, plan: EventPlan, old: Any, new: Any, pre_check: _PreCheck = None) -> Steps[None]:
+        """Requeue those of the pods that an event helps."""
+        yield from self._move(pairs, plan, old, new, pre_check)
+        if len(self._in_flight):
+            self._in_flight.record(plan, old, new)
+
+    def timeout(self, pairs: _Pairs, plan: EventPlan) -> Steps[None]:
+        """Requeue pods that have waited for too long."""
+        yield from self._move(pairs, plan, None, None)
+        if len(self._in_flight):
+            self._in_flight.record(plan, None, None)
+
+    def deletions(self, pods: Sequence[Pod], plan: EventPlan, pre_check: _PreCheck) -> Steps[None]:
+        """Requeue what deletions of pods help, as :meth:`..SchedulingQueue.move_after_deletions` says."""
+        waiting, in_flight = self._waiting, self._in_flight
+        same_node: list[Pod] = []
+        for pod, following in zip_longest(pods, pods[1:]):
+            yield
+            node = pod.spec.node_name
+            is_last = following is None or following.spec.node_name != node
+            same_node.append(pod)
+            if len(waiting):
+                if node and is_last:
+                    yield from self._after_last(same_node, plan, pre_check)
+                else:
+                    find = waiting.candidates_not_held if node else waiting.candidates
+                    if pairs := find(plan.rejectors, partial(plan.keys, pod, None)):
+                        yield from self._move(pairs, plan, pod, None, pre_check)
+            if is_last:
+                same_node.clear()
+            if len(in_flight):
+                in_flight.record(plan, pod, None)
+
+    def _after_last(self, pods: Sequence[Pod], plan: EventPlan, pre_check: _PreCheck) -> Steps[None]:
+        """Requeue after the last of the deletions on one node, the others were dealt with but for held pods."""
+        *others, last = pods
+        waiting, node = self._waiting, last.spec.node_name
+        nominated = self._nominator.nominated_keys(node)
+        held = waiting.held(nominated) if others else {}
+        pairs = waiting.candidates_after_deletion(plan.rejectors, node, nominated, partial(plan.keys, last, None))
+        if others:
+            still = waiting.held(nominated)
+            held = {key: record for key, record in held.items() if key not in still}
+            held |= waiting.held([key for key, _ in pairs])
+        if pairs:
+            yield from self._move(pairs, plan, last, None, pre_check)
+        for other in others:
+            if not (left := [(key, record) for key, record in held.items() if waiting.get(key) is record]):
+                break
+            yield from self._move(left, plan, other, None, pre_check)
+
+    def _move(self, pairs: _Pairs, plan: EventPlan, old: Any, new: Any, pre_check: _PreCheck = None) -> Steps[None]:
+        """Requeue those of the pods that an event may help."""
+        waiting, strategy_of, requeue = self._waiting, self._hints.strategy, self._moves.requeue
+        label, plugins = plan.label, plan.plugins
+        moved, left = False, _STEP
+        for key, record in pairs:
+            left -= 1
+            if not left:
+                yield
+                left = _STEP
+            if pre_check is not None and not pre_check(record.pod_info.pod):
+                continue
+            if record.gating_plugin and record.gating_plugin not in plugins:
+                continue
+            strategy = strategy_of(record, plan, old, new)
+            if strategy is not Strategy.SKIP:
+                waiting.remove(key)
+                moved |= requeue(key, record, strategy, label)
+        if moved:
+            self._notify()

@@ -1,0 +1,127 @@
+"""What moves waiting pods with time alone: the end of their backoff, and the limit on waiting for an event.
+
+Source: rules/queue §7. Two loops call the flushes of the scheduling queue: backoff each
+whole second, pods that have waited too long every 30 seconds. Without pods to flush they rest, so that idle time costs
+nothing; the times of the flushes are the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sized
+from typing import Final
+
+from kubesched.base.tasks import Supervisor
+from kubesched.base.times import Clock
+
+from .slices import Slices
+from .sub_queues import SubQueues
+
+__all__ = ["FlushLoops"]
+
+#: Seconds between two checks of pods that have been unschedulable for too long.
+_LEFTOVER_PERIOD: Final = 30.0
+
+
+class FlushLoops:
+    """Both loops, and when they will next move a pod.
+
+    ``max_in_unschedulable`` is in seconds; a pod is flushed when it has waited strictly longer.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        queues: SubQueues,
+        max_in_unschedulable: float,
+        slices: Slices,
+        *,
+        flush_backoff: Callable[[], None],
+        flush_leftover: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._queues = queues
+        self._slices = slices
+        self._max_in_unschedulable = max_in_unschedulable
+        self._flush_backoff = flush_backoff
+        self._flush_leftover = flush_leftover
+        self._next_leftover_flush: float | None = None
+        self._cancelled = asyncio.Event()
+        self._resting: list[asyncio.Future[None]] = []
+
+    async def run(self) -> None:
+        """Both loops, and the slices of long operations, until :meth:`cancel`."""
+        async with Supervisor("scheduling queue") as tasks:
+            tasks.spawn(self._each_second(), "queue-flush-backoff")
+            tasks.spawn(self._each_period(), "queue-flush-unschedulable")
+            tasks.spawn(self._slices.run(), "queue-slices")
+            await self._cancelled.wait()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def resume(self) -> None:
+        """To be called when a pod begins to wait."""
+        if self._resting:
+            resting, self._resting = self._resting, []
+            for future in resting:
+                if not future.done():
+                    future.set_result(None)
+
+    async def _rest_without(self, pods: Sized) -> None:
+        """Return at once when some of the pods wait, else when some do."""
+        while not len(pods):
+            future = asyncio.get_running_loop().create_future()
+            self._resting.append(future)
+            await future
+
+    async def _each_second(self) -> None:
+        while True:
+            await self._rest_without(self._queues.backoff)
+            now = self._clock.now()
+            await asyncio.sleep(math.floor(now) + 1 - now)
+            self._flush_backoff()
+
+    async def _each_period(self) -> None:
+        while True:
+            self._flush_leftover()
+            self._next_leftover_flush = due = self._clock.now() + _LEFTOVER_PERIOD
+            while (wait := due - self._clock.now()) > 0:  # noqa: ASYNC110 - a timer may fire early by the clock
+                await asyncio.sleep(wait)
+            if not len(self._queues.unschedulable):
+                await self._rest_without(self._queues.unschedulable)
+                now = self._clock.now()
+                while due <= now:
+                    due += _LEFTOVER_PERIOD
+                # The pod that ends the rest may have come in the moment of a flush; that flush would not have moved it.
+                self._next_leftover_flush = due
+                while (wait := due - self._clock.now()) > 0:  # noqa: ASYNC110 - as above
+                    await asyncio.sleep(wait)
+
+    def next_timer(self) -> float | None:
+        """When a flush could next move a pod, in epoch seconds; None when no pod waits on time.
+
+        A time in the past means that the flush is overdue. Before :meth:`run` has started, the timeout of
+        unschedulable pods is taken to be checked at any moment.
+        """
+        times = []
+        completion = self._queues.backoff.next_completion()
+        if completion is not None:
+            times.append(completion)
+        oldest = self._queues.unschedulable.oldest()
+        if oldest is not None:
+            times.append(self._timeout_seen_at(oldest))
+        return min(times) if times else None
+
+    def _timeout_seen_at(self, timestamp: float) -> float:
+        """The first flush at which a pod with this timestamp has waited strictly too long."""
+        limit, flush = self._max_in_unschedulable, self._next_leftover_flush
+        if flush is None:
+            at = timestamp + limit
+            while not at - timestamp > limit:
+                at = math.nextafter(at, math.inf)
+            return at
+        while not flush - timestamp > limit:
+            flush += _LEFTOVER_PERIOD
+        return flush

@@ -1,0 +1,145 @@
+"""A heap whose items can be replaced and removed by key.
+
+Used by the queue for active and backoff pods and for the unschedulable timeout. Entries are
+``(order, sequence, key, item)``. One that comes after all others, as most do, is appended to a sorted *run*; the others
+are on a ``heapq``, and the smaller of both heads is the first. A removed or re-ordered entry stays where it is and is
+skipped when it comes up (lazy deletion). All is rebuilt once stale entries outnumber live ones, so
+memory stays proportional to the live items. Items of equal order come out in the order they went in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, KeysView
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, Generic, TypeVar
+
+from ..framework.metrics import GaugeValue
+
+__all__ = ["KeyedHeap"]
+
+Item = TypeVar("Item")
+
+#: Below this many stale entries rebuilding is not worth it.
+_SLACK: Final = 64
+
+
+class KeyedHeap(Generic[Item]):
+    """Items by key, smallest ``order(item)`` first (rules/queue §3).
+
+    ``order`` is called when an item is put in; what it returns must not change afterwards. ``gauge`` counts the
+    items, perhaps together with those of other heaps.
+    """
+
+    __slots__ = ("_entries", "_gauge", "_heap", "_order", "_run", "_sequence")
+
+    def __init__(self, order: Callable[[Item], Any], gauge: GaugeValue | None = None) -> None:
+        self._order = order
+        self._gauge = gauge if gauge is not None else GaugeValue()
+        self._heap: list[tuple[Any, int, str, Item]] = []
+        self._run: deque[tuple[Any, int, str, Item]] = deque()
+        self._entries: dict[str, tuple[Any, int, str, Item]] = {}
+        self._sequence = 0
+
+    def put(self, key: str, item: Item) -> bool:
+        """Insert, or replace what is there and give it its new place. True when the key is new.
+
+        The same item put again under an unchanged order keeps its place among equals.
+        """
+        order = self._order(item)
+        old = self._entries.get(key)
+        if old is not None and old[3] is item and old[0] == order:
+            return False
+        self._sequence += 1
+        entry = (order, self._sequence, key, item)
+        if not self._run or self._run[-1] < entry:
+            self._run.append(entry)
+        else:
+            heappush(self._heap, entry)
+        self._entries[key] = entry
+        if old is None:
+            self._gauge.value += 1
+        else:
+            self._compact()
+        return old is None
+
+    def pop(self) -> Item | None:
+        """Remove and return the head, None when empty."""
+        entries = self._entries
+        while self._heap or self._run:
+            entry = self._take()
+            key = entry[2]
+            if entries.get(key) is entry:
+                del entries[key]
+                self._gauge.value -= 1
+                return entry[3]
+        return None
+
+    def peek(self) -> Item | None:
+        """The head, None when empty."""
+        heap, run, entries = self._heap, self._run, self._entries
+        while heap or run:
+            entry = run[0] if not heap or (run and run[0] < heap[0]) else heap[0]
+            if entries.get(entry[2]) is entry:
+                return entry[3]
+            self._take()
+        return None
+
+    def _take(self) -> tuple[Any, int, str, Item]:
+        """Remove the first entry, stale or not."""
+        heap, run = self._heap, self._run
+        return run.popleft() if not heap or (run and run[0] < heap[0]) else heappop(heap)
+
+    def remove(self, key: str) -> Item | None:
+        """Take an item out by key; None when absent."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return None
+        self._gauge.value -= 1
+        self._compact()
+        return entry[3]
+
+    def get(self, key: str) -> Item | None:
+        entry = self._entries.get(key)
+        return None if entry is None else entry[3]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def keys(self) -> KeysView[str]:
+        return self._entries.keys()
+
+    def items(self) -> list[Item]:
+        """All items, in the order they were first put in."""
+        return [entry[3] for entry in self._entries.values()]
+
+    def _compact(self) -> None:
+        live = len(self._entries)
+        if len(self._heap) + len(self._run) > 2 * live + _SLACK:
+            self._heap = list(self._entries.values())
+            self._run.clear()
+            heapify(self._heap)
+
+    def check(self, name: str) -> list[str]:
+        """What is wrong with the heap: empty when all is well."""
+        problems = []
+        heap, run = self._heap, list(self._run)
+        live = sum(1 for entry in heap + run if self._entries.get(entry[2]) is entry)
+        if live != len(self._entries):
+            problems.append(f"{name}: {len(self._entries)} items, {live} of them in the heap")
+        if len(heap) + len(run) > 2 * len(self._entries) + _SLACK + 1:
+            problems.append(f"{name}: {len(heap) + len(run)} entries for {len(self._entries)} items")
+        problems += [
+            f"{name}: entry {at} is not in order" for at in range(1, len(run)) if run[at][:2] < run[at - 1][:2]
+        ]
+        wrong = [at for at in range(1, len(heap)) if heap[at][:2] < heap[(at - 1) // 2][:2]]
+        problems += [f"{name}: entry {at} is smaller than its parent" for at in wrong]
+        for key, entry in self._entries.items():
+            if entry[2] != key:
+                problems.append(f"{name}: {entry[2]} is filed under {key}")
+            elif entry[0] != self._order(entry[3]):
+                problems.append(f"{name}: the order of {key} changed in place")
+        return problems

@@ -1,0 +1,72 @@
+"""Two keyed heaps that count as one sub-queue, popped by different loops.
+
+Pods that an extender takes part in are scheduled apart from the others, one after the other, while the others go on.
+They wait in the same sub-queues, with the same order, events, updates and metrics, and only come out elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..framework.metrics import GaugeValue
+from ..framework.queued import QueuedPodInfo
+from .heap import KeyedHeap
+
+__all__ = ["IsApart", "SplitHeap"]
+
+#: Whether a pod is popped by the loop for pods apart.
+IsApart = Callable[[QueuedPodInfo], bool]
+
+
+class SplitHeap:
+    """Pods by key. ``is_apart`` is called when a pod is put in, and again whenever it is replaced."""
+
+    __slots__ = ("_is_apart", "apart", "usual")
+
+    def __init__(
+        self, order: Callable[[QueuedPodInfo], Any], gauge: GaugeValue | None = None, is_apart: IsApart | None = None
+    ) -> None:
+        """``order`` and ``gauge`` as for :class:`.heap.KeyedHeap`. Without ``is_apart`` no pod is apart."""
+        gauge = gauge if gauge is not None else GaugeValue()
+        self._is_apart = is_apart
+        self.usual: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, gauge)
+        self.apart: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, gauge)
+
+    def put(self, key: str, record: QueuedPodInfo) -> bool:
+        """Insert or replace; True when the key is new."""
+        if self._is_apart is None:
+            return self.usual.put(key, record)
+        heap, other = (self.apart, self.usual) if self._is_apart(record) else (self.usual, self.apart)
+        moved = other.remove(key) is not None
+        return heap.put(key, record) and not moved
+
+    def pop(self, *, apart: bool = False) -> QueuedPodInfo | None:
+        """Remove and return the first pod of those apart, or of the others; None when there is none."""
+        return (self.apart if apart else self.usual).pop()
+
+    def remove(self, key: str) -> QueuedPodInfo | None:
+        found = self.usual.remove(key)
+        return found if found is not None or self._is_apart is None else self.apart.remove(key)
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        found = self.usual.get(key)
+        return found if found is not None or self._is_apart is None else self.apart.get(key)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.usual or key in self.apart
+
+    def __len__(self) -> int:
+        return len(self.usual) + len(self.apart)
+
+    def items(self) -> list[QueuedPodInfo]:
+        return self.usual.items() + self.apart.items()
+
+    def check(self, name: str) -> list[str]:
+        problems = self.usual.check(name) + self.apart.check(f"{name} (apart)")
+        is_apart = self._is_apart
+        for heap, expected in ((self.usual, False), (self.apart, True)):
+            for record in heap.items():
+                if (is_apart is not None and is_apart(record)) is not expected:
+                    problems.append(f"{name}: {record.key} should be {'outside' if expected else 'among'} those apart")
+        return problems

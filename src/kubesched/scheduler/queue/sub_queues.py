@@ -1,0 +1,107 @@
+"""Where waiting pods are: active, in backoff, or unschedulable.
+
+Source: rules/queue §2. Filled and emptied by :mod:`.moves`; read by :mod:`.views` and the
+nominator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, KeysView, Mapping
+
+from kubesched.base.turns import Steps
+
+from ..framework.holding import Holder
+from ..framework.metrics import SchedulerMetrics
+from ..framework.queued import QueuedPodInfo
+from ..nodes.podinfo import PodInfo
+from .backoff import BackoffQueue
+from .order import Order
+from .split_heap import IsApart, SplitHeap
+from .unschedulable import PodKeys, RejectorKey, UnschedulablePods
+
+__all__ = ["SubQueues"]
+
+
+class SubQueues:
+    """The three sub-queues, keyed by ``namespace/name``; a pod is in one of them at most.
+
+    Gated pods are among the unschedulable ones. Each sub-queue keeps its gauge.
+    """
+
+    __slots__ = ("_active_gauge", "_backoff_gauge", "active", "backoff", "unschedulable")
+
+    def __init__(
+        self,
+        order: Order,
+        *,
+        initial_backoff: float,
+        max_backoff: float,
+        known_schedulers: Iterable[str],
+        metrics: SchedulerMetrics,
+        is_apart: IsApart | None = None,
+        holders: Mapping[str, Holder] | None = None,
+        pod_keys: Mapping[RejectorKey, PodKeys] | None = None,
+        pop_from_backoff: bool = True,
+    ) -> None:
+        """``known_schedulers`` are the profiles with queueing hints; backoff times are seconds.
+
+        ``is_apart`` names the pods that are popped apart from the others; ``holders`` as for the queue; ``pod_keys``
+        says under which keys a rejector's pods are found; ``pop_from_backoff`` as for the queue.
+        """
+        pending = metrics.pending_pods
+        self._active_gauge = pending.labels("active")
+        self._backoff_gauge = pending.labels("backoff")
+        self.active = SplitHeap(order, self._active_gauge, is_apart)
+        self.backoff = BackoffQueue(
+            initial_backoff, max_backoff, order, self._backoff_gauge, is_apart, whole_seconds=pop_from_backoff
+        )
+        self.unschedulable = UnschedulablePods(
+            known_schedulers, pending.labels("gated"), pending.labels("unschedulable"), holders, pod_keys
+        )
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        # Nearly all that is looked up waits: pods that are nominated.
+        return self.unschedulable.get(key) or self.active.get(key) or self.backoff.get(key)
+
+    def remove(self, key: str) -> QueuedPodInfo | None:
+        """Take a pod out of the sub-queue it is in; None when it is in none."""
+        return self.active.remove(key) or self.backoff.remove(key) or self.unschedulable.remove(key)
+
+    def pod_info(self, key: str) -> PodInfo | None:
+        """The pod as it is queued, for the nominator."""
+        record = self.get(key)
+        return None if record is None else record.pod_info
+
+    def place_of(self, key: str) -> str:
+        """The sub-queue of a pod in the words of error messages; empty when it is in none."""
+        if key in self.unschedulable:
+            return "unschedulable queue"
+        if key in self.active:
+            return "the active queue"
+        return "the backoff queue" if key in self.backoff else ""
+
+    def keys(self) -> list[tuple[str, KeysView[str]]]:
+        """What is in each heap and among the waiting pods: the name of the sub-queue, and the keys."""
+        pods = self.backoff.pods
+        return [
+            ("Active", self.active.usual.keys()),
+            ("Active, apart", self.active.apart.keys()),
+            ("Backoff", pods.usual.keys()),
+            ("Backoff, apart", pods.apart.keys()),
+            ("Backoff, after an error", self.backoff.errors.keys()),
+            ("Unschedulable", self.unschedulable.keys()),
+        ]
+
+    def checking(self) -> Steps[list[str]]:
+        """Every violated invariant, in steps between which pods may move."""
+        problems = self.active.check("activeQ") + self._check_gauges()
+        yield
+        problems += self.backoff.check()
+        yield
+        return problems + (yield from self.unschedulable.checking())
+
+    def _check_gauges(self) -> list[str]:
+        pods = [len(self.active), len(self.backoff)]
+        if [self._active_gauge.value, self._backoff_gauge.value] != pods:
+            return ["pending_pods: active or backoff is wrong"]
+        return []

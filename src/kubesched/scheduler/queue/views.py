@@ -1,0 +1,159 @@
+"""What may be read of the scheduling queue without changing it.
+
+For the debugger, explanations, invariants and tests: the ``views`` of a
+:class:`~kubesched.scheduler.queue.scheduling_queue.SchedulingQueue`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from kubesched.api.types import Pod
+from kubesched.base.turns import Steps, finish
+
+from ..framework.metrics import Gauge
+from ..framework.queued import QueuedPodInfo
+from .in_flight import InFlight
+from .nominator import Nominator
+from .slices import Slices
+from .sub_queues import SubQueues
+
+__all__ = ["QueueViews"]
+
+
+class QueueViews:
+    """The sub-queues and the pods in flight, read only.
+
+    While an operation that concerns very many pods is under way, lists of pods are as it has left them so far.
+    """
+
+    __slots__ = ("_in_flight", "_nominator", "_queues", "_rejected_by", "_slices")
+
+    def __init__(
+        self,
+        queues: SubQueues,
+        in_flight: InFlight,
+        nominator: Nominator,
+        rejected_by: Gauge,
+        slices: Slices,
+    ) -> None:
+        """``rejected_by`` is the metric of pods by rejector plugin and profile, for :meth:`check`."""
+        self._queues = queues
+        self._in_flight = in_flight
+        self._nominator = nominator
+        self._rejected_by = rejected_by
+        self._slices = slices
+
+    def pending_pods(self) -> tuple[list[Pod], str]:
+        """All queued pods (active, backoff, unschedulable) and a summary; pods in flight do not count."""
+        active, backoff, waiting = self.pods_in_active(), self.pods_in_backoff(), self.unschedulable_pods()
+        summary = f"activeQ:{len(active)}; backoffQ:{len(backoff)}; unschedulablePods:{len(waiting)}"
+        return active + backoff + waiting, summary
+
+    def all_pods(self) -> list[Pod]:
+        """All queued pods, in no order."""
+        queues = self._queues
+        return _pods(
+            record for queue in (queues.active, queues.backoff, queues.unschedulable) for record in queue.items()
+        )
+
+    def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
+        """The queued pod of that name, None when it is not queued."""
+        return self._queues.get(f"{namespace}/{name}" if namespace else name)
+
+    def in_flight_pods(self) -> list[Pod]:
+        """Pods being scheduled, in the order they were popped."""
+        return _pods(self._in_flight.records())
+
+    def pods_in_active(self) -> list[Pod]:
+        return _pods(self._queues.active.items())
+
+    def pods_in_backoff(self) -> list[Pod]:
+        """Rejected pods that back off, then those whose attempt failed by an error."""
+        return _pods(self._queues.backoff.items())
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no pod is active, in backoff or in flight, and nothing is under way."""
+        queues = self._queues
+        return not (self._slices.busy or len(queues.active) or len(queues.backoff) or len(self._in_flight))
+
+    def unschedulable_pods(self) -> list[Pod]:
+        """Pods that wait for an event, gated ones too, in the order they came."""
+        return _pods(self._queues.unschedulable.records())
+
+    def is_queued(self, pod: Pod) -> bool:
+        """Whether a pod of that name waits in the active, backoff or unschedulable queue."""
+        return self.get_pod(pod.name, pod.namespace) is not None
+
+    def is_in_flight(self, uid: str) -> bool:
+        return uid in self._in_flight
+
+    def in_flight_trace(self) -> list[str]:
+        """UIDs in flight and labels of the events kept for them, oldest first."""
+        return self._in_flight.trace()
+
+    def where(self, pod: Pod) -> str:
+        """``Active``, ``Backoff``, ``Unschedulable``, ``Gated`` or ``InFlight``; empty when the pod is not here.
+
+        An entry of the same name but another UID is not this pod. An operation that is under way is done first.
+        """
+        self._slices.settle()
+        queues = self._queues
+        for place, queue in (
+            ("Active", queues.active),
+            ("Backoff", queues.backoff),
+            ("Unschedulable", queues.unschedulable),
+        ):
+            record = queue.get(pod.key)
+            if record is not None and record.uid == pod.uid:
+                return "Gated" if record.gated else place
+        return "InFlight" if pod.uid in self._in_flight else ""
+
+    def check(self) -> list[str]:
+        """Check the invariants of the specification (section 2) and that indexes and metrics agree.
+
+        Checks every pod; the answer lists what is wrong and is empty when all is well.
+        """
+        self._slices.settle()
+        return finish(self.checking())
+
+    def checking(self) -> Steps[list[str]]:
+        """As :meth:`check`, in steps between which the queue may change."""
+        problems = yield from self._queues.checking()
+        for check in (self._in_flight.check, self._nominator.check, self._check_places, self._check_rejected):
+            yield
+            problems += check()
+        return problems
+
+    def _check_places(self) -> list[str]:
+        queues = self._queues
+        problems = [
+            f"{record.key} is gated by {record.gating_plugin} but in {place}"
+            for place, queue in (("Active", queues.active), ("Backoff", queues.backoff))
+            for record in queue.items()
+            if record.gating_plugin
+        ]
+        places = queues.keys()
+        if len(set[str]().union(*(keys for _, keys in places))) != sum(len(keys) for _, keys in places):
+            seen: dict[str, str] = {}
+            for place, keys in places:
+                problems += [f"{key} is in {seen[key]} and in {place}" for key in keys if key in seen]
+                seen.update(dict.fromkeys(keys, place))
+        return problems
+
+    def _check_rejected(self) -> list[str]:
+        rejected: defaultdict[tuple[str, ...], int] = defaultdict(int)
+        queues = self._queues
+        for queue in (queues.active, queues.backoff, queues.unschedulable):
+            for record in queue.items():
+                profile, plugins = record.pod_info.pod.spec.scheduler_name, record.unschedulable_plugins
+                for plugin in plugins | record.pending_plugins if record.pending_plugins else plugins:
+                    rejected[plugin, profile] += 1
+        counted = {labels: child.value for labels, child in self._rejected_by.children.items() if child.value}
+        return [] if counted == rejected else [f"unschedulable_pods: should be {dict(rejected)}, is {counted}"]
+
+
+def _pods(records: Iterable[QueuedPodInfo]) -> list[Pod]:
+    return [record.pod_info.pod for record in records]
