@@ -12,8 +12,8 @@ import pytest
 
 from golden_kit import GOLDEN, JSON, SKIPPED, a_vector, big, pod, read, replayed, sequence, verdict_of, write
 from kubesched.lab.conformance import Verdict, golden_files, replay_file, replay_vector
-from kubesched.lab.conformance.attempts import evaluated
 from kubesched.lab.conformance.world import World
+from kubesched.lab.conformance.written_attempt import evaluated
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.interface import NodeToStatus, PostFilterResult
 from kubesched.scheduler.framework.registry import Registry

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from kubesched.lab.simulate.entry import simulate_now as simulate
+    from kubesched.lab.simulate.entry import simulate
     from kubesched.lab.simulate.results.views import SimulationResult
     from kubesched.lab.simulate.stepping import Simulation
     from kubesched.lab.sweeps import sweep
@@ -25,7 +25,7 @@ __all__ = ["Simulation", "SimulationResult", "__version__", "simulate", "sweep"]
 _LAZY: Final = {
     "Simulation": ("kubesched.lab.simulate.stepping", "Simulation"),
     "SimulationResult": ("kubesched.lab.simulate.results.views", "SimulationResult"),
-    "simulate": ("kubesched.lab.simulate.entry", "simulate_now"),
+    "simulate": ("kubesched.lab.simulate.entry", "simulate"),
     "sweep": ("kubesched.lab.sweeps", "sweep"),
 }
 

@@ -16,7 +16,7 @@ from kubesched.cluster.admission import checks, custom, formats
 from kubesched.cluster.http import answers, calls, jsonpath
 from kubesched.cluster.schema import stored_pods
 from kubesched.cluster.store import deletion
-from kubesched.scheduler.dra import profiles
+from kubesched.scheduler.dra import models
 
 LONG = "x" * 1_000_000
 DIGITS = "0" * 1_000_000
@@ -47,7 +47,7 @@ KEEPERS: dict[str, Callable[[int], object]] = {
     "a JSON path": lambda number: jsonpath.found_all({}, f".a{number}{LONG}"),
     "a metadata text": lambda number: stored_pods._says_deleted(f"{number}{LONG}".encode()),
     "a metadata text of finalizers": lambda number: deletion._has_finalizers(f"{number}{LONG}".encode()),
-    "a version": lambda number: profiles._version(f"1.0.0-a{number}{LONG}"),
+    "a version": lambda number: models._version(f"1.0.0-a{number}{LONG}"),
     "labels": lambda number: shared_parts.shared_labels({"a": f"{number}{LONG}"}),
 }
 

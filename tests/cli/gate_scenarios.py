@@ -16,8 +16,8 @@ from kubesched.cli.run import command, connections
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.cli.run.options import OptionsError, options_of
 from kubesched.cli.run.serving import authentication_of
-from kubesched.lab.conformance.attempts import evaluated, rejection_of
 from kubesched.lab.conformance.world import World
+from kubesched.lab.conformance.written_attempt import evaluated, rejection_of
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 from kubesched.scheduler.config import API_VERSION, DEFAULT_GATES, KIND, ConfigError, FeatureGates, load_config_data

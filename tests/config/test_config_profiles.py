@@ -19,7 +19,7 @@ from kubesched.scheduler.config import (
     Plugin,
     PluginConfig,
     PluginSet,
-    Profile,
+    ProfileConfig,
     default_config,
     dump_yaml,
     expand_profile,
@@ -53,11 +53,11 @@ def configured(*profiles: dict[str, Any], **fields: Any) -> KubeSchedulerConfigu
     return load_config_data({**head, "profiles": list(profiles), **fields})
 
 
-def profile_of(**plugins: Any) -> Profile:
+def profile_of(**plugins: Any) -> ProfileConfig:
     return configured({"plugins": plugins}).profiles[0]
 
 
-def only(*multi: str | tuple[str, int], **points: Any) -> Profile:
+def only(*multi: str | tuple[str, int], **points: Any) -> ProfileConfig:
     """A profile without the defaults: a sorter, a binder and these multiPoint plugins, and points as given."""
     multi_point = {"disabled": [{"name": "*"}], "enabled": BASE + names(*multi)}
     return profile_of(multiPoint=multi_point, **points)
@@ -190,7 +190,7 @@ def test_a_custom_set_is_merged_into_the_default(default: PluginSet, custom: Plu
         ),
     ],
 )
-def test_multi_point_is_expanded(profile: Profile, score: list[tuple[str, int]]) -> None:
+def test_multi_point_is_expanded(profile: ProfileConfig, score: list[tuple[str, int]]) -> None:
     assert expand_profile(profile, MINE)["score"] == score
 
 
@@ -258,7 +258,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("profile", "text"), [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS])
-def test_a_profile_that_cannot_be_built(profile: Profile, text: str) -> None:
+def test_a_profile_that_cannot_be_built(profile: ProfileConfig, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         expand_profile(profile, MINE)
     assert caught.value.stage == "framework"
@@ -344,7 +344,7 @@ def test_a_written_configuration_may_list_what_we_lack() -> None:
         ),
     ],
 )
-def test_what_we_lack_is_refused_when_named_by_the_user(profile: Profile) -> None:
+def test_what_we_lack_is_refused_when_named_by_the_user(profile: ProfileConfig) -> None:
     with pytest.raises(ConfigError) as caught:
         expand_profile(profile, LACKING, known_missing={"DynamicResources"})
     assert str(caught.value) == UNAVAILABLE

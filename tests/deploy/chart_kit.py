@@ -16,7 +16,7 @@ import msgspec
 from kubesched.scheduler.config import KubeSchedulerConfiguration
 from kubesched.scheduler.config.args import ARGS_TYPES, args_kind
 from kubesched.scheduler.config.durations import Duration
-from kubesched.scheduler.config.types import API_VERSION, KIND, Extender, PluginConfig, Profile
+from kubesched.scheduler.config.types import API_VERSION, KIND, Extender, PluginConfig, ProfileConfig
 
 SCHEMA = Path(__file__).parents[2] / "deploy" / "helm" / "kubesched" / "values.schema.json"
 #: What the chart decides by itself.
@@ -67,7 +67,7 @@ def configuration_definitions() -> dict[str, Any]:
     for name in _DECIDED:
         del election[name]
     election["leaderElect"] = {"const": True}
-    profile = structure(Profile)
+    profile = structure(ProfileConfig)
     del profile["properties"]["schedulerName"]
     cases = []
     for name, type_ in ARGS_TYPES.items():

@@ -171,7 +171,7 @@ class World:
             self.allocator.set_node(row, node)
 
     def allocate(self, *claims: ResourceClaim, on: int = 0) -> tuple[AllocationResult, ...] | None:
-        return self.allocator.allocate(self.allocator.plan(claims), self.nodes[on])
+        return self.allocator.allocate(self.allocator.demand(claims), self.nodes[on])
 
     def chosen(self, *claims: ResourceClaim, on: int = 0) -> list[str] | None:
         """``request=device`` over all claims."""
@@ -186,5 +186,5 @@ class World:
         return results[0]
 
     def verdicts(self, *claims: ResourceClaim) -> list[Verdict]:
-        found = self.allocator.verdicts(self.allocator.plan(claims), np.arange(len(self.nodes)))
+        found = self.allocator.verdicts(self.allocator.demand(claims), np.arange(len(self.nodes)))
         return [Verdict(int(item)) for item in found]

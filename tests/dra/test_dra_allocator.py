@@ -26,10 +26,10 @@ from kubesched.api.cel.device_expressions import compile_device_expression
 from kubesched.api.decode import to_builtins
 from kubesched.api.resource import MAX_RESULTS, ResourceClaim
 from kubesched.scheduler.dra.allocator import Allocator
+from kubesched.scheduler.dra.device_search import DeviceSearch
 from kubesched.scheduler.dra.failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
 from kubesched.scheduler.dra.features import DEFAULT_FEATURES, Features
 from kubesched.scheduler.dra.interface import Verdict
-from kubesched.scheduler.dra.search import Search
 
 EVEN = 'device.attributes["gpu.example.com"].index % 2 == 0'
 SMALL = 'device.attributes["gpu.example.com"].size == "small"'
@@ -95,10 +95,10 @@ def test_devices_in_use_are_not_chosen_until_they_are_released() -> None:
 
 def test_a_search_without_result_does_not_try_every_combination() -> None:
     world = World([a_slice("s", gpus(30))])
-    plan = world.allocator.plan([a_claim(a_request(count=31))])
-    world.allocator.allocate(plan, world.nodes[0])
+    demand = world.allocator.demand([a_claim(a_request(count=31))])
+    world.allocator.allocate(demand, world.nodes[0])
     view = world.allocator._view(world.nodes[0])
-    search = Search(plan.remembered.wanted, view.pools, plan.remembered.supply, lambda: False)
+    search = DeviceSearch(demand.remembered.wanted, view.pools, demand.remembered.supply, lambda: False)
     assert search.run() is None
     assert search.steps < 10
 
@@ -263,10 +263,10 @@ def test_nodes_are_scored_by_the_places_in_lists() -> None:
     small = a_slice("b", [a_device("s", size="small"), a_device("t", size="small")], node="n1")
     world = World([large, small], nodes=nodes)
     claim = a_claim(any_of("req", a_request("l", select=LARGE), a_request("s", select=SMALL)), a_request("other"))
-    plan = world.allocator.plan([claim])
-    assert world.allocator.preferences(plan, np.arange(3)).tolist() == [8, 7, 0]
+    demand = world.allocator.demand([claim])
+    assert world.allocator.preferences(demand, np.arange(3)).tolist() == [8, 7, 0]
     world.take(a_claim(a_request(select=LARGE), name="holder"))
-    assert world.allocator.preferences(plan, np.arange(3)).tolist() == [0, 7, 0]
+    assert world.allocator.preferences(demand, np.arange(3)).tolist() == [0, 7, 0]
 
 
 def test_a_later_request_makes_a_list_choose_again() -> None:
@@ -285,9 +285,9 @@ def test_lists_that_would_exceed_the_limit_are_narrowed_quickly() -> None:
     assert chosen is not None
     assert len(chosen) == MAX_RESULTS
     assert {text.partition("=")[0] for text in chosen} == {"a/small", "b/small"}
-    plan = world.allocator.plan([claim])
+    demand = world.allocator.demand([claim])
     view = world.allocator._view(world.nodes[0])
-    search = Search(plan.remembered.wanted, view.pools, plan.remembered.supply, lambda: False)
+    search = DeviceSearch(demand.remembered.wanted, view.pools, demand.remembered.supply, lambda: False)
     search.run()
     assert search.steps <= 80
 
@@ -904,4 +904,4 @@ def test_two_allocators_may_share_what_they_read() -> None:
         want = [Verdict.FITS if fits else Verdict.CANNOT_ALLOCATE] * 2
         assert world.verdicts(claim) == want
         if step % 3 == 0:  # the other one sees several changes at once
-            assert other.verdicts(other.plan([claim]), np.arange(2)).tolist() == want
+            assert other.verdicts(other.demand([claim]), np.arange(2)).tolist() == want

@@ -145,7 +145,7 @@ def test_a_pool_that_is_used_up_is_looked_at_once_until_it_changes() -> None:
 
 def _supplies_of(world: World) -> set[str]:
     """The pools whose state a search for the pair evaluates from now on."""
-    remembered = world.allocator.plan([PAIR]).remembered
+    remembered = world.allocator.demand([PAIR]).remembered
     seen: set[str] = set()
     supply = remembered.supply
 

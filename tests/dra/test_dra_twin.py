@@ -162,11 +162,11 @@ def test_what_is_remembered_is_what_a_new_allocator_computes(seed: int, small: b
     """Also when tables and journals are so ``small`` that they begin again all the time."""
     with pytest.MonkeyPatch.context() as patch:
         if small:
-            for module in ("profiles", "remembered", "selectors", "wanted"):
+            for module in ("models", "remembered", "selectors", "wanted"):
                 patch.setattr(f"kubesched.scheduler.dra.{module}.MOST_REMEMBERED", 2)
             for module in ("allocated", "allocator", "inventory"):
                 patch.setattr(f"kubesched.scheduler.dra.{module}._KEPT_CHANGES", 1)
-            patch.setattr("kubesched.scheduler.dra.allocator._MOST_PLANS", 2)
+            patch.setattr("kubesched.scheduler.dra.allocator._MOST_DEMANDS", 2)
         check_what_is_remembered(seed)
 
 

@@ -345,7 +345,7 @@ def test_hints_of_plugins_that_did_not_reject_are_not_run() -> None:
 
 
 def test_plans_for_many_kinds_of_events_take_limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubesched.scheduler.queue.hints._MAX_PLANS", 4)
+    monkeypatch.setattr("kubesched.scheduler.queue.queueing_hints._MAX_PLANS", 4)
     bench = Bench()
     bench.rejected(a_pod("p"), "Fit")
     for number in range(20):

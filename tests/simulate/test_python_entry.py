@@ -249,7 +249,7 @@ def test_feature_gates_are_settings_or_text() -> None:
     ],
     ids=lambda item: "-".join(item) if isinstance(item, dict) else "",
 )
-@pytest.mark.parametrize("call", [kubesched.lab.simulate, kubesched.Simulation], ids=["simulate", "Simulation"])
+@pytest.mark.parametrize("call", [kubesched.simulate, kubesched.Simulation], ids=["simulate", "Simulation"])
 def test_what_cannot_be_used_is_named(call: Any, options: JSON, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(**options)
@@ -456,7 +456,7 @@ def test_compressed_text_is_refused_with_its_name(tmp_path: Path) -> None:
         kubesched.simulate(path)
 
 
-@pytest.mark.parametrize("function", [kubesched.lab.simulate, kubesched.Simulation])
+@pytest.mark.parametrize("function", [kubesched.simulate, kubesched.Simulation])
 def test_an_argument_that_does_not_exist_or_cannot_be_used_is_named(function: Any) -> None:
     with pytest.raises(TypeError, match=r"^kubesched\.simulate has no argument nodez; did you mean nodes\?$"):
         function(pod("p"), nodez=1)
@@ -514,15 +514,12 @@ def test_help_shows_the_function_whichever_is_imported_first(first: str) -> None
     program = f"""
 {first}
 import inspect, pydoc
-import kubesched.lab.simulate.stepping as stepping
-from kubesched.lab.simulate import Result, traces
-text = pydoc.plain(pydoc.render_doc(kubesched.lab.simulate))
-assert text.startswith("Python Library Documentation: function kubesched.lab.simulate"), text
+text = pydoc.plain(pydoc.render_doc(kubesched.simulate))
+assert text.startswith("Python Library Documentation: function simulate in module kubesched"), text
 assert "node_template: a Node that hollow nodes are made from" in text
-assert list(inspect.signature(kubesched.lab.simulate).parameters)[:2] == ["manifests", "nodes"]
-assert kubesched.lab.simulate.stepping is stepping and kubesched.lab.traces is traces
-import kubesched.lab.simulate.run.placement
-assert kubesched.lab.simulate.Result is Result and kubesched.lab.simulate.run.placement.__name__ == "kubesched.lab.simulate.run.placement"
+assert list(inspect.signature(kubesched.simulate).parameters)[:2] == ["manifests", "nodes"]
+from kubesched.lab.simulate import Result, stepping
+assert kubesched.Simulation is stepping.Simulation
 assert kubesched.simulate(nodes=1).totals.pods == 0
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)

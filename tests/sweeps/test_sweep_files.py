@@ -132,7 +132,7 @@ def test_failed_runs_are_shown_once_for_each_error(capsys: pytest.CaptureFixture
         ),
         (
             ["--set", "maniests=x", "--grid", "seed=1"],
-            "kubesched.lab.simulate has no argument maniests; did you mean manifests?",
+            "kubesched.simulate has no argument maniests; did you mean manifests?",
         ),
         (["--grid", "seed=1"], "a simulation needs manifests"),
         (["--grid", "workload=x", "--set", "manifests=y"], "argument manifests is given by itself and by the workload"),

@@ -132,9 +132,7 @@ def test_a_run_that_takes_too_long_is_ended() -> None:
 
 def test_a_script_without_a_main_guard_is_refused_with_the_reason(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text(
-        f"import kubesched.lab.sweeps\nkubesched.sweeps.sweep({{'x': [1]}}, function={call('square')!r})\n"
-    )
+    script.write_text(f"import kubesched\nkubesched.sweep({{'x': [1]}}, function={call('square')!r})\n")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert done.stderr.strip().endswith("in a script, what calls it must be below: if __name__ == '__main__':")

@@ -43,7 +43,7 @@ from .framework.waiting import PodsInPreBind, WaitingPods
 from .informers import Informers, kind_of_event, kinds_informed
 from .nodes.podinfo import PodInfo
 from .queue import SchedulingQueue
-from .queue.hints import Registrations
+from .queue.queueing_hints import Registrations
 
 __all__ = ["NamespaceHandler", "NodeHandler", "PodHandler", "ResourceHandler", "watch"]
 

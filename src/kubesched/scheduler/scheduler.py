@@ -39,8 +39,8 @@ from .framework.registry import Registry
 from .handlers import watch
 from .informers import Informers
 from .queue import SchedulingQueue
-from .queue.hints import Registrations
 from .queue.order import order_of
+from .queue.queueing_hints import Registrations
 
 __all__ = ["Scheduler"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from limits_kit import JSON, a_claim, a_csi_node, a_csi_volume, claims
 
-from kubesched.lab.conformance.attempts import rejection_of
 from kubesched.lab.conformance.world import World
+from kubesched.lab.conformance.written_attempt import rejection_of
 from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes.podinfo import PodInfo
 from kubesched.scheduler.plugins import in_tree_registry

@@ -20,10 +20,10 @@ from kubesched.api.wire import Item
 from kubesched.client.event_writer import NORMAL, WARNING
 
 from ..kubelets import attachment_name
-from .attempts import Attempts
 from .base import Controller
 from .context import BY_CLAIM, Context, Data, differ, status_of
 from .pods import is_finished
+from .storage_work import Attempts
 
 __all__ = ["Attachments"]
 

@@ -26,10 +26,10 @@ from kubesched.api.storage import (
 from kubesched.api.wire import Item, tolerate
 from kubesched.client.event_writer import NORMAL, WARNING
 
-from .attempts import Attempts
 from .base import Controller
 from .context import Context, Data, annotations_of
 from .csi_drivers import Pools, Segment, exact_bytes
+from .storage_work import Attempts
 from .volumes import PROVISIONER, PV_PROTECTION, claim_reference, reserved_for
 
 __all__ = ["Provisioner"]

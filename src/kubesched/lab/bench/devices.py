@@ -44,10 +44,10 @@ def allocate_claims(store: Store, namespace: str, gates: FeatureGates, rng: rand
     allocator = Allocator(inventory, allocated, classes.get, now=time.monotonic, rng=rng)
     nodes = [item.typed for item in store.list(NODES).items]
     for item in open_claims:
-        plan = allocator.plan([item.typed])
+        demand = allocator.demand([item.typed])
         rng.shuffle(nodes)
         try:
-            found = next((result for node in nodes if (result := allocator.allocate(plan, node)) is not None), None)
+            found = next((result for node in nodes if (result := allocator.allocate(demand, node)) is not None), None)
         except DeviceAllocationFailure as error:
             raise WorkloadError(f"claim {item.key} cannot be allocated: {error}") from None
         if found is None:

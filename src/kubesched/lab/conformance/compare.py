@@ -8,13 +8,13 @@ from typing import Any, Final
 from kubesched.scheduler.framework.status import Code
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
-from .attempts import evaluated, found
 from .comparison import Comparison
 from .devices import devices_member
 from .needs import missing_plugin, missing_plugins, not_built
 from .preemption import PREEMPTION_KINDS, compare_preemption, post_filter_text
 from .wording import failed_plugin, without_wording
 from .world import World
+from .written_attempt import evaluated, found
 
 __all__ = ["FINDS", "compare_attempt"]
 

@@ -25,9 +25,9 @@ from kubesched.scheduler.nodes.nodeinfo import NodeInfo
 from kubesched.scheduler.nodes.podinfo import PodInfo
 from kubesched.scheduler.plugins.preemption.importance import importance
 
-from .attempts import rejection_of
 from .candidates import JSON, ListsCandidates, Question, listed, lister
 from .world import World
+from .written_attempt import rejection_of
 
 __all__ = ["arrange", "has_equal_victims", "in_any_order"]
 

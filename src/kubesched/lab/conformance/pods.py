@@ -10,7 +10,6 @@ from typing import Any
 from kubesched.scheduler.framework.queued import QueuedPodInfo
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
-from .attempts import nominated, status_of
 from .compare import compare_attempt
 from .comparison import Comparison
 from .devices import Allocations, store_allocations
@@ -19,6 +18,7 @@ from .preemption import apply_deallocation, compare_effects
 from .reserving import reserved
 from .wording import without_wording
 from .world import World
+from .written_attempt import nominated, status_of
 
 __all__ = ["Change", "replay_independent", "replay_sequential", "unchanged"]
 

@@ -15,13 +15,13 @@ from kubesched.scheduler.framework.status import Code, Status, is_success
 from kubesched.scheduler.nodes.nominating import NominatingMode
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
-from .attempts import rejection_of, status_of
 from .candidates import ListsCandidates, Question, listed, lister
 from .comparison import Comparison
 from .equal_victims import arrange, in_any_order
 from .needs import missing_plugins, not_built
 from .wording import without_wording
 from .world import World
+from .written_attempt import rejection_of, status_of
 
 __all__ = [
     "PREEMPTION_KINDS",

@@ -21,7 +21,7 @@ from .comparison import AreaResult, Comparison, Verdict
 from .configs import compare_config
 from .coverage import Coverage
 from .files import BadLineError, area_of, read_vectors
-from .hints import compare_hint
+from .hint_vectors import compare_hint
 from .members import check_members
 from .pods import replay_independent, replay_sequential, unchanged
 from .variants import Variant, variants

@@ -27,7 +27,7 @@ from .results.views import SimulationResult
 from .run.own_thread import outside_any_loop
 from .run.simulation import Progress, run_simulation
 
-__all__ = ["MOST_NODES", "Options", "options_of", "seconds_of", "simulate_now", "unknown_argument"]
+__all__ = ["MOST_NODES", "Options", "options_of", "seconds_of", "simulate", "unknown_argument"]
 
 #: More hollow nodes than this do not fit into the memory of a machine.
 MOST_NODES: Final = 1_000_000
@@ -36,7 +36,7 @@ Path = str | os.PathLike[str]
 
 
 class Options(TypedDict, total=False):
-    """The options of :func:`simulate_now`, which describes them."""
+    """The options of :func:`simulate`, which describes them."""
 
     nodes: int | Objects
     node_template: Path | Mapping[str, Any] | None
@@ -52,7 +52,7 @@ class Options(TypedDict, total=False):
     on_progress: Progress | None
 
 
-def simulate_now(
+def simulate(
     manifests: Objects = (),
     *,
     nodes: int | Objects = 0,
@@ -116,7 +116,7 @@ def simulate_now(
 
 
 #: Python's own messages about a call name the function as people know it.
-simulate_now.__qualname__ = "kubesched.simulate"
+simulate.__qualname__ = "kubesched.simulate"
 
 
 def unknown_argument(name: str, *more: str) -> str:
@@ -124,14 +124,14 @@ def unknown_argument(name: str, *more: str) -> str:
     known = [*more, "manifests", *Options.__annotations__]
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-    return f"kubesched.lab.simulate has no argument {name}; {hint}"
+    return f"kubesched.simulate has no argument {name}; {hint}"
 
 
 def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
-    """The arguments of :func:`simulate_now` as those of :func:`.run.simulation.simulate`.
+    """The arguments of :func:`simulate` as those of :func:`.run.simulation.simulate`.
 
     Raises:
-        ManifestError, ConfigError, PluginError, ValueError, TypeError: see :func:`simulate_now`.
+        ManifestError, ConfigError, PluginError, ValueError, TypeError: see :func:`simulate`.
     """
     for name in given:
         if name not in Options.__annotations__:

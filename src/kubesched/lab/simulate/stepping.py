@@ -46,13 +46,13 @@ class QueuedPod(NamedTuple):
 
 
 class Simulation:
-    """A simulated cluster under way. The arguments are those of ``kubesched.lab.simulate``.
+    """A simulated cluster under way. The arguments are those of ``kubesched.simulate``.
 
     When it is made, everything that happens at time 0 has happened: pods that fit are bound. Between calls time stands
     still. As a context manager it closes itself; ``until`` is where :meth:`run` ends.
 
     Raises:
-        ManifestError, ConfigError, PluginError, ValueError: see ``kubesched.lab.simulate``.
+        ManifestError, ConfigError, PluginError, ValueError: see ``kubesched.simulate``.
         TaskCrashedError: here and in every method, when a part of the simulated cluster crashed.
     """
 
@@ -167,7 +167,7 @@ class Simulation:
         return self._session.embedded
 
     def result(self) -> SimulationResult:
-        """What ``kubesched.lab.simulate`` would report if the run ended now."""
+        """What ``kubesched.simulate`` would report if the run ended now."""
         stopped = self._engine.stopped
 
         async def report() -> SimulationResult:

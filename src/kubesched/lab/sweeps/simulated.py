@@ -1,4 +1,4 @@
-"""The run of a sweep that simulates: the arguments of ``kubesched.lab.simulate``, and the figures of its result.
+"""The run of a sweep that simulates: the arguments of ``kubesched.simulate``, and the figures of its result.
 
 Caller: :mod:`.running`, in every worker.
 """
@@ -27,16 +27,16 @@ _WORKLOAD: Final = "workload"
 def simulated(*, workload: Any = None, **arguments: Any) -> dict[str, Scalar]:
     """Simulate, and return the figures of the result.
 
-    ``arguments`` are those of ``kubesched.lab.simulate``. ``workload`` is what is convenient to be varied together: further
+    ``arguments`` are those of ``kubesched.simulate``. ``workload`` is what is convenient to be varied together: further
     arguments by name, or manifests alone.
 
     Raises:
         SweepError: when an exception was raised inside the run, or pods were refused: its figures would be wrong.
-        Exception: what ``kubesched.lab.simulate`` raises.
+        Exception: what ``kubesched.simulate`` raises.
     """
-    from ..simulate.entry import simulate_now  # noqa: PLC0415 - sweeps of other functions do not need it
+    from ..simulate.entry import simulate  # noqa: PLC0415 - sweeps of other functions do not need it
 
-    result = simulate_now(**_together(workload, arguments))
+    result = simulate(**_together(workload, arguments))
     if result.errors:
         raise SweepError(result.errors[0].text)
     if result.refused:

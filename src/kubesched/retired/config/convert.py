@@ -39,7 +39,7 @@ from kubesched.scheduler.config.types import (
     PluginConfig,
     Plugins,
     PluginSet,
-    Profile,
+    ProfileConfig,
 )
 
 from .default_plugins import PROVIDERS, VOLUME_LIMITS, default_plugins
@@ -181,7 +181,7 @@ def convert(
     if errors := list(_old_field_errors(config, version)):
         raise ConfigError("validate", errors)
     extenders: tuple[Extender, ...] = ()
-    profiles: tuple[Profile, ...]
+    profiles: tuple[ProfileConfig, ...]
     if isinstance(config, V1Alpha1Configuration):
         profiles = (_alpha1_profile(config, policy, gates, notes, spread=spread),)
         names = [old.data.get("schedulerName") or None]
@@ -331,7 +331,7 @@ def _profile(
     notes: Notes,
     *,
     spread: bool,
-) -> Profile:
+) -> ProfileConfig:
     entries = _plugin_config(profile.plugin_config, path, config, gates, notes, spread=spread, version=version)
     own = {attribute: getattr(profile.plugins, attribute) for attribute in profile.plugins.__struct_fields__}
     _note_limits(own, path, notes)
@@ -339,7 +339,7 @@ def _profile(
         plugins = multi_point_plugins(Plugins(**own), notes, selector_spread=not spread)
     else:
         plugins = _lists(own, version, config, gates, notes, spread=spread)
-    return Profile(scheduler_name=profile.scheduler_name, plugins=plugins, plugin_config=entries)
+    return ProfileConfig(scheduler_name=profile.scheduler_name, plugins=plugins, plugin_config=entries)
 
 
 def _lists(
@@ -397,7 +397,7 @@ def _note_limits(own: dict[str, PluginSet], path: str, notes: Notes) -> None:
 
 def _alpha1_profile(
     config: V1Alpha1Configuration, policy: Policy | None, gates: FeatureGates, notes: Notes, *, spread: bool
-) -> Profile:
+) -> ProfileConfig:
     name = config.scheduler_name
     if policy is not None:
         for text, value in (("Plugins", config.plugins), ("PluginConfig", config.plugin_config)):
@@ -429,12 +429,12 @@ def _alpha1_profile(
     _note_limits(own, "", notes)
     entries = _plugin_config(config.plugin_config or (), "", config, gates, notes, spread=spread, version="v1alpha1")
     plugins = _lists(own, "v1alpha1", config, gates, notes, spread=spread, provider=provider)
-    return Profile(scheduler_name=name, plugins=plugins, plugin_config=entries)
+    return ProfileConfig(scheduler_name=name, plugins=plugins, plugin_config=entries)
 
 
 def _policy_profile(
     policy: Policy, config: V1Alpha1Configuration | None, gates: FeatureGates, notes: Notes, *, spread: bool
-) -> Profile:
+) -> ProfileConfig:
     weight = policy.hard_pod_affinity_symmetric_weight or _hard_weight(config)
     chosen = policy_plugins(policy, notes, spread=spread)
     lists, disabled = chosen.lists, {}
@@ -452,7 +452,7 @@ def _policy_profile(
     if seconds is not None:
         entries.append(PluginConfig(name="VolumeBinding", args=VolumeBindingArgs(bind_timeout_seconds=seconds)))
     plugins = explicit_plugins(lists, disabled, gates, notes)
-    return Profile(scheduler_name=DEFAULT_SCHEDULER_NAME, plugins=plugins, plugin_config=tuple(entries))
+    return ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME, plugins=plugins, plugin_config=tuple(entries))
 
 
 # -- plugin arguments --------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ from .types import (
     PluginConfig,
     Plugins,
     PluginSet,
-    Profile,
+    ProfileConfig,
 )
 from .validate import validate, validation_errors
 from .validate_args import validate_args
@@ -90,7 +90,7 @@ __all__ = [
     "PluginSet",
     "Plugins",
     "PodTopologySpreadArgs",
-    "Profile",
+    "ProfileConfig",
     "RequestedToCapacityRatioParam",
     "ResourceSpec",
     "ScoringStrategy",

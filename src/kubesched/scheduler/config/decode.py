@@ -17,7 +17,7 @@ from kubesched.api.yamltext import Document, TextError, as_text, parse_single
 from .args import ARGS_TYPES, args_kind
 from .errors import ConfigError
 from .shapes import Decoder, WrongTypeError, describe, json_kind
-from .types import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig, Profile
+from .types import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig, ProfileConfig
 
 __all__ = [
     "MAX_BYTES",
@@ -158,7 +158,7 @@ def strict_error(errors: list[str]) -> str:
     return f"strict decoding error: {', '.join(errors)}" if errors else ""
 
 
-def _decode_profile_args(profile: Profile, index: int, errors: list[str], details: list[str]) -> Profile:
+def _decode_profile_args(profile: ProfileConfig, index: int, errors: list[str], details: list[str]) -> ProfileConfig:
     entries = []
     for number, entry in enumerate(profile.plugin_config):
         path = f"profiles[{index}].pluginConfig[{number}]"

@@ -31,7 +31,7 @@ from .types import (
     Plugin,
     PluginConfig,
     PluginSet,
-    Profile,
+    ProfileConfig,
 )
 
 __all__ = ["apply_defaults", "default_args", "merge_plugin_set"]
@@ -107,7 +107,7 @@ def _device_binding(gates: FeatureGates) -> bool:
     return gates.enabled("DRADeviceBindingConditions") and gates.enabled("DRAResourceClaimDeviceStatus")
 
 
-def _default_profile(profile: Profile, gates: FeatureGates) -> Profile:
+def _default_profile(profile: ProfileConfig, gates: FeatureGates) -> ProfileConfig:
     plugins = replace(
         profile.plugins, multi_point=merge_plugin_set(default_multi_point(gates), profile.plugins.multi_point)
     )
@@ -131,7 +131,7 @@ def apply_defaults(
     """Complete a decoded configuration. ``given`` is the plain data it was decoded from."""
     if given.get("enableContentionProfiling") is None:
         config = replace(config, enable_contention_profiling=config.enable_profiling)
-    profiles = config.profiles or (Profile(),)
+    profiles = config.profiles or (ProfileConfig(),)
     if len(profiles) == 1:
         listed = given.get("profiles") or [None]
         if (listed[0] or {}).get("schedulerName") is None:

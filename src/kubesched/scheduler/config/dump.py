@@ -41,7 +41,7 @@ from .types import (
     Plugin,
     PluginConfig,
     Plugins,
-    Profile,
+    ProfileConfig,
 )
 
 __all__ = ["dump_config", "dump_yaml"]
@@ -65,7 +65,7 @@ _ALWAYS: Final[dict[type[Any], frozenset[str]]] = {
     ),
     LeaderElection: _ALL,
     ClientConnection: _ALL,
-    Profile: frozenset({"schedulerName", "plugins"}),
+    ProfileConfig: frozenset({"schedulerName", "plugins"}),
     Plugins: _ALL,
     Plugin: _ALL,
     Extender: frozenset({"urlPrefix", "httpTimeout"}),
@@ -131,7 +131,7 @@ def dump_config(config: KubeSchedulerConfiguration, *, registered: Collection[st
     return {"apiVersion": API_VERSION, "kind": KIND, **_struct(config)}
 
 
-def _written(profile: Profile, registered: Collection[str]) -> Profile:
+def _written(profile: ProfileConfig, registered: Collection[str]) -> ProfileConfig:
     names = profile.plugins.enabled_names() & set(registered)
     entries = [entry for entry in profile.plugin_config if entry.name in names and entry.args is not None]
     return msgspec.structs.replace(profile, plugin_config=tuple(sorted(entries, key=lambda entry: entry.name)))

@@ -15,7 +15,7 @@ from .args import NodeResourcesFitArgs
 from .errors import ConfigError, join_errors
 from .features import DEFAULT_GATES, FeatureGates
 from .intree import default_multi_point
-from .types import POINTS, KubeSchedulerConfiguration, Plugin, Profile
+from .types import POINTS, KubeSchedulerConfiguration, Plugin, ProfileConfig
 from .validate_args import validate_args
 
 __all__ = ["Expanded", "expand_profile", "expand_profiles", "ignore_extender_resources", "plugin_type"]
@@ -38,7 +38,7 @@ def _error(text: str, *details: str) -> ConfigError:
 
 
 def expand_profile(
-    profile: Profile,
+    profile: ProfileConfig,
     capabilities: Mapping[str, frozenset[str]],
     *,
     known_missing: Collection[str] = frozenset(),
@@ -72,7 +72,9 @@ def expand_profile(
     }
 
 
-def _available_multi_point(profile: Profile, known_missing: Collection[str], gates: FeatureGates) -> tuple[Plugin, ...]:
+def _available_multi_point(
+    profile: ProfileConfig, known_missing: Collection[str], gates: FeatureGates
+) -> tuple[Plugin, ...]:
     """The multiPoint entries without the defaults that we lack."""
     multi = profile.plugins.multi_point
     if not known_missing:
@@ -88,7 +90,7 @@ def _available_multi_point(profile: Profile, known_missing: Collection[str], gat
     return kept
 
 
-def _explicit(profile: Profile, point: str, capabilities: Mapping[str, frozenset[str]]) -> list[str]:
+def _explicit(profile: ProfileConfig, point: str, capabilities: Mapping[str, frozenset[str]]) -> list[str]:
     names: list[str] = []
     for plugin in profile.plugins.at(point).enabled:
         if plugin.name not in capabilities:
@@ -112,7 +114,7 @@ def _unnamed(plugin: Plugin, point: str) -> list[str]:
 
 
 def _with_multi_point(
-    profile: Profile,
+    profile: ProfileConfig,
     point: str,
     explicit: list[str],
     multi: tuple[Plugin, ...],
@@ -155,7 +157,7 @@ def _check_counts(scheduler_name: str, lists: Mapping[str, list[str]]) -> None:
 
 
 def _weights(
-    profile: Profile, point: str, multi: tuple[Plugin, ...], capabilities: Mapping[str, frozenset[str]]
+    profile: ProfileConfig, point: str, multi: tuple[Plugin, ...], capabilities: Mapping[str, frozenset[str]]
 ) -> dict[str, int]:
     """The point's own entries first, then multiPoint's; the first one of a name counts; 0 means 1."""
     weights: dict[str, int] = {}
@@ -177,7 +179,7 @@ def _weights(
 
 
 def _argument_errors(
-    profile: Profile, capabilities: Mapping[str, frozenset[str]], gates: FeatureGates
+    profile: ProfileConfig, capabilities: Mapping[str, frozenset[str]], gates: FeatureGates
 ) -> Iterator[str]:
     """What the registered, enabled plugins would refuse when they are built."""
     enabled = profile.plugins.enabled_names() & capabilities.keys()
@@ -200,7 +202,7 @@ def expand_profiles(
     """
     config = ignore_extender_resources(config)
     expanded: dict[str, Expanded] = {}
-    first: Profile | None = None
+    first: ProfileConfig | None = None
     for profile in config.profiles:
         name = profile.scheduler_name
         try:

@@ -25,7 +25,7 @@ from .args import Go
 from .durations import Duration, DurationError
 from .errors import MAX_DETAILS
 from .fielderrors import quote
-from .types import ClientConnection, LeaderElection, Profile
+from .types import ClientConnection, LeaderElection, ProfileConfig
 
 __all__ = ["Decoder", "WrongTypeError", "describe", "fold_names", "json_kind"]
 
@@ -35,7 +35,7 @@ _INT_BITS: Final = {"int32": 31, "int64": 63}
 #: How upstream calls the struct types that we call otherwise; types of older versions carry it as ``go_name``; all
 #: others are ``v1.`` and our name.
 _GO_STRUCTS: Final[dict[Any, str]] = {
-    Profile: "v1.KubeSchedulerProfile",
+    ProfileConfig: "v1.KubeSchedulerProfile",
     LeaderElection: "v1alpha1.LeaderElectionConfiguration",
     ClientConnection: "v1alpha1.ClientConnectionConfiguration",
 }

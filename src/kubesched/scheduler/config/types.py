@@ -31,7 +31,7 @@ __all__ = [
     "PluginConfig",
     "PluginSet",
     "Plugins",
-    "Profile",
+    "ProfileConfig",
 ]
 
 GROUP: Final = "kubescheduler.config.k8s.io"
@@ -144,7 +144,7 @@ class PluginConfig(Part, frozen=True):
     args: Any = None
 
 
-class Profile(Part, frozen=True):
+class ProfileConfig(Part, frozen=True):
     """One scheduler name with its plugins. ``percentage_of_nodes_to_score`` None means the global value."""
 
     scheduler_name: str = ""
@@ -219,10 +219,10 @@ class KubeSchedulerConfiguration(Part, frozen=True):
     percentage_of_nodes_to_score: Int32 = 0
     pod_initial_backoff_seconds: Int64 = 1
     pod_max_backoff_seconds: Int64 = 10
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[ProfileConfig, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
 
-    def profile(self, scheduler_name: str) -> Profile | None:
+    def profile(self, scheduler_name: str) -> ProfileConfig | None:
         """The profile that serves a pod's ``schedulerName``."""
         return next((profile for profile in self.profiles if profile.scheduler_name == scheduler_name), None)

@@ -15,7 +15,7 @@ from .args import ARGS_TYPES
 from .errors import ConfigError
 from .features import DEFAULT_GATES, FeatureGates
 from .fielderrors import duplicate, go_json, invalid, qualified_name_errors, quote, required
-from .types import API_VERSION, POINTS, Extender, KubeSchedulerConfiguration, LeaderElection, PluginSet, Profile
+from .types import API_VERSION, POINTS, Extender, KubeSchedulerConfiguration, LeaderElection, PluginSet, ProfileConfig
 from .validate_args import validate_args
 
 __all__ = ["REMOVED_PLUGINS", "validate", "validation_errors"]
@@ -100,7 +100,7 @@ def _percentage(path: str, value: int | None) -> Iterator[str]:
         yield invalid(path, value, "not in valid range [0-100]")
 
 
-def _profile(profile: Profile, path: str, gates: FeatureGates, removed: frozenset[str]) -> Iterator[str]:
+def _profile(profile: ProfileConfig, path: str, gates: FeatureGates, removed: frozenset[str]) -> Iterator[str]:
     if not profile.scheduler_name:
         yield required(f"{path}.schedulerName")
     yield from _percentage(f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score)
@@ -122,7 +122,7 @@ def _profile(profile: Profile, path: str, gates: FeatureGates, removed: frozense
             yield from validate_args(entry.name, entry.args, gates, f"{entry_path}.args")
 
 
-def _common_queue_sort(profiles: tuple[Profile, ...]) -> Iterator[str]:
+def _common_queue_sort(profiles: tuple[ProfileConfig, ...]) -> Iterator[str]:
     """All profiles share one queue: the same sorter, with the same arguments.
 
     Without a sorter in the first profile, arguments without a plugin's name count as those of the sorter, as upstream.

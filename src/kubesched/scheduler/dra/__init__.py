@@ -5,12 +5,12 @@ The parts, in the order of use:
 * :class:`~kubesched.scheduler.dra.features.Features`: which gates are on.
 * :class:`~kubesched.scheduler.dra.inventory.Inventory`: all ResourceSlices, fed by their events (``put``, ``remove``).
 * :class:`~kubesched.scheduler.dra.allocated.AllocatedDevices`: what is in use, fed claim by claim (``set_claim``).
-* :class:`~kubesched.scheduler.dra.allocator.Allocator`: ``plan`` claims, ask for ``verdicts`` of many nodes, ``allocate`` on one of
+* :class:`~kubesched.scheduler.dra.allocator.Allocator`: ``demand`` claims, ask for ``verdicts`` of many nodes, ``allocate`` on one of
   them. It never changes what it reads: the caller records an allocation with ``AllocatedDevices.set_claim``.
 * :mod:`~kubesched.scheduler.dra.failures`: how it fails, with upstream's texts.
 
-How it works inside: slices become :mod:`pools <kubesched.scheduler.dra.pools>` of devices with :mod:`profiles
-<kubesched.scheduler.dra.profiles>`, and a :mod:`view <kubesched.scheduler.dra.view>` per node; claims become :mod:`wants
-<kubesched.scheduler.dra.wanted>`; a :mod:`search <kubesched.scheduler.dra.search>` chooses devices, and :mod:`results <kubesched.scheduler.dra.results>`
+How it works inside: slices become :mod:`pools <kubesched.scheduler.dra.pools>` of devices with :mod:`models
+<kubesched.scheduler.dra.models>`, and a :mod:`view <kubesched.scheduler.dra.view>` per node; claims become :mod:`wants
+<kubesched.scheduler.dra.wanted>`; a :mod:`search <kubesched.scheduler.dra.device_search>` chooses devices, and :mod:`results <kubesched.scheduler.dra.results>`
 writes them down. Nothing here knows of plugins, queues or an API server.
 """

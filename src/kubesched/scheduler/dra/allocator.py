@@ -21,29 +21,29 @@ from kubesched.api.types import Node
 from kubesched.base.change_log import ChangeLog, Follower
 
 from .allocated import AllocatedDevices, PoolID
+from .device_search import DeviceSearch, Pick, SearchProblemError, SearchTimeoutError
 from .failures import AllocationError, AllocationTimeoutError, InvalidPoolsError
 from .interface import ClassLookup, Verdict
 from .inventory import Inventory
 from .pools import PoolState
 from .remembered import NO_KIND, Outcome, Remembered, Rows, Scores, Verdicts
 from .results import allocation_result
-from .search import Pick, Search, SearchProblemError, SearchTimeoutError
 from .selectors import SelectorCache
 from .survey import Survey, devices_of_class, survey
 from .view import NodeView
 from .wanted import Problem, Wanted, content_key, shape_key
 
-__all__ = ["Allocator", "Plan"]
+__all__ = ["Allocator", "ClaimDemand"]
 
 #: Contents of claims that are kept, and those whose verdicts are.
 _MOST_CONTENTS: Final = 1024
-_MOST_PLANS: Final = 64
+_MOST_DEMANDS: Final = 64
 _KEPT_CHANGES: Final = 1 << 16
 #: In the log of rows: something of the pools that nodes have in common was allocated or released.
 _COMMON: Final = -1
 
 
-class Plan:
+class ClaimDemand:
     """What unallocated claims ask for, prepared once per scheduling attempt.
 
     ``wanted`` is their content; ``remembered`` may be that of others, whose classes have other names and equal selectors.
@@ -59,7 +59,7 @@ class Allocator:
     """Chooses devices; holds everything that is remembered between calls.
 
     ``now`` and ``timeout`` (seconds, 0 for none) limit the search on one node. ``rng`` makes the IDs of shares.
-    ``strict_counters``: see :mod:`.search`.
+    ``strict_counters``: see :mod:`.device_search`.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Allocator:
             list_type_attributes=self._features.list_type_attributes, interrupted=self._is_expired
         )
         self._contents: OrderedDict[bytes, tuple[Wanted, bytes]] = OrderedDict()
-        self._plans: OrderedDict[bytes, Remembered] = OrderedDict()
+        self._demands: OrderedDict[bytes, Remembered] = OrderedDict()
         self._numbers = count()
         self._views: dict[str, NodeView] = {}
         self._rows: dict[str, int] = {}
@@ -103,7 +103,7 @@ class Allocator:
 
     # -- claims ------------------------------------------------------------------------------------------------
 
-    def plan(self, claims: Sequence[ResourceClaim]) -> Plan:
+    def demand(self, claims: Sequence[ResourceClaim]) -> ClaimDemand:
         """Prepare claims (unallocated, in order). Never fails: what is wrong with them is reported per node, as upstream.
 
         Selectors get the allowance of an attempt with it.
@@ -118,20 +118,20 @@ class Allocator:
                 self._contents.popitem(last=False)
         self._contents.move_to_end(key)
         wanted, shape = known
-        remembered = self._plans.get(shape)
+        remembered = self._demands.get(shape)
         if remembered is None:
-            remembered = self._plans[shape] = Remembered(
+            remembered = self._demands[shape] = Remembered(
                 wanted, self.allocated, next(self._numbers), Follower(self._changed_rows)
             )
-            if len(self._plans) > _MOST_PLANS:
-                self._plans.popitem(last=False)
-        self._plans.move_to_end(shape)
-        return Plan(claims, wanted, remembered)
+            if len(self._demands) > _MOST_DEMANDS:
+                self._demands.popitem(last=False)
+        self._demands.move_to_end(shape)
+        return ClaimDemand(claims, wanted, remembered)
 
     # -- one node ----------------------------------------------------------------------------------------------
 
-    def allocate(self, plan: Plan, node: Node) -> tuple[AllocationResult, ...] | None:
-        """One result per claim of the plan, or None when the node has not the devices. Changes nothing.
+    def allocate(self, demand: ClaimDemand, node: Node) -> tuple[AllocationResult, ...] | None:
+        """One result per claim of the demand, or None when the node has not the devices. Changes nothing.
 
         Raises:
             InvalidPoolsError, AllocationTimeoutError, AllocationError: see there.
@@ -139,37 +139,37 @@ class Allocator:
         self._refresh()
         view = self._view(node)
         with self._limited(node.name):
-            outcome = self._outcome(plan, view)
+            outcome = self._outcome(demand, view)
             if isinstance(outcome, Problem):
-                raise AllocationError(self._problem(plan, view, outcome).message(plan.claims))
+                raise AllocationError(self._problem(demand, view, outcome).message(demand.claims))
         if outcome is Verdict.INVALID_POOLS:
             raise InvalidPoolsError
         if isinstance(outcome, Verdict):
             return None
-        wanted = plan.wanted
+        wanted = demand.wanted
         return tuple(
             allocation_result(claim, want, [_own(wanted, pick) for pick in picks], view, wanted, self._share_id)
-            for claim, want, picks in zip(plan.claims, wanted.claims, outcome, strict=True)
+            for claim, want, picks in zip(demand.claims, wanted.claims, outcome, strict=True)
         )
 
-    def _problem(self, plan: Plan, view: NodeView, found: Problem) -> Problem:
+    def _problem(self, demand: ClaimDemand, view: NodeView, found: Problem) -> Problem:
         """The problem in terms of the claims' own classes; ``found`` may be in those of others."""
-        if plan.wanted is plan.remembered.wanted:
+        if demand.wanted is demand.remembered.wanted:
             return found
-        again = self._search(Remembered(plan.wanted, self.allocated, NO_KIND, Follower(self._changed_rows)), view)
+        again = self._search(Remembered(demand.wanted, self.allocated, NO_KIND, Follower(self._changed_rows)), view)
         return again if isinstance(again, Problem) else found
 
-    def survey(self, plan: Plan, node: Node) -> list[Survey]:
-        """What a node has for each request of the plan; see :mod:`.survey`.
+    def survey(self, demand: ClaimDemand, node: Node) -> list[Survey]:
+        """What a node has for each request of the demand; see :mod:`.survey`.
 
         Raises:
             AllocationTimeoutError: the selectors take too long.
         """
         self._refresh()
         view = self._view(node)
-        remembered = plan.remembered
+        remembered = demand.remembered
         with self._limited(node.name):
-            return survey(plan.wanted, [remembered.supply(pool) for pool in view.pools])
+            return survey(demand.wanted, [remembered.supply(pool) for pool in view.pools])
 
     def devices_of_class(self, name: str, nodes: Iterable[Node]) -> list[tuple[int, int]]:
         """How many devices of a class nodes have, and how many of these are in use; none where that cannot be said.
@@ -235,9 +235,9 @@ class Allocator:
             if not names:
                 del self._nodes_of[pool.id]
 
-    def _outcome(self, plan: Plan, view: NodeView, state: Hashable = None) -> Outcome:
+    def _outcome(self, demand: ClaimDemand, view: NodeView, state: Hashable = None) -> Outcome:
         """The result of the search on a node, shared between nodes in the same state; ``state`` if it is known."""
-        remembered = plan.remembered
+        remembered = demand.remembered
         state = state or remembered.state_of(view)
         outcome = remembered.outcomes.get(state)
         if outcome is None or isinstance(outcome, Problem):
@@ -247,7 +247,7 @@ class Allocator:
 
     def _search(self, remembered: Remembered, view: NodeView) -> Outcome:
         self.searches += 1
-        search = Search(
+        search = DeviceSearch(
             remembered.wanted,
             view.pools,
             remembered.supply,
@@ -280,7 +280,7 @@ class Allocator:
             self._rows[node.name] = row
         self._changed_rows.append(row)
 
-    def verdicts(self, plan: Plan, rows: Rows) -> Verdicts:
+    def verdicts(self, demand: ClaimDemand, rows: Rows) -> Verdicts:
         """:class:`Verdict` for each of these rows, which :meth:`set_node` was called for.
 
         Nodes that are equal up to names are evaluated once. Rows that are not named are not evaluated.
@@ -288,22 +288,22 @@ class Allocator:
         Raises:
             AllocationTimeoutError: a search took too long; the attempt of the pod ends.
         """
-        remembered = self._caught_up(plan)
-        remembered.bring_up_to_date(rows, lambda row: self._verdict(plan, row))
+        remembered = self._caught_up(demand)
+        remembered.bring_up_to_date(rows, lambda row: self._verdict(demand, row))
         return remembered.verdicts[rows]
 
-    def verdict(self, plan: Plan, row: int) -> Verdict:
+    def verdict(self, demand: ClaimDemand, row: int) -> Verdict:
         """The same for one row.
 
         Raises:
             AllocationTimeoutError: as :meth:`verdicts`.
         """
-        return Verdict(self._caught_up(plan).verdict_of(row, lambda row: self._verdict(plan, row)))
+        return Verdict(self._caught_up(demand).verdict_of(row, lambda row: self._verdict(demand, row)))
 
-    def _caught_up(self, plan: Plan) -> Remembered:
-        """What is remembered for a plan, with a note of the rows that changed since."""
+    def _caught_up(self, demand: ClaimDemand) -> Remembered:
+        """What is remembered for a demand, with a note of the rows that changed since."""
         self._refresh()
-        remembered = plan.remembered
+        remembered = demand.remembered
         remembered.resize(len(self._nodes))
         rows = remembered.changes.read()
         if rows is None:
@@ -319,28 +319,28 @@ class Allocator:
         self._refresh()
         return Follower.from_now(self._changed_rows)
 
-    def changed(self, follower: Follower[int], plan: Plan | None = None) -> list[int] | None:
+    def changed(self, follower: Follower[int], demand: ClaimDemand | None = None) -> list[int] | None:
         """The rows whose devices may have changed since the last call with this follower; None: all of them.
 
-        ``plan``: as far as that matters to these claims.
+        ``demand``: as far as that matters to these claims.
         """
         self._refresh()
         rows = follower.read()
         if rows is None or _COMMON not in rows:
             return rows
-        if plan is None or self.uses_common_pools(plan):
+        if demand is None or self.uses_common_pools(demand):
             return None
         return [row for row in rows if row != _COMMON]
 
-    def uses_common_pools(self, plan: Plan) -> bool:
+    def uses_common_pools(self, demand: ClaimDemand) -> bool:
         """Whether a pool that nodes have in common has devices for these claims, as far as nodes were evaluated."""
         try:
             with self._limited("any"):
-                return any(plan.remembered.matters(common) for common in self.inventory.common_pools())
+                return any(demand.remembered.matters(common) for common in self.inventory.common_pools())
         except AllocationTimeoutError:
             return True  # the attempt will say so of a node
 
-    def preferences(self, plan: Plan, rows: Rows) -> Scores:
+    def preferences(self, demand: ClaimDemand, rows: Rows) -> Scores:
         """How high in their lists the requests are served that say ``firstAvailable``: 8 less the place, summed up.
 
         0 for rows that the claims do not fit. Source: section 5.5.
@@ -348,20 +348,20 @@ class Allocator:
         Raises:
             AllocationTimeoutError: as :meth:`verdicts`.
         """
-        self.verdicts(plan, rows)
-        return plan.remembered.scores[rows]
+        self.verdicts(demand, rows)
+        return demand.remembered.scores[rows]
 
-    def _verdict(self, plan: Plan, row: int) -> tuple[Verdict, int, int]:
+    def _verdict(self, demand: ClaimDemand, row: int) -> tuple[Verdict, int, int]:
         """The verdict, the score and the kind of a row."""
         node = self._nodes[row]
         if node is None:
             return Verdict.CANNOT_ALLOCATE, 0, NO_KIND
         with self._limited(node.name):
-            return self._verdict_on(plan, node)
+            return self._verdict_on(demand, node)
 
-    def _verdict_on(self, plan: Plan, node: Node) -> tuple[Verdict, int, int]:
+    def _verdict_on(self, demand: ClaimDemand, node: Node) -> tuple[Verdict, int, int]:
         """The verdict, the score and the kind of a node."""
-        remembered, kind = plan.remembered, NO_KIND
+        remembered, kind = demand.remembered, NO_KIND
         try:
             view = self._view(node)
             kind = remembered.kind_of(view)
@@ -369,9 +369,9 @@ class Allocator:
             answer = remembered.answers.get(state)
             if answer is not None:
                 return *answer, kind
-            outcome = self._outcome(plan, view, state)
+            outcome = self._outcome(demand, view, state)
             if isinstance(outcome, tuple) and view.is_odd:
-                self.allocate(plan, node)  # a result that cannot be built is an error
+                self.allocate(demand, node)  # a result that cannot be built is an error
         except AllocationError:
             return Verdict.ERROR, 0, kind
         if isinstance(outcome, Problem):

@@ -8,7 +8,7 @@ from typing import Final
 from kubesched.api.quantity import QuantityText, canonical_quantity, parse_quantity
 from kubesched.api.resource import CapacityRequestPolicy
 
-from .profiles import Capacity, Profile
+from .models import Capacity, DeviceModel
 
 __all__ = ["Amount", "consumption_of"]
 
@@ -18,16 +18,16 @@ _UNIT: Final = 10**9
 Amount = tuple[int, str]
 
 
-def consumption_of(profile: Profile, requests: Mapping[str, QuantityText]) -> dict[str, Amount] | None:
+def consumption_of(model: DeviceModel, requests: Mapping[str, QuantityText]) -> dict[str, Amount] | None:
     """What a request consumes of every capacity of a device; None when the device cannot serve it.
 
     It cannot when it lacks a capacity that is asked for, or when its policy forbids the amount. How much is left
     does not count here.
     """
-    if not requests.keys() <= profile.capacity.keys():
+    if not requests.keys() <= model.capacity.keys():
         return None
     consumption: dict[str, Amount] = {}
-    for name, entry in profile.capacity.items():
+    for name, entry in model.capacity.items():
         amount = _amount(entry, requests.get(name))
         if amount is None or amount[0] > entry.value:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubesched.api.resource import DeviceConstraint
 
-from .profiles import NO_SCALAR
+from .models import NO_SCALAR
 from .wanted import Service, Want
 
 __all__ = ["Constraint"]

@@ -17,8 +17,8 @@ from kubesched.base.change_log import ChangeLog
 
 from .allocated import PoolID
 from .features import Features
+from .models import DeviceModels
 from .pools import Pool, PoolState, SliceEntry, build_pool, is_relevant
-from .profiles import Profiles
 
 __all__ = ["CommonPools", "Inventory"]
 
@@ -58,7 +58,7 @@ class Inventory:
 
     def __init__(self, features: Features) -> None:
         self.features = features
-        self.profiles = Profiles(features)
+        self.models = DeviceModels(features)
         self._slices: dict[str, SliceEntry] = {}
         self._by_pool: dict[PoolID, dict[str, SliceEntry]] = {}
         self._local: dict[str, dict[str, SliceEntry]] = {}
@@ -76,7 +76,7 @@ class Inventory:
 
     def put(self, resource_slice: ResourceSlice) -> None:
         """Add a slice, or replace the one of its name."""
-        entry = SliceEntry.of(resource_slice, self.profiles)
+        entry = SliceEntry.of(resource_slice, self.models)
         self.remove(entry.name)
         self._slices[entry.name] = entry
         self._by_pool.setdefault(entry.pool, {})[entry.name] = entry

@@ -65,7 +65,7 @@ class Places:
         service_of = self._wanted.service
         for place, pool in enumerate(self._common.pools):
             values: set[tuple[str, Any] | None] = set()
-            for service in {id(each): each for each in (service_of(entry.profile) for entry in pool.devices)}.values():
+            for service in {id(each): each for each in (service_of(entry.model) for entry in pool.devices)}.values():
                 selected = service.selects[want.index]
                 if isinstance(selected, Problem):
                     values.add(None)

@@ -17,7 +17,7 @@ from kubesched.api.types import Node, NodeSelector
 from .allocated import AllocatedDevices, PoolID, PoolUse
 from .failures import AllocationError
 from .features import Features
-from .profiles import Profile, Profiles
+from .models import DeviceModel, DeviceModels
 
 __all__ = ["DeviceEntry", "InUse", "Pool", "PoolState", "SliceEntry", "build_pool", "is_relevant"]
 
@@ -34,7 +34,7 @@ class DeviceEntry:
 
     name: str
     device: Device
-    profile: Profile
+    model: DeviceModel
     resource_slice: ResourceSlice
 
     @property
@@ -62,11 +62,10 @@ class SliceEntry:
     devices: tuple[DeviceEntry, ...]
 
     @classmethod
-    def of(cls, resource_slice: ResourceSlice, profiles: Profiles) -> SliceEntry:
+    def of(cls, resource_slice: ResourceSlice, models: DeviceModels) -> SliceEntry:
         spec = resource_slice.spec
         devices = tuple(
-            DeviceEntry(device.name, device, profiles.of(spec.driver, device), resource_slice)
-            for device in spec.devices
+            DeviceEntry(device.name, device, models.of(spec.driver, device), resource_slice) for device in spec.devices
         )
         return cls(resource_slice, PoolID(spec.driver, spec.pool.name), devices)
 
@@ -138,7 +137,7 @@ def _available(pool: Pool, use: PoolUse) -> dict[str, dict[str, int]]:
     left = {name: dict(counters) for name, counters in pool.counters.items()}
     for entry in (*pool.devices, *pool.others):
         if entry.name in use.exclusive or entry.name in use.shared or entry.name in use.consumed:
-            for name, counters in entry.profile.consumes:
+            for name, counters in entry.model.consumes:
                 for counter, amount in counters:
                     left[name][counter] -= amount
     return left
@@ -166,7 +165,7 @@ class Pool:
     @cached_property
     def has_binding_conditions(self) -> bool:
         """Whether a device has any, also one for another node in a slice that has devices for this one."""
-        return any(entry.profile.has_binding_conditions for entry in (*self.devices, *self.elsewhere))
+        return any(entry.model.has_binding_conditions for entry in (*self.devices, *self.elsewhere))
 
     @cached_property
     def sort_key(self) -> tuple[bool, bytes, bytes]:
@@ -289,7 +288,7 @@ def _complete(
         pool.others.extend(entry.devices)
     if features.partitionable_devices:
         for device in (*pool.devices, *pool.others):
-            for name, counters in device.profile.consumes:
+            for name, counters in device.model.consumes:
                 known = pool.counters.get(name)
                 if known is None or any(counter not in known for counter, _ in counters):
                     pool.state = PoolState.INVALID

@@ -16,12 +16,12 @@ import numpy as np
 from kubesched.base.change_log import Follower
 
 from .allocated import AllocatedDevices
+from .device_search import Solution
 from .interface import Verdict
 from .inventory import CommonPools
+from .models import MOST_REMEMBERED
 from .places import Places, PlacesWithOwn
 from .pools import Pool
-from .profiles import MOST_REMEMBERED
-from .search import Solution
 from .supply import Supply
 from .view import NodeView
 from .wanted import Problem, Wanted
@@ -108,7 +108,7 @@ class Remembered:
         if known is None:
             service = self.wanted.service
             entries = (entry for pool in common.pools for entry in pool.devices)
-            known = self._common[common] = any(any(service(entry.profile).selects) for entry in entries)
+            known = self._common[common] = any(any(service(entry.model).selects) for entry in entries)
         return known
 
     def _number(self, table: dict[Hashable, int], content: Hashable) -> int:

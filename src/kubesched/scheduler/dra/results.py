@@ -14,9 +14,9 @@ from kubesched.api.resource import (
 )
 from kubesched.api.types import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 
+from .device_search import Pick
 from .failures import AllocationError
 from .pools import DeviceEntry
-from .search import Pick
 from .view import NodeView
 from .wanted import ClaimWant, Wanted
 

@@ -27,7 +27,7 @@ from kubesched.api.cel import (
 )
 from kubesched.api.cel.device_expressions import VARIABLES, compile_device_expression
 
-from .profiles import MOST_REMEMBERED, Profile
+from .models import MOST_REMEMBERED, DeviceModel
 
 __all__ = ["Selector", "SelectorCache", "SelectorError"]
 
@@ -134,27 +134,27 @@ class Selector:
         """
         return self._compiled().attributes
 
-    def result(self, profile: Profile) -> bool | SelectorError:
-        """Whether devices of a profile are selected, or why that cannot be said.
+    def result(self, model: DeviceModel) -> bool | SelectorError:
+        """Whether devices of a model are selected, or why that cannot be said.
 
         Raises:
             EvaluationInterruptedError: the allowance ended it; nothing is remembered then.
         """
         attributes = self.attributes
-        key = profile.id if attributes is None else profile.projection(attributes)
+        key = model.id if attributes is None else model.projection(attributes)
         known = self._by_projection.get(key)
         if known is None:
             if len(self._by_projection) >= MOST_REMEMBERED:
                 self._by_projection.clear()
-            known = self._by_projection[key] = self._evaluate(profile)
+            known = self._by_projection[key] = self._evaluate(model)
         return known
 
-    def _evaluate(self, profile: Profile) -> bool | SelectorError:
+    def _evaluate(self, model: DeviceModel) -> bool | SelectorError:
         program, _, error = self._compiled()
         if program is None:
             return SelectorError(f"CEL compile error: {error}")
         try:
-            variables = profile.variables
+            variables = model.variables
         except EvaluationError as failure:
             return SelectorError(f"CEL runtime error: {failure}")
         return self._run(program, variables)
@@ -179,7 +179,7 @@ class Selector:
 
 
 def _attributes_of(reads: Iterable[Read]) -> tuple[tuple[str, str], ...] | None:
-    """The attributes among what an expression reads. The rest is the same for all profiles of a frame."""
+    """The attributes among what an expression reads. The rest is the same for all models of a frame."""
     found: set[tuple[str, str]] = set()
     for name, domain, key in reads:
         if name == "device.attributes":

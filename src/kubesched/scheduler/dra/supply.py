@@ -1,4 +1,4 @@
-"""What a pool in its current state offers to the wants of a plan."""
+"""What a pool in its current state offers to the wants of a demand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Supply:
         self._wanted = wanted
         self.services: tuple[Service, ...]
         if before is None:
-            self._numbers, self.services = wanted.services(entry.profile for entry in pool.devices)
+            self._numbers, self.services = wanted.services(entry.model for entry in pool.devices)
         else:
             self._numbers, self.services = before._numbers, before.services
         self._candidates: dict[int, list[Candidate]] | None = None
@@ -64,7 +64,7 @@ class Supply:
         service = self.services[place]
         if not self.has_capacity(want, place, {}):
             return False
-        if not service.profile.consumes:
+        if not service.model.consumes:
             return service.tolerated[want.index]
         return self._wanted.features.partitionable_devices and self._has_counters(place)
 
@@ -77,7 +77,7 @@ class Supply:
         before = self.in_use.consumed.get(place)
         if before is None and not taken:
             return True  # that it fits an unused device is part of the consumption
-        capacity = service.profile.capacity
+        capacity = service.model.capacity
         for name, (amount, _) in consumption.items():
             total = amount + (before.get(name, 0) if before else 0) + taken.get(name, 0)
             if total > capacity[name].value:
@@ -91,9 +91,9 @@ class Supply:
     def _has_counters(self, place: int) -> bool:
         """Whether the counters suffice for this device alone."""
         available = self.in_use.available
-        profile = self.services[place].profile
-        if available is None or (profile.shared and self.has_share(place)):
+        model = self.services[place].model
+        if available is None or (model.shared and self.has_share(place)):
             return True
         if self.in_use.is_overdrawn:
             return False
-        return all(amount <= available[name][counter] for name, uses in profile.consumes for counter, amount in uses)
+        return all(amount <= available[name][counter] for name, uses in model.consumes for counter, amount in uses)

@@ -21,7 +21,7 @@ class Survey:
     """What a node has for one request or subrequest.
 
     Attributes:
-        claim: place of the claim in the plan.
+        claim: place of the claim in the demand.
         request: its name, as in results.
         class_name: its class.
         count: how many devices it asks for; 0 for all there are.
@@ -66,7 +66,7 @@ def _survey(want: Want, supplies: Sequence[Supply]) -> Survey:
 
 
 def _selects(selectors: Sequence[Selector], entry: DeviceEntry) -> bool:
-    return all(selector.result(entry.profile) is True for selector in selectors)
+    return all(selector.result(entry.model) is True for selector in selectors)
 
 
 def _is_free(place: int, entry: DeviceEntry, in_use: InUse) -> bool:
@@ -77,7 +77,7 @@ def _is_free(place: int, entry: DeviceEntry, in_use: InUse) -> bool:
         return True  # there are no counters, or they are charged already
     return all(
         amount <= in_use.available.get(name, {}).get(counter, 0)
-        for name, counters in entry.profile.consumes
+        for name, counters in entry.model.consumes
         for counter, amount in counters
     )
 
@@ -88,7 +88,7 @@ def devices_of_class(selectors: Sequence[Selector], pools: Sequence[tuple[Pool, 
     for pool, in_use in pools:
         for place, entry in enumerate(pool.devices):
             for selector in selectors:
-                result = selector.result(entry.profile)
+                result = selector.result(entry.model)
                 if isinstance(result, SelectorError):
                     return None
                 if not result:

@@ -1,4 +1,4 @@
-"""What claims ask for, prepared once for all nodes: requests, constraints, and how each profile of devices serves them."""
+"""What claims ask for, prepared once for all nodes: requests, constraints, and how each model of devices serves them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .allocated import PoolID
 from .capacity import Amount, consumption_of
 from .features import Features
 from .interface import ClassLookup
-from .profiles import MOST_REMEMBERED, Profile, attribute_of
+from .models import MOST_REMEMBERED, DeviceModel, attribute_of
 from .selectors import Selector, SelectorCache, SelectorError
 
 __all__ = ["ClaimWant", "Problem", "RequestWant", "Service", "Want", "Wanted"]
@@ -100,7 +100,7 @@ class ClaimWant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
-    """How devices of one profile serve the wants of a plan; by index of the want.
+    """How devices of one model serve the wants of a demand; by index of the want.
 
     ``selects``: whether the selectors select it, or the problem. ``tolerated``: no taint is in the way.
     ``consumption``: what a share or the device as a whole consumes of its capacity, None when it cannot serve.
@@ -108,7 +108,7 @@ class Service:
     """
 
     number: int
-    profile: Profile
+    model: DeviceModel
     selects: tuple[bool | Problem, ...]
     tolerated: tuple[bool, ...]
     consumption: tuple[dict[str, Amount] | None, ...]
@@ -144,7 +144,7 @@ class Wanted:
             if name
         }
         self.attributes = tuple(names)
-        self._by_profile: dict[int, Service] = {}
+        self._by_model: dict[int, Service] = {}
         self._by_projection: dict[Hashable, Service] = {}
         self._service_lists: dict[tuple[int, ...], Services] = {}
         self._by_content: dict[Hashable, int] = {}
@@ -246,28 +246,28 @@ class Wanted:
 
     # -- devices -----------------------------------------------------------------------------------------------
 
-    def service(self, profile: Profile) -> Service:
-        """How devices of a profile serve the requests; those that serve alike have the same number."""
-        service = self._by_profile.get(profile.id)
+    def service(self, model: DeviceModel) -> Service:
+        """How devices of a model serve the requests; those that serve alike have the same number."""
+        service = self._by_model.get(model.id)
         if service is not None:
             return service
         if self._read is None:
-            service = self._service(profile)
+            service = self._service(model)
         else:
-            key = profile.projection(self._read)
+            key = model.projection(self._read)
             service = self._by_projection.get(key)
             if service is None:
-                service = self._by_projection[key] = self._service(profile)
-        if len(self._by_profile) >= MOST_REMEMBERED:
-            self._by_profile.clear()
+                service = self._by_projection[key] = self._service(model)
+        if len(self._by_model) >= MOST_REMEMBERED:
+            self._by_model.clear()
             self._by_projection.clear()
             self._by_content.clear()
-        self._by_profile[profile.id] = service
+        self._by_model[model.id] = service
         return service
 
-    def services(self, profiles: Iterable[Profile]) -> Services:
-        """The services of several profiles, in order; one object for those that serve alike, as most pools do."""
-        found = tuple(map(self.service, profiles))
+    def services(self, models: Iterable[DeviceModel]) -> Services:
+        """The services of several models, in order; one object for those that serve alike, as most pools do."""
+        found = tuple(map(self.service, models))
         numbers = tuple([service.number for service in found])
         services = self._service_lists.get(numbers)
         if services is None:
@@ -292,24 +292,24 @@ class Wanted:
             found.add((domain, key))
         return tuple(sorted(found))
 
-    def _service(self, profile: Profile) -> Service:
-        selects = tuple(self._selects(want, profile) for want in self.wants)
+    def _service(self, model: DeviceModel) -> Service:
+        selects = tuple(self._selects(want, model) for want in self.wants)
         if not any(selects):
             # It serves nothing; what it uses of the counters matters while it is allocated, which is part of the state.
-            return Service(self._number(None), profile, selects, (), (), {})
-        tolerates = tuple(all(tolerated(taint, want.tolerations) for taint in profile.taints) for want in self.wants)
-        consumption = tuple(self._consumption(want, profile) for want in self.wants)
-        attributes = {name: attribute_of(profile, name) for name in self.attributes}
+            return Service(self._number(None), model, selects, (), (), {})
+        tolerates = tuple(all(tolerated(taint, want.tolerations) for taint in model.taints) for want in self.wants)
+        consumption = tuple(self._consumption(want, model) for want in self.wants)
+        attributes = {name: attribute_of(model, name) for name in self.attributes}
         content = (
             selects,
             tolerates,
             tuple(None if item is None else tuple(item.items()) for item in consumption),
-            tuple(sorted((name, entry.value) for name, entry in profile.capacity.items())),
+            tuple(sorted((name, entry.value) for name, entry in model.capacity.items())),
             tuple(attributes.values()),
-            profile.shared,
-            profile.consumes,
+            model.shared,
+            model.consumes,
         )
-        return Service(self._number(content), profile, selects, tolerates, consumption, attributes)
+        return Service(self._number(content), model, selects, tolerates, consumption, attributes)
 
     def _number(self, content: Hashable) -> int:
         number = self._by_content.get(content)
@@ -317,14 +317,14 @@ class Wanted:
             number = self._by_content[content] = next(self._numbers)
         return number
 
-    def _selects(self, want: Want, profile: Profile) -> bool | Problem:
+    def _selects(self, want: Want, model: DeviceModel) -> bool | Problem:
         if want.problem is not None:
             return False
-        if profile.has_binding_conditions and not self.features.device_binding_and_status and not self._is_stable:
+        if model.has_binding_conditions and not self.features.device_binding_and_status and not self._is_stable:
             return False
         for where, selectors in ((None, want.class_selectors), (want.claim, want.selectors)):
             for number, selector in enumerate(selectors):
-                result = selector.result(profile)
+                result = selector.result(model)
                 if isinstance(result, SelectorError):
                     text = f": selector #{number}: {result}"
                     return Problem(f"class {want.class_name}{text}" if where is None else text, where)
@@ -337,11 +337,11 @@ class Wanted:
         """Upstream's "stable" allocator is used with these features, and knows nothing of binding conditions."""
         return not (self.features.device_binding_and_status or self.features.consumable_capacity)
 
-    def _consumption(self, want: Want, profile: Profile) -> dict[str, Amount] | None:
+    def _consumption(self, want: Want, model: DeviceModel) -> dict[str, Amount] | None:
         if not self.features.consumable_capacity:
             return {}
         try:
-            return consumption_of(profile, want.capacity)
+            return consumption_of(model, want.capacity)
         except QuantityError:
             return None
 

@@ -51,11 +51,11 @@ __all__ = [
     "Plugin",
     "PostFilterResult",
     "PreBindPreFlight",
-    "Profile",
     "Reads",
     "Recorder",
     "RowArray",
     "VerdictArray",
+    "WhatIf",
 ]
 
 #: Scores lie in 0…100 after normalising.
@@ -120,7 +120,7 @@ class ObjectHandler(Protocol):
         ...
 
 
-class Profile(Protocol):
+class WhatIf(Protocol):
     """What a plugin may call of its profile, to find out what would happen if; see ``framework.runtime.Framework``."""
 
     metrics: SchedulerMetrics
@@ -154,7 +154,7 @@ class Handle(Protocol):
     @property
     def pods_in_pre_bind(self) -> PodsInPreBind: ...
     @property
-    def framework(self) -> Profile:
+    def framework(self) -> WhatIf:
         """The profile itself. Not while its plugins are built."""
         ...
 

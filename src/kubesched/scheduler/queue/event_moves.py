@@ -17,10 +17,10 @@ from kubesched.api.types import Pod
 from kubesched.base.turns import Steps
 
 from ..framework.queued import QueuedPodInfo
-from .hints import EventPlan, Hints, Strategy
 from .in_flight import InFlight
 from .moves import Moves
 from .nominator import Nominator
+from .queueing_hints import EventPlan, Hints, Strategy
 from .sub_queues import SubQueues
 
 __all__ = ["EventMoves"]

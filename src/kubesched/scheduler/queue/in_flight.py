@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from ..framework.metrics import Gauge
 from ..framework.queued import QueuedPodInfo
 from ..nodes.podinfo import PodInfo
-from .hints import EventPlan
+from .queueing_hints import EventPlan
 
 __all__ = ["POD_POPPED", "InFlight", "RecordedEvent"]
 

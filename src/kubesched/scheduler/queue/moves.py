@@ -14,9 +14,9 @@ from kubesched.base.times import Clock
 from ..framework.events import FORCE_ACTIVATE, UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE
 from ..framework.metrics import SchedulerMetrics
 from ..framework.queued import QueuedPodInfo
-from .hints import Strategy
 from .nominator import Nominator
 from .pre_enqueue import PreEnqueue
+from .queueing_hints import Strategy
 from .sub_queues import SubQueues
 
 __all__ = ["BACKOFF_COMPLETE", "POD_ADD", "POD_UPDATE", "POP_FROM_BACKOFF", "SCHEDULE_ATTEMPT_FAILURE", "Moves"]

@@ -13,7 +13,7 @@ atomic; one that concerns very many pods takes effect in slices, and what comes 
 PreEnqueue and hint functions run inside these operations and must not call back into the queue.
 
 The queue is composed of parts with one idea each: where pods wait (:mod:`.sub_queues`), how one pod moves
-(:mod:`.moves`), how events requeue it (:mod:`.event_moves`, :mod:`.hints`), what happened while it was in flight
+(:mod:`.moves`), how events requeue it (:mod:`.event_moves`, :mod:`.queueing_hints`), what happened while it was in flight
 (:mod:`.in_flight`), nominations (:mod:`.nominator`), time (:mod:`.flushing`), which pods are popped apart
 (:mod:`.split_heap`), what may be read (:mod:`.views`), and long operations (:mod:`.slices`).
 """
@@ -36,12 +36,12 @@ from ..framework.queued import QueuedPodInfo
 from ..nodes.templates import PodTemplates
 from .event_moves import EventMoves
 from .flushing import FlushLoops
-from .hints import Hints, Registrations, Strategy, pod_keys
 from .in_flight import InFlight
 from .moves import POD_ADD, POD_UPDATE, SCHEDULE_ATTEMPT_FAILURE, Moves
 from .nominator import Nominator
 from .order import Order
 from .pre_enqueue import PreEnqueue, PreEnqueuePlugins
+from .queueing_hints import Hints, Registrations, Strategy, pod_keys
 from .slices import Slices
 from .split_heap import IsApart
 from .sub_queues import SubQueues

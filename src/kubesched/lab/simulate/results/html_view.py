@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from .hints import format_amount
+from .advice import format_amount
 from .result import Result
 
 __all__ = ["html_of", "html_table"]

@@ -1,7 +1,7 @@
 """Why pods are pending: every pod without a node is evaluated once more, and identical ones are reported together.
 
 The verdicts come from the scheduler's own search over its cache as it stands, so they are what its next attempt
-would contain. Caller: :mod:`..run.simulation` and the demonstration; what would help is worked out in :mod:`.hints`.
+would contain. Caller: :mod:`..run.simulation` and the demonstration; what would help is worked out in :mod:`.advice`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from kubesched.scheduler.nodes import NodeList
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
 from ..embedded import Embedded
+from .advice import hints_for
 from .claim_notes import claim_notes
-from .hints import hints_for
 from .result import ExplanationReport, Pending, PendingReason, Reason
 
 __all__ = ["Workloads", "explain_pending"]

@@ -15,7 +15,7 @@ import msgspec
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.large_json import as_text, large_json
 
-from .hints import format_amount
+from .advice import format_amount
 from .result import (
     ErrorReport,
     NodeUse,

@@ -16,7 +16,7 @@ from kubesched.api.wire import ApiError
 from ...framework.interface import Handle, PostFilterResult
 from ...framework.status import Status
 from ..assume_cache import AssumeError
-from .attempt import Attempt, PodClaim
+from .claim_state import ClaimState, PodClaim
 from .claims import is_reserved_for
 from .conditions import BindingFailedError, is_ready, is_timed_out, with_conditions
 from .extended_resources import is_in_memory
@@ -45,7 +45,7 @@ class Binding:
 
     # -- PreBind ---------------------------------------------------------------------------------------
 
-    async def bind(self, attempt: Attempt, pod: Pod, node_name: str) -> Status | None:
+    async def bind(self, attempt: ClaimState, pod: Pod, node_name: str) -> Status | None:
         """Write what Reserve decided, and wait until the devices are ready; None on success."""
         await self._manager.released(pod.uid)
         try:
@@ -61,7 +61,7 @@ class Binding:
             return await self._until_ready(attempt, pod, node_name)
         return None
 
-    async def _until_ready(self, attempt: Attempt, pod: Pod, node_name: str) -> Status | None:
+    async def _until_ready(self, attempt: ClaimState, pod: Pod, node_name: str) -> Status | None:
         note = f"waiting for binding conditions for device on node {node_name}"
         self._handle.recorder.record(pod, "Normal", "BindingConditionsPending", "Scheduling", note)
         awaited = [result for each in attempt.claims for result in with_conditions(each.claim)]
@@ -109,7 +109,7 @@ class Binding:
 
     # -- Unreserve -------------------------------------------------------------------------------------
 
-    def undo(self, attempt: Attempt) -> None:
+    def undo(self, attempt: ClaimState) -> None:
         """Give back what the attempt holds. Allocations that were written stay."""
         manager, pod = self._manager, attempt.pod
         reserved: list[PodClaim] = []

@@ -11,29 +11,29 @@ from typing import Any, Final
 
 from kubesched.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 
-from ...dra.allocator import Plan
+from ...dra.allocator import ClaimDemand
 from ...dra.failures import AllocationTimeoutError
 from ...dra.survey import Survey
 from ...framework.interface import Explanation
 from ...nodes.nodeinfo import NodeInfo
 from .manager import NodeAllocator
 
-__all__ = ["explain_plan"]
+__all__ = ["explain_demand"]
 
 #: So many nodes are listed in the data, those that come nearest first.
 _EXAMPLES: Final = 20
 _QUANTITY: Final = re.compile(r"""quantity\(\s*["']([^"']+)["']\s*\)""")
 
 
-def explain_plan(plan: Plan, allocator: NodeAllocator, nodes: Sequence[NodeInfo]) -> list[Explanation]:
+def explain_demand(demand: ClaimDemand, allocator: NodeAllocator, nodes: Sequence[NodeInfo]) -> list[Explanation]:
     """What none of the nodes has: one explanation per request that no node can serve, or one for all of them together."""
     try:
-        surveys = [(node.name, allocator.survey(plan, node)) for node in nodes]
+        surveys = [(node.name, allocator.survey(demand, node)) for node in nodes]
     except AllocationTimeoutError as error:
         return [Explanation(str(error), {})]
     if not surveys:
         return []
-    asked = dict(_asked(plan.claims))
+    asked = dict(_asked(demand.claims))
     found: list[Explanation] = []
     served = 0
     for index, first in enumerate(surveys[0][1]):
@@ -41,7 +41,7 @@ def explain_plan(plan: Plan, allocator: NodeAllocator, nodes: Sequence[NodeInfo]
         if any(_is_enough(each) for _, each in by_node):
             served += 1
         else:
-            claim = plan.claims[first.claim]
+            claim = demand.claims[first.claim]
             found.append(_explain(claim, first, by_node, asked.get((first.claim, first.request), "")))
     if served and not found:
         text = "every request fits some node, but no node has the devices for all of them together"

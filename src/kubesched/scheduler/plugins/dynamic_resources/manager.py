@@ -23,7 +23,7 @@ from kubesched.api.types import Pod
 from kubesched.base.change_log import Follower
 
 from ...dra.allocated import AllocatedDevices
-from ...dra.allocator import Allocator, Plan
+from ...dra.allocator import Allocator, ClaimDemand
 from ...dra.check import check_allocations, compare_allocated
 from ...dra.features import Features
 from ...dra.interface import Verdict
@@ -252,56 +252,56 @@ class NodeAllocator:
         self._allocator = allocator
         self._journal = Follower(nodes.journal)
 
-    def plan(self, claims: Sequence[ResourceClaim]) -> Plan:
-        """See :meth:`kubesched.scheduler.dra.allocator.Allocator.plan`."""
-        return self._allocator.plan(claims)
+    def demand(self, claims: Sequence[ResourceClaim]) -> ClaimDemand:
+        """See :meth:`kubesched.scheduler.dra.allocator.Allocator.demand`."""
+        return self._allocator.demand(claims)
 
-    def verdicts(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.uint8]:
+    def verdicts(self, demand: ClaimDemand, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.uint8]:
         """uint8[len(rows)]: :class:`~kubesched.scheduler.dra.interface.Verdict` for these rows."""
         self._catch_up(nodes)
-        return self._allocator.verdicts(plan, rows.astype(np.intp, copy=False))
+        return self._allocator.verdicts(demand, rows.astype(np.intp, copy=False))
 
-    def preferences(self, plan: Plan, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.int64]:
+    def preferences(self, demand: ClaimDemand, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.int64]:
         """int64[len(rows)]: the score of what the claims would get (:meth:`kubesched.scheduler.dra.allocator.Allocator.preferences`)."""
         self._catch_up(nodes)
-        return self._allocator.preferences(plan, rows.astype(np.intp, copy=False))
+        return self._allocator.preferences(demand, rows.astype(np.intp, copy=False))
 
-    def allocate(self, plan: Plan, node: NodeInfo) -> tuple[AllocationResult, ...] | None:
+    def allocate(self, demand: ClaimDemand, node: NodeInfo) -> tuple[AllocationResult, ...] | None:
         """The devices of each claim on a node, None when it has not enough.
 
         Raises:
             DeviceAllocationFailure: see there.
         """
         assert node.node is not None
-        return self._allocator.allocate(plan, node.node)
+        return self._allocator.allocate(demand, node.node)
 
-    def survey(self, plan: Plan, node: NodeInfo) -> list[Survey]:
+    def survey(self, demand: ClaimDemand, node: NodeInfo) -> list[Survey]:
         """What a node has for each request; see :mod:`kubesched.scheduler.dra.survey`."""
         assert node.node is not None
-        return self._allocator.survey(plan, node.node)
+        return self._allocator.survey(demand, node.node)
 
-    def verdict(self, plan: Plan, nodes: NodeTable, row: int) -> Verdict:
+    def verdict(self, demand: ClaimDemand, nodes: NodeTable, row: int) -> Verdict:
         """The same for one row."""
         self._catch_up(nodes)
-        return self._allocator.verdict(plan, row)
+        return self._allocator.verdict(demand, row)
 
     def follower(self, nodes: NodeTable) -> Follower[int]:
         """See :meth:`kubesched.scheduler.dra.allocator.Allocator.follower`."""
         self._catch_up(nodes)
         return self._allocator.follower()
 
-    def changed(self, nodes: NodeTable, follower: Follower[int], plan: Plan | None = None) -> RowArray | None:
+    def changed(self, nodes: NodeTable, follower: Follower[int], demand: ClaimDemand | None = None) -> RowArray | None:
         """Rows of the nodes that :meth:`kubesched.scheduler.dra.allocator.Allocator.changed` names."""
         self._catch_up(nodes)
-        rows = self._allocator.changed(follower, plan)
+        rows = self._allocator.changed(follower, demand)
         if rows is None:
             return None
         found: RowArray = np.array(rows, np.intp)
         return found[nodes.alive[found]]
 
-    def uses_common_pools(self, plan: Plan) -> bool:
+    def uses_common_pools(self, demand: ClaimDemand) -> bool:
         """See :meth:`kubesched.scheduler.dra.allocator.Allocator.uses_common_pools`."""
-        return self._allocator.uses_common_pools(plan)
+        return self._allocator.uses_common_pools(demand)
 
     def devices_of_class(self, name: str, nodes: Iterable[NodeInfo]) -> list[tuple[int, int]]:
         """See :meth:`kubesched.scheduler.dra.allocator.Allocator.devices_of_class`."""

@@ -22,7 +22,7 @@ from kubesched.api.resource import CLAIM_FINALIZER, AllocationResult, ResourceCl
 from kubesched.base.change_log import Follower
 
 from ...config.args import DynamicResourcesArgs
-from ...dra.allocator import Plan
+from ...dra.allocator import ClaimDemand
 from ...dra.interface import Verdict
 from ...framework.asking import is_prepared, question_key
 from ...framework.cycle_state import CycleState
@@ -33,13 +33,13 @@ from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
 from .. import names
-from .attempt import Attempt, NodePlan, PodClaim
 from .binding import Binding
+from .claim_hints import ClaimHints
+from .claim_state import ClaimState, NodeDemand, PodClaim
 from .claims import can_be_released_by, resolve_claims, with_status
 from .conditions import BindingFailedError, is_ready, is_timed_out
-from .explain import explain_plan
+from .explain import explain_demand
 from .extended_resources import is_in_memory
-from .hints import ClaimHints
 from .manager import DeviceManager
 from .preparation import Preparation
 from .scores import preference
@@ -90,11 +90,11 @@ class _Devices(Question):
         self._changes: Follower[int] | None = None
 
     @cached_property
-    def _begun(self) -> tuple[Attempt, Status | None]:
+    def _begun(self) -> tuple[ClaimState, Status | None]:
         return self._plugin.preparation.begin(self._pod)
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> ClaimState:
         return self._begun[0]
 
     @cached_property
@@ -103,10 +103,10 @@ class _Devices(Question):
         attempt = self.attempt
         if attempt.is_leftover or any(each.is_allocated for each in attempt.claims):
             return None
-        chosen = attempt.plan_for(attempt.served(), self._allocator)
-        if chosen.plan is None or self._allocator.uses_common_pools(chosen.plan):
+        chosen = attempt.demand_for(attempt.served(), self._allocator)
+        if chosen.demand is None or self._allocator.uses_common_pools(chosen.demand):
             return None  # with common pools every allocation may change the verdict on every node
-        number = chosen.plan.remembered.number
+        number = chosen.demand.remembered.number
         if chosen.special is None or self._have_no_plugin():
             return number
         return number, tuple(attempt.resources.items()), chosen.special.mappings
@@ -125,16 +125,16 @@ class _Devices(Question):
         return self
 
     def changed(self) -> RowArray | None:
-        plan = self.attempt.plan_for(self.attempt.served(), self._allocator).plan
-        return None if self._changes is None else self._allocator.changed(self._nodes, self._changes, plan)
+        demand = self.attempt.demand_for(self.attempt.served(), self._allocator).demand
+        return None if self._changes is None else self._allocator.changed(self._nodes, self._changes, demand)
 
     # -- what is to be allocated -------------------------------------------------------------------------
 
-    def on(self, node: NodeInfo) -> NodePlan:
-        """Plan of what is to be allocated on a node."""
-        return self.attempt.plan_for(self.attempt.served_on(node), self._allocator)
+    def on(self, node: NodeInfo) -> NodeDemand:
+        """ClaimDemand of what is to be allocated on a node."""
+        return self.attempt.demand_for(self.attempt.served_on(node), self._allocator)
 
-    def plans(self, rows: RowArray) -> Iterator[tuple[RowArray | slice, Plan]]:
+    def demands(self, rows: RowArray) -> Iterator[tuple[RowArray | slice, ClaimDemand]]:
         """Plans of what is to be allocated on rows, with the positions of the rows; none where nothing is.
 
         They differ by which of the pod's extended resources devices serve there: those without a device plugin.
@@ -147,9 +147,9 @@ class _Devices(Question):
         values = np.unique(code).tolist() if served else [0]
         for value in values:
             here = frozenset([name for bit, name in enumerate(served) if value >> bit & 1])
-            plan = self.attempt.plan_for(here, self._allocator).plan
-            if plan is not None:
-                yield slice(None) if len(values) == 1 else np.flatnonzero(code == value), plan
+            demand = self.attempt.demand_for(here, self._allocator).demand
+            if demand is not None:
+                yield slice(None) if len(values) == 1 else np.flatnonzero(code == value), demand
 
     # -- filter ----------------------------------------------------------------------------------------
 
@@ -187,11 +187,11 @@ class _Devices(Question):
         if not self.attempt.only_allocates:
             return int(self.verdicts(np.array([node.row], np.intp))[0])
         self.attempt.filtered = True
-        plan = self.on(node).plan
-        if plan is not None:
-            verdict = self._allocator.verdict(plan, self._nodes, node.row)
+        demand = self.on(node).demand
+        if demand is not None:
+            verdict = self._allocator.verdict(demand, self._nodes, node.row)
             if verdict is Verdict.ERROR:
-                self._allocator.allocate(plan, node)
+                self._allocator.allocate(demand, node)
             if verdict is not Verdict.FITS:
                 return int(_OF_ALLOCATOR[verdict])
         return 0
@@ -215,13 +215,13 @@ class _Devices(Question):
             DeviceAllocationFailure: for a claim, class or slice that cannot be used, or a search that took too long.
         """
         verdicts = np.zeros(len(rows), np.uint64)
-        for positions, plan in self.plans(rows):
+        for positions, demand in self.demands(rows):
             here = rows[positions]
-            found = self._allocator.verdicts(plan, self._nodes, here)
+            found = self._allocator.verdicts(demand, self._nodes, here)
             if not found.any():
                 continue
             if (found == Verdict.ERROR).any():
-                self._allocator.allocate(plan, self._nodes.info(int(here[np.argmax(found == Verdict.ERROR)])))
+                self._allocator.allocate(demand, self._nodes.info(int(here[np.argmax(found == Verdict.ERROR)])))
             verdicts[positions] = _OF_ALLOCATOR[found]
         return verdicts
 
@@ -264,8 +264,8 @@ class _Devices(Question):
             if each.claim.status.allocation is not None
         )
         if attempt.has_preferences:
-            for positions, plan in self.plans(rows):
-                scores[positions] += self._allocator.preferences(plan, self._nodes, rows[positions])
+            for positions, demand in self.demands(rows):
+                scores[positions] += self._allocator.preferences(demand, self._nodes, rows[positions])
         return scores
 
     def score(self, node: NodeInfo) -> int:
@@ -366,9 +366,9 @@ class DynamicResources(Plugin):
                 return None
             return Status.from_error("claim allocation not found for node")
         chosen = question.on(node)
-        if chosen.plan is None:
+        if chosen.demand is None:
             return None  # a device plugin serves the extended resources
-        results = self.allocator.allocate(chosen.plan, node)
+        results = self.allocator.allocate(chosen.demand, node)
         if results is None:
             return Status.from_error("claim allocation not found for node")
         for each, result in zip(unallocated, results, strict=False):
@@ -413,8 +413,8 @@ class DynamicResources(Plugin):
         if question is None or not question.attempt.filtered:
             return []
         found: list[Explanation] = []
-        for positions, plan in question.plans(rows):
-            found += explain_plan(plan, self.allocator, [nodes.info(row) for row in rows[positions].tolist()])
+        for positions, demand in question.demands(rows):
+            found += explain_demand(demand, self.allocator, [nodes.info(row) for row in rows[positions].tolist()])
         for place in sorted(question.attempt.unavailable):
             claim = question.attempt.claims[place].claim
             text = f"claim {claim.key} is allocated already, and its devices are not available on these nodes"
@@ -428,8 +428,8 @@ class DynamicResources(Plugin):
         question = self._asked(state)
         if question is None or not question.attempt.filtered:
             return []
-        plan = question.on(nodes.info(row)).plan
-        results = self.allocator.allocate(plan, nodes.info(row)) if plan is not None else None
-        if plan is None or results is None:
+        demand = question.on(nodes.info(row)).demand
+        results = self.allocator.allocate(demand, nodes.info(row)) if demand is not None else None
+        if demand is None or results is None:
             return []
-        return list(zip(plan.claims, results, strict=True))
+        return list(zip(demand.claims, results, strict=True))

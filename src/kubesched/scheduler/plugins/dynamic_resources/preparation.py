@@ -12,7 +12,7 @@ from kubesched.api.selectors import NodeSelectorMatcher, SelectorError
 from ...framework.interface import Handle
 from ...framework.status import Status
 from ...nodes.podinfo import PodInfo
-from .attempt import Attempt, PodClaim
+from .claim_state import ClaimState, PodClaim
 from .claims import resolve_claims
 from .extended_resources import made_up_claim
 from .manager import DeviceManager
@@ -35,9 +35,9 @@ class Preparation:
         class_of = self._manager.classes.class_of
         return any(amount and class_of(name) for name, amount in pod.fit_requests.scalars.items())
 
-    def begin(self, pod: PodInfo) -> tuple[Attempt, Status | None]:
+    def begin(self, pod: PodInfo) -> tuple[ClaimState, Status | None]:
         """The attempt, and why the pod is rejected before any node is evaluated; it has no claims then."""
-        attempt = Attempt(pod.pod)
+        attempt = ClaimState(pod.pod)
         try:
             claims = resolve_claims(pod.pod, self._manager.claims.get)
         except LookupError as error:
@@ -52,7 +52,7 @@ class Preparation:
         attempt.claims = found
         return attempt, None
 
-    def _special_claim(self, pod: PodInfo, attempt: Attempt) -> PodClaim:
+    def _special_claim(self, pod: PodInfo, attempt: ClaimState) -> PodClaim:
         class_of = self._manager.classes.class_of
         attempt.resources = {
             name: class_of(name)

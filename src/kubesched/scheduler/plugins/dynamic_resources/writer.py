@@ -24,7 +24,7 @@ from kubesched.base.times import timestamp
 
 from ...framework.interface import Handle
 from ..assume_cache import AssumeError
-from .attempt import Attempt, PodClaim
+from .claim_state import ClaimState, PodClaim
 from .claims import consumer, is_reserved_for
 from .extended_resources import is_in_memory
 from .manager import DeviceManager
@@ -63,7 +63,7 @@ class ClaimWriter:
 
     # -- PreBind ---------------------------------------------------------------------------------------
 
-    async def bind(self, attempt: Attempt, each: PodClaim) -> None:
+    async def bind(self, attempt: ClaimState, each: PodClaim) -> None:
         """Store the allocation that Reserve decided, and reserve the claim for the pod.
 
         Raises:
@@ -221,7 +221,7 @@ class ClaimWriter:
             return False
         return True
 
-    async def _write_mappings(self, attempt: Attempt, claim: ResourceClaim) -> None:
+    async def _write_mappings(self, attempt: ClaimState, claim: ResourceClaim) -> None:
         pod = attempt.pod
         if not attempt.mappings:
             raise WriteError(f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus")

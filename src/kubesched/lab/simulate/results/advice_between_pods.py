@@ -1,6 +1,6 @@
 """What keeps a pod away by rules between pods, and what would help: spread constraints, affinity and anti-affinity.
 
-Counts are made plainly from the pods on the nodes; changes are tried by the same search. Caller: :mod:`.hints`.
+Counts are made plainly from the pods on the nodes; changes are tried by the same search. Caller: :mod:`.advice`.
 """
 
 from __future__ import annotations

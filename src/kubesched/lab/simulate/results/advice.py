@@ -1,7 +1,7 @@
 """What would help a pod that fits nowhere. Each hint was tried: the changed pod is put through the same search.
 
 Caller: :mod:`.pending`. Tried are: one more toleration, no node selector or affinity, weaker rules between pods
-(:mod:`.hints_between`), smaller requests, and removing other pods.
+(:mod:`.advice_between_pods`), smaller requests, and removing other pods.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.nodes import NodeList
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
-from .hints_between import between_pods
+from .advice_between_pods import between_pods
 
 __all__ = ["format_amount", "hints_for"]
 

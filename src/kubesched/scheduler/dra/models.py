@@ -1,6 +1,6 @@
 """What distinguishes devices when they are chosen: everything but their name and their node.
 
-Devices of one model are alike in all of it, so a selector is evaluated once per profile. Quantities are parsed here,
+Devices of one model are alike in all of it, so a selector is evaluated once per model. Quantities are parsed here,
 once, into nano-units.
 """
 
@@ -22,7 +22,7 @@ from kubesched.base.kept import remembered
 
 from .features import Features
 
-__all__ = ["MOST_REMEMBERED", "NO_SCALAR", "Capacity", "Consumption", "Profile", "Profiles", "attribute_of"]
+__all__ = ["MOST_REMEMBERED", "NO_SCALAR", "Capacity", "Consumption", "DeviceModel", "DeviceModels", "attribute_of"]
 
 #: Entries of a table of what was computed; one that would be larger begins again.
 MOST_REMEMBERED: Final = 1 << 17
@@ -41,16 +41,16 @@ class Capacity:
 Consumption = tuple[str, tuple[tuple[str, int], ...]]
 
 
-class Profile:
+class DeviceModel:
     """All devices of one driver that differ in name and node only.
 
-    ``id`` counts profiles from 0. ``device`` is one of them, without name. ``shared`` says that the device may be
+    ``id`` counts models from 0. ``device`` is one of them, without name. ``shared`` says that the device may be
     allocated several times.
     """
 
     def __init__(self, number: int, frame: int, driver: str, device: Device, features: Features) -> None:
         self.id = number
-        #: Equal for profiles that differ in the values of attributes only.
+        #: Equal for models that differ in the values of attributes only.
         self.frame = frame
         self.driver = driver
         self.device = device
@@ -108,7 +108,7 @@ class Profile:
         return ""
 
     def projection(self, names: tuple[tuple[str, str], ...]) -> Hashable:
-        """What distinguishes the profile for readers of these attributes only, given as domain and id."""
+        """What distinguishes the model for readers of these attributes only, given as domain and id."""
         attributes, driver = self.device.attributes, self.driver
         values = [
             (attributes.get(f"{domain}/{key}"), attributes.get(key) if domain == driver else None)
@@ -150,16 +150,16 @@ def _version(text: str) -> Semver:
 NO_SCALAR: Final[tuple[str, Any]] = ("", None)
 
 
-def attribute_of(profile: Profile, name: str) -> tuple[str, Any] | None:
+def attribute_of(model: DeviceModel, name: str) -> tuple[str, Any] | None:
     """The type and value of a fully qualified attribute; None when the device has none, :data:`NO_SCALAR` for a list.
 
     An attribute of the driver's own domain may be written without it.
     """
-    attributes = profile.device.attributes
+    attributes = model.device.attributes
     attribute = attributes.get(name)
     if attribute is None:
         domain, _, key = name.partition("/")
-        if domain != profile.driver or not key:
+        if domain != model.driver or not key:
             return None
         attribute = attributes.get(key)
         if attribute is None:
@@ -175,29 +175,29 @@ def attribute_of(profile: Profile, name: str) -> tuple[str, Any] | None:
     return NO_SCALAR
 
 
-class Profiles:
-    """The profiles of the devices that there are, by content. Numbers are never used again."""
+class DeviceModels:
+    """The models of the devices that there are, by content. Numbers are never used again."""
 
     def __init__(self, features: Features) -> None:
         self._features = features
-        self._known: WeakValueDictionary[tuple[int, bytes], Profile] = WeakValueDictionary()
+        self._known: WeakValueDictionary[tuple[int, bytes], DeviceModel] = WeakValueDictionary()
         self._frames: dict[tuple[str, bytes], int] = {}
-        self._profile_numbers = count()
+        self._model_numbers = count()
         self._frame_numbers = count()
 
-    def of(self, driver: str, device: Device) -> Profile:
+    def of(self, driver: str, device: Device) -> DeviceModel:
         encode = msgspec.json.encode
         bare = msgspec.structs.replace(
             device, name="", node_name=None, node_selector=None, all_nodes=None, attributes={}
         )
         frame = self._frame(driver, encode(bare))
         key = (frame, encode(device.attributes))
-        profile = self._known.get(key)
-        if profile is None:
+        model = self._known.get(key)
+        if model is None:
             whole = msgspec.structs.replace(bare, attributes=device.attributes)
-            profile = Profile(next(self._profile_numbers), frame, driver, whole, self._features)
-            self._known[key] = profile
-        return profile
+            model = DeviceModel(next(self._model_numbers), frame, driver, whole, self._features)
+            self._known[key] = model
+        return model
 
     def _frame(self, driver: str, content: bytes) -> int:
         frame = self._frames.get((driver, content))

@@ -9,13 +9,13 @@ from kubesched.api.resource import AllocationResult, ResourceClaim
 from kubesched.api.selectors import NodeSelectorMatcher
 from kubesched.api.types import ContainerExtendedResourceRequest, Pod
 
-from ...dra.allocator import Plan
+from ...dra.allocator import ClaimDemand
 from ...nodes.nodeinfo import NodeInfo
 from .extended_resources import NodeClaim, requests_for
 from .manager import NodeAllocator
 from .scores import has_preferences
 
-__all__ = ["Attempt", "NodePlan", "PodClaim"]
+__all__ = ["ClaimState", "NodeDemand", "PodClaim"]
 
 
 @dataclass(slots=True)
@@ -50,20 +50,20 @@ class PodClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class NodePlan:
+class NodeDemand:
     """What is to be allocated on one kind of node.
 
     Attributes:
-        plan: what the allocator prepared; None when there is nothing to allocate.
+        demand: what the allocator prepared; None when there is nothing to allocate.
         special: the special claim with its requests for such nodes; None when it needs nothing there.
     """
 
-    plan: Plan | None
+    demand: ClaimDemand | None
     special: NodeClaim | None
 
 
 @dataclass(slots=True)
-class Attempt:
+class ClaimState:
     """See the module.
 
     Attributes:
@@ -83,7 +83,7 @@ class Attempt:
     filtered: bool = False
     unavailable: set[int] = field(default_factory=set)
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
-    _plans: dict[frozenset[str], NodePlan] = field(default_factory=dict)
+    _demands: dict[frozenset[str], NodeDemand] = field(default_factory=dict)
 
     @property
     def special(self) -> PodClaim | None:
@@ -124,9 +124,9 @@ class Attempt:
         served = self.served()
         return frozenset([name for name in served if not node.allocatable.get(name)]) if served else served
 
-    def plan_for(self, served: frozenset[str], allocator: NodeAllocator) -> NodePlan:
+    def demand_for(self, served: frozenset[str], allocator: NodeAllocator) -> NodeDemand:
         """What is to be allocated where these resources are served by devices, and not by a device plugin."""
-        found = self._plans.get(served)
+        found = self._demands.get(served)
         if found is None:
             special = self.special
             node_claim = None
@@ -136,5 +136,5 @@ class Attempt:
             claims = [each.claim for each in self.unallocated() if not each.is_special]
             if node_claim is not None and node_claim.claim.spec.devices.requests:
                 claims.append(node_claim.claim)
-            found = self._plans[served] = NodePlan(allocator.plan(claims) if claims else None, node_claim)
+            found = self._demands[served] = NodeDemand(allocator.demand(claims) if claims else None, node_claim)
         return found

@@ -25,7 +25,7 @@ from .pools import Pool, PoolState
 from .supply import Supply
 from .wanted import ClaimWant, Problem, Service, Want, Wanted
 
-__all__ = ["Pick", "Position", "Search", "SearchProblemError", "SearchTimeoutError", "Solution"]
+__all__ = ["DeviceSearch", "Pick", "Position", "SearchProblemError", "SearchTimeoutError", "Solution"]
 
 
 class SearchProblemError(Exception):
@@ -73,7 +73,7 @@ _NOTHING: Final[dict[str, int]] = {}
 _STEPS: Final = 64
 
 
-class Search:
+class DeviceSearch:
     """One search on one node. ``supply`` gives the state of a pool; ``expired`` is called now and then and ends the search.
 
     ``places`` says which of the pools have to be evaluated, and learns it.
@@ -317,7 +317,7 @@ class Search:
             count -= 1
             if count == 0 or problem is not None:
                 return True
-            if not self._strict and self._supply(number).services[place].profile.consumes:
+            if not self._strict and self._supply(number).services[place].model.consumes:
                 return True
         return False
 
@@ -339,7 +339,7 @@ class Search:
         if not has_capacity and not must:
             return False
         claim = want.claim
-        if service.profile.consumes:
+        if service.model.consumes:
             if not self._wanted.features.partitionable_devices:
                 return False
             self._make_up(number)
@@ -369,7 +369,7 @@ class Search:
 
     def _mark(self, want: Want, position: Position, service: Service) -> dict[str, Amount] | None:
         """Note that a device is chosen; returns what a share of it consumes."""
-        if not service.profile.shared:
+        if not service.model.shared:
             self._picked[position] = self._picked.get(position, 0) + 1
             self._picked_by[want.claim].add(position)
             return None
@@ -395,7 +395,7 @@ class Search:
         for constraint in self._constraints[claim]:
             constraint.remove(want)
         service = self._supply(position[0]).services[position[1]]
-        if service.profile.consumes and (self._strict or not service.profile.shared):
+        if service.model.consumes and (self._strict or not service.model.shared):
             self._count(position, service, -1)
 
     def _give_back_share(self, position: Position, consumption: Mapping[str, Amount]) -> None:
@@ -416,7 +416,7 @@ class Search:
 
     def _reject(self, position: Position, service: Service) -> None:
         """A device that took its part of the counters is not chosen after all."""
-        if self._strict and service.profile.consumes:
+        if self._strict and service.model.consumes:
             self._count(position, service, -1)
 
     def _make_up(self, number: int) -> None:
@@ -431,7 +431,7 @@ class Search:
             took = False
             for place, problem in supply.candidates(want):
                 service = supply.services[place]
-                if problem is None and service.profile.consumes:
+                if problem is None and service.model.consumes:
                     took = self._count((number, place), service, 1) or took
             if not took:
                 exhausted.add(want.index)
@@ -444,7 +444,7 @@ class Search:
         """
         number, place = position
         supply = self._supply(number)
-        if service.profile.shared and (position in self._consumed or supply.has_share(place)):
+        if service.model.shared and (position in self._consumed or supply.has_share(place)):
             return True
         if sign > 0 and supply.in_use.is_overdrawn:
             return False
@@ -452,7 +452,7 @@ class Search:
         assert available is not None
         totals = self._counted.setdefault(number, {})
         enough = True
-        for name, counters in service.profile.consumes:
+        for name, counters in service.model.consumes:
             for counter, amount in counters:
                 total = totals[name, counter] = totals.get((name, counter), 0) + sign * amount
                 if total > available[name][counter]:
