@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubesched.api.yamltext import to_yaml
-from kubesched.retired.config import RETIRED_PLUGINS, SPREAD_GATE, Loaded, LoadOptions, load_any, load_any_with_api
+from kubesched.retired.config import RETIRED_PLUGINS, SPREAD_GATE, load_any, load_any_with_api
 from kubesched.scheduler.config import (
     IN_TREE_CAPABILITIES,
     ConfigError,
@@ -20,6 +20,7 @@ from kubesched.scheduler.config import (
     expand_profiles,
     load_config,
 )
+from kubesched.scheduler.config.older import Loaded, LoadOptions
 
 JSON = dict[str, Any]
 GROUP = "kubescheduler.config.k8s.io"

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.yamltext import to_yaml
-from kubesched.retired.config import RETIRED_PLUGINS, SPREAD_GATE, LoadOptions, load_any
+from kubesched.retired.config import RETIRED_PLUGINS, SPREAD_GATE, load_any
 from kubesched.scheduler.config import (
     IN_TREE,
     IN_TREE_CAPABILITIES,
@@ -18,6 +18,7 @@ from kubesched.scheduler.config import (
     expand_profiles,
     load_config,
 )
+from kubesched.scheduler.config.older import LoadOptions
 
 JSON = dict[str, Any]
 PER_POINT = (

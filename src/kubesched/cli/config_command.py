@@ -6,8 +6,8 @@ import argparse
 
 from kubesched.lab.simulate.inputs.loading import expand
 from kubesched.lab.simulate.results.report import Line
-from kubesched.retired.config import Loaded, load_any_file
 from kubesched.scheduler.config import dump_yaml
+from kubesched.scheduler.config.older import Loaded, older
 
 from .console import print_lines, warn, write, write_json
 from .loading import load_setup
@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _convert(options: argparse.Namespace) -> int:
-    loaded = load_any_file(options.file)
+    loaded = older().load_file(options.file)
     for warning in loaded.warnings:
         warn(warning)
     text = _header(loaded) + dump_yaml(loaded.config)

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.retired.flags import RETIRED_FLAGS
 from kubesched.scheduler.config import IN_TREE
 from kubesched.scheduler.config.args import ARGS_TYPES, Go
 from kubesched.scheduler.config.durations import Duration
 from kubesched.scheduler.config.features import FEATURES, UNAVAILABLE
+from kubesched.scheduler.config.older import older
 from kubesched.scheduler.config.types import API_VERSION, KubeSchedulerConfiguration
 from kubesched.scheduler.framework import metrics
 from kubesched.scheduler.plugins import in_tree_registry
@@ -70,7 +70,7 @@ def flags_page() -> str:
         "same. Underscores in names are hyphens; a bool takes its value after `=` only.",
         _MADE,
     ]
-    retired = {flag.name: flag for flag in RETIRED_FLAGS}
+    retired = {flag.name: flag for flag in older().flags}
     for group in dict.fromkeys(flag.group for flag in FLAG_SET.flags):
         rows = []
         for flag in sorted((flag for flag in FLAG_SET.flags if flag.group == group), key=lambda flag: flag.name):

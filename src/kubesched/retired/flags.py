@@ -7,37 +7,16 @@ hands the values that were set to :func:`document_from_flags`. Source: rules/con
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from kubesched.scheduler.config.errors import ConfigError
 from kubesched.scheduler.config.fielderrors import invalid, required
+from kubesched.scheduler.config.older import RetiredFlag
 from kubesched.scheduler.config.types import API_VERSION, GROUP, KIND
 
 from .config.load import SPREAD_GATE
 
-__all__ = ["RETIRED_FLAGS", "RETIRED_GATES", "RetiredFlag", "document_from_flags", "flag_warnings"]
-
-
-@dataclass(frozen=True, slots=True)
-class RetiredFlag:
-    """A flag that newer releases do not have.
-
-    Attributes:
-        name: without the leading dashes.
-        type: of its value.
-        default: what it was when not given.
-        removed_in: the first release without it; empty where only is known that 1.19 had it.
-        maps_to: the field of the configuration it sets, as a path; empty when it is ignored.
-        message: the warning when it is set.
-    """
-
-    name: str
-    type: Literal["string", "int", "bool"]
-    default: str | int | bool
-    removed_in: str
-    maps_to: str
-    message: str
+__all__ = ["RETIRED_FLAGS", "RETIRED_GATES", "document_from_flags", "flag_warnings"]
 
 
 _POLICY: Final = "the Policy API was removed in 1.23; kubesched config convert writes the configuration it becomes"

@@ -36,7 +36,7 @@ from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.port import ApiPort
-from kubesched.retired import plugins as retired
+from kubesched.lab.simulate.inputs.loading import register_retired
 from kubesched.scheduler.config import (
     IN_TREE,
     ConfigError,
@@ -167,7 +167,7 @@ class _Process:
             _log.warning("%s", warning)
         if missing := sorted(_default_plugins(options.config) - registry.keys()):
             _log.warning("plugins of kube-scheduler's default profile that are not there yet: %s", ", ".join(missing))
-        retired.register(registry, options.retired)
+        register_retired(registry, options.retired)
         config = _with_plugins(options.config, self._flags["enable-plugin"], registry)
         async with self._stack:
             return await self._serve(config, options, registry, logs)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubesched.retired.flags import RETIRED_FLAGS
 from kubesched.scheduler.config.durations import Duration
+from kubesched.scheduler.config.older import older
 
 from .flagset import Flag, FlagSet
 from .values import (
@@ -277,7 +277,7 @@ _GLOBAL: Final = (
 _TYPES: Final[dict[str, ValueType]] = {"string": STRING, "int": INT, "bool": BOOL}
 #: Flags of releases 1.18 to 1.22. They are read and converted, with a warning.
 _RETIRED: Final = tuple(
-    Flag("Retired", flag.name, _TYPES[flag.type], flag.default, flag.message, deprecated=True) for flag in RETIRED_FLAGS
+    Flag("Retired", flag.name, _TYPES[flag.type], flag.default, flag.message, deprecated=True) for flag in older().flags
 )
 
 #: The flags in the order of the help page.

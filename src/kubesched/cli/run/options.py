@@ -12,9 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from kubesched.retired.config import LoadOptions
-from kubesched.retired.config.load import GetConfigMap, load_any_with_api
-from kubesched.retired.flags import RETIRED_FLAGS, RETIRED_GATES, document_from_flags, flag_warnings
 from kubesched.scheduler.config import (
     FeatureGateError,
     FeatureGates,
@@ -25,6 +22,7 @@ from kubesched.scheduler.config import (
 )
 from kubesched.scheduler.config.features import FEATURES
 from kubesched.scheduler.config.load import read_config_file
+from kubesched.scheduler.config.older import GetConfigMap, LoadOptions, older
 
 from .flagset import Flags
 
@@ -36,7 +34,6 @@ _PREVIOUS: Final = "1.35"
 _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})(?:\.\d+)?")
 _REMOVED_LOCKS: Final = ("endpoints", "configmaps", "endpointsleases", "configmapsleases")
 _PATTERN: Final = re.compile(r"(?P<pattern>[^=,]+)=(?P<level>\d{1,9})")
-_RETIRED: Final = frozenset(flag.name for flag in RETIRED_FLAGS)
 
 
 class OptionsError(Exception):
@@ -100,8 +97,8 @@ def feature_gates(flags: Flags, versions: Versions) -> tuple[dict[str, bool], Fe
     """
     try:
         given = parse_feature_gates(flags["feature-gates"])
-        settings = {name: value for name, value in given.items() if name not in RETIRED_GATES}
-        retired = {name: value for name, value in given.items() if name in RETIRED_GATES}
+        settings = {name: value for name, value in given.items() if name not in older().gates}
+        retired = {name: value for name, value in given.items() if name in older().gates}
         younger = {
             feature.name: False
             for feature in FEATURES.values()
@@ -161,17 +158,17 @@ async def options_of(flags: Flags, get_config_map: GetConfigMap, unavailable: Co
     _raise_all(_logging_errors(flags, gates))
     _raise_all(_gated_flag_errors(flags, gates))
     _raise_all(option_errors(flags), logged=True)
-    given = {name: flags[name] for name in flags.changed if name in _RETIRED}
+    given = {name: flags[name] for name in flags.changed if name in {flag.name for flag in older().flags}}
     source: str | bytes | dict[str, Any] | None
-    source = read_config_file(flags["config"]) if flags["config"] else document_from_flags(given)
-    warnings = flag_warnings(given)
+    source = read_config_file(flags["config"]) if flags["config"] else older().document_from_flags(given)
+    warnings = older().flag_warnings(given)
     retired: frozenset[str] = frozenset()
     if source is None:
         config = default_config(gates=gates)
     else:
         keep_limits = not flags["write-config-to"]
         options = LoadOptions(flags["config"], gates, retired_gates, unavailable, keep_limits)
-        loaded = await load_any_with_api(source, get_config_map, options)
+        loaded = await older().load_with_api(source, get_config_map, options)
         config, retired = loaded.config, loaded.retired
         warnings += loaded.warnings
     if flags["config"]:

@@ -8,7 +8,7 @@ Source: rules/configuration §9 and §10.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +17,9 @@ from kubesched.api.yamltext import Document
 from kubesched.scheduler.config.decode import MAX_BYTES, REMOVED_IN, decode_document, parse_document, version_and_kind
 from kubesched.scheduler.config.defaults import apply_defaults
 from kubesched.scheduler.config.errors import ConfigError
-from kubesched.scheduler.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.scheduler.config.features import FeatureGates
 from kubesched.scheduler.config.load import read_config_file
+from kubesched.scheduler.config.older import GetConfigMap, Loaded, LoadOptions
 from kubesched.scheduler.config.types import GROUP, KIND, KubeSchedulerConfiguration
 from kubesched.scheduler.config.validate import validation_errors
 
@@ -30,9 +31,6 @@ from .types import PolicyConfigMapSource, PolicySource
 __all__ = [
     "POLICY_CONFIG_MAP_KEY",
     "SPREAD_GATE",
-    "GetConfigMap",
-    "LoadOptions",
-    "Loaded",
     "load_any",
     "load_any_file",
     "load_any_with_api",
@@ -43,51 +41,6 @@ __all__ = [
 SPREAD_GATE: Final = "DefaultPodTopologySpread"
 POLICY_CONFIG_MAP_KEY: Final = "policy.cfg"
 _SYSTEM_NAMESPACE: Final = "kube-system"
-
-#: Namespace and name to the ConfigMap's ``data``; raises when it cannot be read.
-GetConfigMap = Callable[[str, str], Awaitable[Mapping[str, Any]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A configuration ready to use.
-
-    Attributes:
-        config: completed and validated, in the form of v1.
-        warnings: what was converted, replaced or ignored; each names the file.
-        retired: the retired plugins that the configuration uses and its version had. They have to be registered
-            (``kubesched.retired.plugins.register``) for this configuration, and for no other.
-    """
-
-    config: KubeSchedulerConfiguration
-    warnings: tuple[str, ...] = ()
-    retired: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """What reading depends on besides the text.
-
-    Attributes:
-        source: the file's name in messages.
-        gates: today's feature gates.
-        retired_gates: settings of removed feature gates (see ``config.retired_flags``).
-        unavailable: in-tree plugins that cannot be built; the default sets of older versions go without them,
-            with a warning. (v1 does the same when its profiles are built.)
-        keep_limits: the configuration is going to be run, not written: the volume limits per cloud (EBSLimits, …) that
-            an older file names stay, which v1 would refuse. Else NodeVolumeLimits takes their place.
-    """
-
-    source: str = ""
-    gates: FeatureGates = DEFAULT_GATES
-    retired_gates: Mapping[str, bool] | None = None
-    unavailable: Collection[str] = ()
-    keep_limits: bool = False
-
-    @property
-    def spread_gate(self) -> bool | None:
-        return (self.retired_gates or {}).get(SPREAD_GATE)
-
 
 _DEFAULTS: Final = LoadOptions()
 
@@ -248,15 +201,15 @@ def _policy_file(path: str, notes: Notes) -> Policy:
 
 def _finish(started: _Started, policy: Policy | None, options: LoadOptions) -> Loaded:
     """Convert, complete and validate."""
-    gates = options.gates
+    gates, spread_gate = options.gates, (options.retired_gates or {}).get(SPREAD_GATE)
     if started.v1 is not None:
         config = _checked(apply_defaults(started.v1, started.data, gates), gates)
         return Loaded(config)
     if started.old is not None:
-        made = convert(started.old, policy, gates, started.notes, spread_gate=options.spread_gate)
+        made = convert(started.old, policy, gates, started.notes, spread_gate=spread_gate)
     else:
         assert started.policy is not None
-        made = convert_policy(started.policy, gates, started.notes, spread_gate=options.spread_gate)
+        made = convert_policy(started.policy, gates, started.notes, spread_gate=spread_gate)
     config = _checked(_completed(made, gates), gates, started.old, made.retired)
     at = f"{options.source}: " if options.source else ""
     return Loaded(config, tuple(f"{at}{text}" for text in started.notes.warnings), made.retired)

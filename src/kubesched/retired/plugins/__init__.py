@@ -1,16 +1,13 @@
 """Plugins that Kubernetes no longer has, for configurations of the versions that had them.
 
-They are not part of the in-tree registry: a v1 file that names one is refused as it is upstream. :func:`register`
-adds those that a converted configuration uses; a v1 file gets them with ``--plugin-module kubesched.retired.plugins``.
-Their arguments are plain data in a configuration (``config.legacy.retired_args`` has the types). Formulas: rules/configuration §11.
+They are not part of the in-tree registry: a v1 file that names one is refused as it is upstream. Those that a
+converted configuration uses are registered for it; a v1 file gets them with ``--plugin-module kubesched.retired.plugins``.
+Their arguments are plain data in a configuration (``retired.config.retired_args`` has the types). Formulas: rules/configuration §11.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
-
-from kubesched.scheduler.framework.registry import Registry
 
 from .cloud_volume_limits import AzureDiskLimits, CinderLimits, EBSLimits, GCEPDLimits
 from .node_label import NodeLabel
@@ -32,7 +29,6 @@ __all__ = [
     "RequestedToCapacityRatio",
     "SelectorSpread",
     "ServiceAffinity",
-    "register",
 ]
 
 RETIRED: Final[dict[str, type]] = {
@@ -51,14 +47,3 @@ RETIRED: Final[dict[str, type]] = {
         ServiceAffinity,
     )
 }
-
-
-def register(registry: Registry, names: Collection[str]) -> None:
-    """Add retired plugins to a registry; a plugin of that name that is there already stays.
-
-    Raises:
-        KeyError: for a name that is no retired plugin.
-    """
-    for name in sorted(names):
-        if name not in registry:
-            registry.register(RETIRED[name])

@@ -9,15 +9,13 @@ import difflib
 import inspect
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from kubesched.api.kinds import NODES
 from kubesched.cluster.files import ManifestError, load_manifests
-from kubesched.retired import plugins as retired
-from kubesched.retired.config import LoadOptions, load_any, load_any_file
 from kubesched.scheduler.config import (
     API_VERSION,
     DEFAULT_GATES,
@@ -30,13 +28,22 @@ from kubesched.scheduler.config import (
     load_config_data,
 )
 from kubesched.scheduler.config import Plugin as PluginEntry
+from kubesched.scheduler.config.older import LoadOptions, older
 from kubesched.scheduler.config.profiles import Expanded
 from kubesched.scheduler.framework.registry import PluginError, Registry
 from kubesched.scheduler.plugins import in_tree_registry
 
 from .intake import wrong_devices
 
-__all__ = ["enable_plugins", "expand", "load_configuration", "load_node_template", "load_registry", "with_plugins"]
+__all__ = [
+    "enable_plugins",
+    "expand",
+    "load_configuration",
+    "load_node_template",
+    "load_registry",
+    "register_retired",
+    "with_plugins",
+]
 
 
 def load_registry(plugins: Sequence[str | os.PathLike[str] | type] = ()) -> tuple[Registry, list[str]]:
@@ -61,6 +68,13 @@ def load_registry(plugins: Sequence[str | os.PathLike[str] | type] = ()) -> tupl
         except SystemExit as error:
             raise PluginError(f"plugin module {plugin} ended the program while it was imported") from error
     return registry, own
+
+
+def register_retired(registry: Registry, names: Collection[str]) -> None:
+    """Add the retired plugins that a converted configuration uses; a plugin of that name that is there already stays."""
+    for name in sorted(names):
+        if name not in registry:
+            registry.register(older().plugins[name])
 
 
 def with_plugins(names: Sequence[str], *, gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfiguration:
@@ -115,9 +129,11 @@ def load_configuration(
         config = source
     else:
         options = LoadOptions(unavailable=IN_TREE.keys() - registry.keys(), keep_limits=True, source=name, gates=gates)
-        loaded = load_any(dict(source), options) if isinstance(source, Mapping) else load_any_file(source, options)
+        loaded = (
+            older().load(dict(source), options) if isinstance(source, Mapping) else older().load_file(source, options)
+        )
         config = loaded.config
-        retired.register(registry, loaded.retired)
+        register_retired(registry, loaded.retired)
         remarks += loaded.warnings
     config = enable_plugins(config, enable)
     expand(config, registry, name)
@@ -158,7 +174,7 @@ def expand(config: KubeSchedulerConfiguration, registry: Registry, path: str) ->
             hint = (
                 f"did you mean {near[0]}?" if near else "load its module with --plugin-module, or install its package"
             )
-            if unknown[1] in retired.RETIRED:
+            if unknown[1] in older().plugins:
                 hint = "it is retired: give --plugin-module kubesched.retired.plugins, or the file of an older version"
             details += [f"no plugin is named {unknown[1]}; {hint}", *registry.problems]
         raise ConfigError(error.stage, error.errors, details=details, source=path) from error
