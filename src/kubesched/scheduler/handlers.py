@@ -39,6 +39,7 @@ from .framework.events import (
     pod_events,
 )
 from .framework.metrics import SchedulerMetrics
+from .framework.recorded_events import FAILED_SCHEDULING
 from .framework.waiting import PodsInPreBind, WaitingPods
 from .informers import Informers, kind_of_event, kinds_informed
 from .nodes.podinfo import PodInfo
@@ -238,7 +239,7 @@ class PodHandler(_Handler):
         """A pod that no API server should have accepted: an event reports it to its owner; the queue stays as it was."""
         _log.error("cannot queue pod %s: %s", pod.key, error)
         note = f"the pod cannot be scheduled as it is: {error}"
-        self._recorders[pod.spec.scheduler_name].record(pod, "Warning", "FailedScheduling", "Scheduling", note)
+        self._recorders[pod.spec.scheduler_name].record(pod, *FAILED_SCHEDULING, note)
 
     def _nomination_ended(self, pod: Pod) -> None:
         """A nomination ended: pods that had to respect it may try again.

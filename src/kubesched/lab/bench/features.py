@@ -17,7 +17,6 @@ from kubesched.scheduler.framework.registry import Registry
 from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes.nodeinfo import NodeInfo
 from kubesched.scheduler.nodes.podinfo import PodInfo
-from kubesched.scheduler.plugins import names
 
 if TYPE_CHECKING:
     from kubesched.scheduler.nodes import NodeTable
@@ -54,7 +53,7 @@ def with_features(registry: Registry, features: Sequence[str]) -> Registry:
     class FakeFeatures(Plugin):
         """The nodes that declare every feature."""
 
-        name = names.NODE_DECLARED_FEATURES
+        name = "NodeDeclaredFeatures"
         asks = Features
 
         def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:

@@ -19,6 +19,7 @@ from ..extenders import calls as extender_calls
 from ..extenders.interface import Extender, ExtenderError
 from ..framework.events import ASSIGNED_POD_DELETE
 from ..framework.metrics import SchedulerMetrics
+from ..framework.recorded_events import SCHEDULED
 from ..framework.status import Code, Status
 from ..framework.waiting import PodInPreBind, WaitingPod
 from ..queue import SchedulingQueue
@@ -184,7 +185,7 @@ class BindingCycles:
         assumed, framework = attempt.assumed, attempt.profile.framework
         pod = assumed.pod
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {attempt.node_name}"
-        attempt.profile.recorder.record(pod, "Normal", "Scheduled", "Binding", note)
+        attempt.profile.recorder.record(pod, *SCHEDULED, note)
         self._attempts.scheduled(attempt)
         framework.binding.post_bind(attempt.state, assumed, attempt.node_name)
         if pods := attempt.take_pods_to_activate():

@@ -22,6 +22,7 @@ from ..framework.interface import PostFilterResult
 from ..framework.metrics import Sampling, SchedulerMetrics
 from ..framework.preemption import Preemption
 from ..framework.queued import QueuedPodInfo
+from ..framework.recorded_events import FAILED_SCHEDULING
 from ..framework.runtime import PostFilterAnswer
 from ..framework.status import Code, Status
 from ..framework.wrong_answer import WrongAnswerError
@@ -131,7 +132,7 @@ class Cycle:
         pod = attempt.queued.pod_info.pod
         if pod.metadata.deletion_timestamp is not None:
             note = f"skip schedule deleting pod: {pod.namespace}/{pod.name}"
-            attempt.profile.recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
+            attempt.profile.recorder.record(pod, *FAILED_SCHEDULING, note)
             return True
         return self._cache.is_assumed(pod.uid)
 

@@ -13,6 +13,7 @@ from kubesched.api.quantity import QuantityError
 from kubesched.api.types import Pod, PodCondition
 
 from ..cache import Cache, CacheError
+from ..framework.recorded_events import FAILED_SCHEDULING
 from ..framework.status import Code, Status
 from ..nodes.nominating import NominatingInfo
 from ..nodes.podinfo import PodInfo
@@ -100,7 +101,7 @@ class FailureHandler:
         if not rejected:
             cause = why.as_error() if isinstance(why, Status) else None
             _log.error("scheduling pod %s failed; it is tried again: %s", pod.key, text, extra={"cause": cause})
-        attempt.profile.recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", text)
+        attempt.profile.recorder.record(pod, *FAILED_SCHEDULING, text)
         reason = "Unschedulable" if rejected else "SchedulerError"
         condition = PodCondition(type="PodScheduled", status="False", reason=reason, message=text)
         override = nominating.nominated_node_name if nominating is not None and nominating.mode else None

@@ -22,7 +22,6 @@ from ..framework.question import IntArray, Question, RowArray
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
-from . import names
 from .dynamic_resources.device_counts import DeviceCounts
 from .resource_scoring import trunc_div
 
@@ -146,7 +145,7 @@ class _Balance(Question):
 class NodeResourcesBalancedAllocation(Plugin):
     """Even use of resources; the question is :class:`_Balance`."""
 
-    name = names.NODE_RESOURCES_BALANCED_ALLOCATION
+    name = "NodeResourcesBalancedAllocation"
     asks = _Balance
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:

@@ -10,7 +10,6 @@ from ..framework.cycle_state import CycleState
 from ..framework.interface import Plugin
 from ..framework.status import Status
 from ..nodes.podinfo import PodInfo
-from . import names
 
 __all__ = ["DefaultBinder"]
 
@@ -18,7 +17,7 @@ __all__ = ["DefaultBinder"]
 class DefaultBinder(Plugin):
     """Posts a Binding with the pod's UID, so that a pod of the same name made meanwhile is not bound by mistake."""
 
-    name = names.DEFAULT_BINDER
+    name = "DefaultBinder"
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[Status | None] | Status | None:
         return begin(self._bind(pod, node_name), self.handle.client.at_once)

@@ -21,7 +21,6 @@ from ..nodes import NodeList
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.nominating import NominatingInfo
 from ..nodes.podinfo import PodInfo
-from . import names
 from .preemption.budgets import BudgetReader
 from .preemption.candidates import Found, candidates_wanted, find_candidates
 from .preemption.choose import choose, losers
@@ -44,7 +43,7 @@ _CLEARED: Final = PostFilterResult(NominatingInfo.clear())
 class DefaultPreemption(Plugin):
     """Subclasses may replace hooks: which pods may be victims, pod by pod or node by node, and which of them matter more."""
 
-    name = names.DEFAULT_PREEMPTION
+    name = "DefaultPreemption"
     informs = ("poddisruptionbudgets",)
 
     def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:

@@ -13,7 +13,6 @@ from ..framework.interface import Plugin
 from ..framework.question import IntArray, Question, Reads, RowArray
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
-from . import names
 
 if TYPE_CHECKING:
     from ..nodes import NodeTable
@@ -84,7 +83,7 @@ def _share(size: int, spread: int, nodes: int) -> int:
 class ImageLocality(Plugin):
     """Images on nodes; the question is :class:`_Images`."""
 
-    name = names.IMAGE_LOCALITY
+    name = "ImageLocality"
     asks = _Images
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:

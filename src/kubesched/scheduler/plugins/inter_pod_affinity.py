@@ -25,7 +25,7 @@ from ..nodes.columns import ABSENT, NO_ROWS, IntpArray, LabelColumn, joined
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import AffinityTerms, PodInfo
 from ..nodes.term_index import CarriedTerm, Role, TermIndex
-from . import inter_pod_affinity_hints, names
+from . import inter_pod_affinity_hints
 from .affinity_rules import DomainSums, Rules
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def _anti_terms(pod: PodInfo, index: TermIndex) -> list[CarriedTerm]:
 class InterPodAffinity(Plugin):
     """Pod affinity and anti-affinity over the term index; the question is :class:`_Neighbours`."""
 
-    name = names.INTER_POD_AFFINITY
+    name = "InterPodAffinity"
     asks = _Neighbours
     REASON_AFFINITY: Final = "node(s) didn't match pod affinity rules"
     REASON_ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"

@@ -28,7 +28,6 @@ from ..framework.question import IntArray, Normalize, Question, Reads, RowArray,
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
-from . import names
 
 if TYPE_CHECKING:
     from ..nodes import NodeList, NodeTable
@@ -135,7 +134,7 @@ class _NodeTerms(Question):
 class NodeAffinity(Plugin):
     """Node selectors and affinity; the question is :class:`_NodeTerms`."""
 
-    name = names.NODE_AFFINITY
+    name = "NodeAffinity"
     asks = _NodeTerms
     REASON_POD: Final = "node(s) didn't match Pod's node affinity/selector"
     REASON_ENFORCED: Final = "node(s) didn't match scheduler-enforced node affinity"

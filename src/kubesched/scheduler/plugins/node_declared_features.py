@@ -19,7 +19,6 @@ from ..framework.question import Question, Reads, RowArray, VerdictArray
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
-from . import names
 
 if TYPE_CHECKING:
     from ..nodes import NodeList, NodeTable
@@ -71,7 +70,7 @@ class _NeededFeatures(Question):
 class NodeDeclaredFeatures(Plugin):
     """Features that nodes declare; the question is :class:`_NeededFeatures`."""
 
-    name = names.NODE_DECLARED_FEATURES
+    name = "NodeDeclaredFeatures"
     asks = _NeededFeatures
     REASON: Final = "node(s) didn't match Pod's required features"
 

@@ -13,7 +13,6 @@ from ..framework.question import Question, Reads, RowArray, VerdictArray
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
-from . import names
 
 if TYPE_CHECKING:
     from ..nodes import NodeTable
@@ -46,7 +45,7 @@ class _NamedNode(Question):
 class NodeName(Plugin):
     """Passes every node when ``spec.nodeName`` is empty."""
 
-    name = names.NODE_NAME
+    name = "NodeName"
     asks = _NamedNode
     REASON: Final = "node(s) didn't match the requested node name"
 

@@ -15,7 +15,6 @@ from ..framework.question import Question, Reads, RowArray, VerdictArray
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo, PortTable
 from ..nodes.podinfo import PodInfo, host_ports
-from . import names
 
 if TYPE_CHECKING:
     from ..nodes import NodeList, NodeTable
@@ -56,7 +55,7 @@ class _WantedPorts(Question):
 class NodePorts(Plugin):
     """Host ports of pods; the question is :class:`_WantedPorts`."""
 
-    name = names.NODE_PORTS
+    name = "NodePorts"
     asks = _WantedPorts
     REASON: Final = "node(s) didn't have free ports for the requested pod ports"
 

@@ -23,7 +23,6 @@ from ..framework.question import IntArray, Question, RowArray, VerdictArray
 from ..framework.status import Code, Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
-from . import names
 from .dynamic_resources.class_mapping import class_mapping
 from .dynamic_resources.device_counts import DeviceCounts
 from .resource_scoring import ResourceScorer
@@ -203,7 +202,7 @@ def _unlimited(delegated: frozenset[str], nodes: NodeTable) -> frozenset[str]:
 class NodeResourcesFit(Plugin):
     """Resources that a pod asks for and nodes have; the question is :class:`_Fit`."""
 
-    name = names.NODE_RESOURCES_FIT
+    name = "NodeResourcesFit"
     asks = _Fit
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:

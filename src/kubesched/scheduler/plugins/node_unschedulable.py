@@ -16,7 +16,6 @@ from ..framework.question import Question, Reads, RowArray, VerdictArray
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
-from . import names
 
 if TYPE_CHECKING:
     from ..nodes import NodeTable
@@ -51,7 +50,7 @@ class _Cordons(Question):
 class NodeUnschedulable(Plugin):
     """Cordons and the toleration of them; the question is :class:`_Cordons`."""
 
-    name = names.NODE_UNSCHEDULABLE
+    name = "NodeUnschedulable"
     asks = _Cordons
     REASON: Final = "node(s) were unschedulable"
 

@@ -27,7 +27,7 @@ from ..framework.status import Status
 from ..nodes.columns import NO_ROWS, BoolArray, IntArray, IntpArray, LabelColumn, joined
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
-from . import names, pod_topology_spread_hints
+from . import pod_topology_spread_hints
 from .compiled_constraints import CompiledConstraints, ConstraintCache
 from .spread_filter import MISSING, SKEWED, FilterState
 from .topology_constraints import HARD, SOFT, SYSTEM_DEFAULTS
@@ -275,7 +275,7 @@ class _Spread(Question):
 class PodTopologySpread(Plugin):
     """Topology spread constraints over the term index; the question is :class:`_Spread`."""
 
-    name = names.POD_TOPOLOGY_SPREAD
+    name = "PodTopologySpread"
     asks = _Spread
     #: Kinds whose objects the default selector is made of.
     informs: ClassVar[tuple[str, ...]] = ("services", "replicationcontrollers", "replicasets", "statefulsets")

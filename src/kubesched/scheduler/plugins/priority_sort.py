@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..framework.interface import Plugin
 from ..framework.queued import QueuedPodInfo, by_priority
-from . import names
 
 __all__ = ["PrioritySort"]
 
@@ -12,7 +11,7 @@ __all__ = ["PrioritySort"]
 class PrioritySort(Plugin):
     """Order of the active queue; a pod without priority counts as 0."""
 
-    name = names.PRIORITY_SORT
+    name = "PrioritySort"
     sort_key = staticmethod(by_priority)
 
     def less(self, first: QueuedPodInfo, second: QueuedPodInfo) -> bool:

@@ -9,7 +9,6 @@ from ..framework.events import ActionType, ClusterEvent, ClusterEventWithHint, E
 from ..framework.interface import Plugin
 from ..framework.status import Status
 from ..nodes.podinfo import PodInfo
-from . import names
 
 __all__ = ["SchedulingGates"]
 
@@ -17,7 +16,7 @@ __all__ = ["SchedulingGates"]
 class SchedulingGates(Plugin):
     """A gated pod waits until its last gate is removed."""
 
-    name = names.SCHEDULING_GATES
+    name = "SchedulingGates"
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         gates = pod.spec.scheduling_gates

@@ -20,7 +20,6 @@ from ..framework.question import IntArray, Normalize, Question, Reads, RowArray,
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
-from . import names
 
 if TYPE_CHECKING:
     from ..nodes import NodeList, NodeTable
@@ -82,7 +81,7 @@ class _Taints(Question):
 class TaintToleration(Plugin):
     """Taints and tolerations; the question is :class:`_Taints`."""
 
-    name = names.TAINT_TOLERATION
+    name = "TaintToleration"
     asks = _Taints
     REASON: Final = "node(s) had untolerated taint(s)"
 

@@ -32,7 +32,6 @@ from ...framework.question import IntArray, Normalize, Question, Reads, RowArray
 from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from .. import names
 from .binding import Binding
 from .claim_hints import ClaimHints
 from .claim_state import ClaimState, NodeDemand, PodClaim
@@ -277,7 +276,7 @@ class _Devices(Question):
 class DynamicResources(Plugin):
     """See the module; the question is :class:`_Devices`."""
 
-    name = names.DYNAMIC_RESOURCES
+    name = "DynamicResources"
     asks = _Devices
 
     def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:

@@ -19,6 +19,7 @@ from kubesched.base.at_once import begin
 from kubesched.base.tasks import child
 
 from ...framework.interface import Handle
+from ...framework.recorded_events import PREEMPTED
 from ...nodes.podinfo import PodInfo
 
 __all__ = ["Evictions"]
@@ -182,7 +183,7 @@ class Evictions:
 
     def _record(self, preemptor: PodInfo, node_name: str, victim: PodInfo, more: str = "") -> None:
         note = f"Preempted by pod {preemptor.uid} on node {node_name}{more}"
-        self._handle.recorder.record(victim.pod, "Normal", "Preempted", "Preempting", note, preemptor.pod)
+        self._handle.recorder.record(victim.pod, *PREEMPTED, note, preemptor.pod)
 
     def _cancel(self, victim: PodInfo) -> bool:
         """End the binding of a victim that is not bound yet; False when it is too late for that."""

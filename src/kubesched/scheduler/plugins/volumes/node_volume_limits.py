@@ -22,7 +22,6 @@ from ...framework.question import Question, RowArray, VerdictArray
 from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from .. import names
 from .attached_volumes import AttachedVolumes, limits_of
 from .claims import Storage, uses_claim
 from .countable import ClaimNotFoundError, Countable, CountingError, is_countable
@@ -205,7 +204,7 @@ class _NewVolumes(Question):
 class NodeVolumeLimits(Plugin):
     """How many volumes nodes can attach; the question is :class:`_NewVolumes`."""
 
-    name = names.NODE_VOLUME_LIMITS
+    name = "NodeVolumeLimits"
     asks = _NewVolumes
     informs: ClassVar[tuple[str, ...]] = tuple(
         kind.plural for kind in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, VOLUME_ATTACHMENTS)

@@ -22,7 +22,6 @@ from ...framework.question import IntArray, Question, Reads, RowArray, VerdictAr
 from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from .. import names
 from ..assume_cache import AssumeError
 from .binding_hints import EVENTS
 from .claims import Storage
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["VolumeBinding"]
 
 #: In the cycle state: what was reserved.
-_RESERVED: Final = f"Reserve{names.VOLUME_BINDING}"
+_RESERVED: Final = "ReserveVolumeBinding"
 
 
 class _Claims(Question):
@@ -157,7 +156,7 @@ def _has_claims(pod: PodInfo) -> bool:
 class VolumeBinding(Plugin):
     """Claims and volumes; the question is :class:`_Claims`."""
 
-    name = names.VOLUME_BINDING
+    name = "VolumeBinding"
     asks = _Claims
     informs: ClassVar[tuple[str, ...]] = Storage.INFORMS
 

@@ -24,7 +24,6 @@ from ...framework.status import Status
 from ...nodes.disks import conflicts, disk_uses
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from .. import names
 from .claims import NotFoundError, Storage, uses_claim
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class _Unshared(Question):
             RuntimeError: when the profile has the plugin at Filter only.
         """
         if not self._is_prepared:
-            raise RuntimeError(f'cannot read "PreFilter{names.VOLUME_RESTRICTIONS}" from cycleState')
+            raise RuntimeError('cannot read "PreFilterVolumeRestrictions" from cycleState')
         return self._in_use > 0
 
     def verdicts(self, rows: RowArray) -> VerdictArray:
@@ -119,7 +118,7 @@ class _Unshared(Question):
 class VolumeRestrictions(Plugin):
     """Disks and claims that pods cannot share; the question is :class:`_Unshared`."""
 
-    name = names.VOLUME_RESTRICTIONS
+    name = "VolumeRestrictions"
     asks = _Unshared
     informs: ClassVar[tuple[str, ...]] = (CLAIMS.plural,)
     REASON_DISK: Final = "node(s) had no available disk"

@@ -21,7 +21,6 @@ from ...framework.status import Status
 from ...nodes.columns import ABSENT, BoolArray
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from .. import names
 from .claims import NotFoundError, Storage, uses_claim
 from .csi_translation import BETA_REGION, BETA_ZONE, DELIMITER, GA_REGION, GA_ZONE
 
@@ -103,7 +102,7 @@ class _Zones(Question):
 class VolumeZone(Plugin):
     """Zones of volumes; the question is :class:`_Zones`. The rows that meet a set of demands are compiled once."""
 
-    name = names.VOLUME_ZONE
+    name = "VolumeZone"
     asks = _Zones
     informs: ClassVar[tuple[str, ...]] = (CLAIMS.plural, VOLUMES.plural, STORAGE_CLASSES.plural)
     REASON: Final = "node(s) had no available volume zone"

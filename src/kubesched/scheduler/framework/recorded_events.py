@@ -1,0 +1,9 @@
+"""Events that the scheduler records about pods: type, reason and action of each. Its lease has events of its own (``client.lease``)."""
+
+from typing import Final
+
+__all__ = ["FAILED_SCHEDULING", "PREEMPTED", "SCHEDULED"]
+
+SCHEDULED: Final = ("Normal", "Scheduled", "Binding")
+FAILED_SCHEDULING: Final = ("Warning", "FailedScheduling", "Scheduling")
+PREEMPTED: Final = ("Normal", "Preempted", "Preempting")
