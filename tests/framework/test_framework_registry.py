@@ -12,7 +12,7 @@ from kubesched.scheduler.framework import registry as registry_module
 from kubesched.scheduler.framework.points import POINTS, capabilities
 from kubesched.scheduler.framework.question import Question
 from kubesched.scheduler.framework.registry import PluginError, Registry, check_plugin
-from kubesched.scheduler.plugins import IN_TREE, in_tree_registry
+from kubesched.scheduler.plugins import in_tree_registry
 
 
 async def later(self: Any, *args: Any) -> None:
@@ -168,7 +168,7 @@ def test_helpers_of_other_names_are_no_slips() -> None:
 
 @pytest.mark.parametrize(
     "plugin",
-    [Static, Generous, make_plugin("AsyncBind", bind=later, pre_bind=later), asking(scores=lambda self, rows: rows), *IN_TREE],
+    [Static, Generous, make_plugin("AsyncBind", bind=later, pre_bind=later), asking(scores=lambda self, rows: rows), *in_tree_registry().values()],
     ids=lambda plugin: plugin.__name__,
 )  # fmt: skip
 def test_accepted(plugin: type) -> None:

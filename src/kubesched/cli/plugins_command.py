@@ -6,8 +6,8 @@ import argparse
 
 from kubesched.lab.simulate.results.report import Line, columns
 from kubesched.scheduler.config import default_config
+from kubesched.scheduler.config.intree import IN_TREE
 from kubesched.scheduler.framework.points import POINTS
-from kubesched.scheduler.plugins import IN_TREE
 
 from .console import print_lines, write_json
 from .loading import load_registry
@@ -17,7 +17,7 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     registry, own = load_registry(options.plugin_module)
-    in_tree = {plugin.name for plugin in IN_TREE}  # type: ignore[attr-defined]
+    in_tree = {row.name for row in IN_TREE.values() if row.module}
     default = {name for profile in default_config().profiles for name in profile.plugins.enabled_names()}
     rows = []
     for name, extended in sorted(registry.capabilities().items()):

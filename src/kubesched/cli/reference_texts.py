@@ -44,7 +44,7 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "qps": "Requests a second, for bindings and statuses, and again as much for events and for the lease. 0 is 50; negative: no limit.",
         "burst": "Requests at once. 0 is 100.",
     },
-    "Profile": {
+    "ProfileConfig": {
         "schedulerName": "What pods give in `spec.schedulerName`. `default-scheduler` for a single profile; else required and unique.",
         "percentageOfNodesToScore": "Overrides the value for all profiles.",
         "plugins": "Plugins added to and removed from the defaults.",

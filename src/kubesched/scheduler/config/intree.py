@@ -1,6 +1,6 @@
-"""The in-tree plugins: which points each serves, its place and weight in the default set, and its gate.
+"""In-tree plugins: module and points of each, its place and weight in the default set, and its gate.
 
-One row per plugin, in the order of the default MultiPoint list (rules/configuration §3.1). ``defaults`` takes the default set from here, ``profiles`` compares with what is registered.
+One row per plugin makes it known, in the order of the default MultiPoint list (rules/configuration §3.1). ``defaults`` takes the default set from here, ``profiles`` compares with what is registered.
 """
 
 from __future__ import annotations
@@ -18,10 +18,19 @@ __all__ = ["IN_TREE", "IN_TREE_CAPABILITIES", "InTreePlugin", "default_multi_poi
 
 @dataclass(frozen=True, slots=True)
 class InTreePlugin:
-    """A plugin of upstream's registry. ``weight`` 0 means none given; ``gate`` empty means always there."""
+    """A plugin of upstream's registry.
+
+    Attributes:
+        name: of the plugin, and of its class.
+        points: extension points that it serves.
+        module: in ``kubesched.scheduler.plugins``; empty for a plugin of upstream that kubesched lacks.
+        weight: of its scores in the default set; 0 means none given.
+        gate: feature gate that it needs; empty means none.
+    """
 
     name: str
     points: frozenset[str]
+    module: str = ""
     weight: int = 0
     gate: str = ""
 
@@ -30,39 +39,40 @@ class InTreePlugin:
         return ARGS_TYPES.get(self.name)
 
 
-def _row(name: str, points: str, weight: int = 0, gate: str = "") -> InTreePlugin:
-    return InTreePlugin(name, frozenset(points.split()), weight, gate)
+def _row(name: str, points: str, module: str = "", weight: int = 0, gate: str = "") -> InTreePlugin:
+    return InTreePlugin(name, frozenset(points.split()), module, weight, gate)
 
 
 _ROWS: Final = (
-    _row("SchedulingGates", "preEnqueue"),
-    _row("PrioritySort", "queueSort"),
-    _row("NodeUnschedulable", "filter"),
-    _row("NodeName", "filter"),
-    _row("TaintToleration", "filter preScore score", 3),
-    _row("NodeAffinity", "preFilter filter preScore score", 2),
-    _row("NodePorts", "preFilter filter"),
-    _row("NodeResourcesFit", "preFilter filter preScore score placementScore", 1),
-    _row("VolumeRestrictions", "preFilter filter"),
-    _row("NodeVolumeLimits", "preFilter filter"),
-    _row("VolumeBinding", "preFilter filter preScore score reserve preBind"),
-    _row("VolumeZone", "preFilter filter"),
-    _row("PodTopologySpread", "preFilter filter preScore score", 2),
-    _row("InterPodAffinity", "preFilter filter preScore score", 2),
+    _row("SchedulingGates", "preEnqueue", "scheduling_gates"),
+    _row("PrioritySort", "queueSort", "priority_sort"),
+    _row("NodeUnschedulable", "filter", "node_unschedulable"),
+    _row("NodeName", "filter", "node_name"),
+    _row("TaintToleration", "filter preScore score", "taint_toleration", 3),
+    _row("NodeAffinity", "preFilter filter preScore score", "node_affinity", 2),
+    _row("NodePorts", "preFilter filter", "node_ports"),
+    _row("NodeResourcesFit", "preFilter filter preScore score placementScore", "node_resources_fit", 1),
+    _row("VolumeRestrictions", "preFilter filter", "volumes.volume_restrictions"),
+    _row("NodeVolumeLimits", "preFilter filter", "volumes.node_volume_limits"),
+    _row("VolumeBinding", "preFilter filter preScore score reserve preBind", "volumes.volume_binding"),
+    _row("VolumeZone", "preFilter filter", "volumes.volume_zone"),
+    _row("PodTopologySpread", "preFilter filter preScore score", "pod_topology_spread", 2),
+    _row("InterPodAffinity", "preFilter filter preScore score", "inter_pod_affinity", 2),
     _row(
         "DynamicResources",
         "preEnqueue preFilter filter postFilter score reserve preBind",
+        "dynamic_resources.plugin",
         2,
         "DynamicResourceAllocation",
     ),
-    _row("DefaultPreemption", "preEnqueue postFilter"),
-    _row("NodeResourcesBalancedAllocation", "preScore score", 1),
-    _row("ImageLocality", "score", 1),
-    _row("DefaultBinder", "bind"),
-    _row("NodeDeclaredFeatures", "preFilter filter", gate="NodeDeclaredFeatures"),
+    _row("DefaultPreemption", "preEnqueue postFilter", "default_preemption"),
+    _row("NodeResourcesBalancedAllocation", "preScore score", "balanced_allocation", 1),
+    _row("ImageLocality", "score", "image_locality", 1),
+    _row("DefaultBinder", "bind", "default_binder"),
+    _row("NodeDeclaredFeatures", "preFilter filter", "node_declared_features", gate="NodeDeclaredFeatures"),
     _row("GangScheduling", "preEnqueue permit", gate="GangScheduling"),
     _row("TopologyPlacementGenerator", "placementGenerate", gate="TopologyAwareWorkloadScheduling"),
-    _row("PodGroupPodsCount", "placementScore", 1, "TopologyAwareWorkloadScheduling"),
+    _row("PodGroupPodsCount", "placementScore", weight=1, gate="TopologyAwareWorkloadScheduling"),
 )
 
 #: Every in-tree plugin by name, in default order.
