@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.installed-commands
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clients test test-controlplane matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick conformance sweep shutdown docs clean
+.PHONY: help setup demo clients test test-controlplane matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick conformance sweep shutdown docs reference recordings release-check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -53,7 +53,7 @@ fuzz: $(STAMP) ## bad objects of all kinds against a whole cluster (SECONDS=3600
 	KUBESCHED_FUZZ_SECONDS=$(or $(SECONDS),3600) KUBESCHED_FUZZ_SEED=$(or $(SEED),1) \
 	  $(BIN)/python -m pytest -n 0 -s tests/http/test_http_structural_fuzz.py
 
-mutants: $(STAMP) ## small faults in a copy, and whether a test notices each (PACKAGES='queue scheduler/core/binding.py' SAMPLE=200 SEED=1)
+mutants: $(STAMP) ## small faults in a copy, and whether a test notices each (PACKAGES='queue core/binding.py' SAMPLE=200 SEED=1)
 	$(BIN)/python tests/mutation/runner.py $(PACKAGES) --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1)
 
 lint: $(STAMP) ## style, types and layers
@@ -81,8 +81,17 @@ sweep: $(STAMP) ## the property tests again, with many more examples (slow)
 shutdown: $(STAMP) ## how soon a cluster with a thousand watchers that reconnect has saved and ended: two seconds at most
 	KUBESCHED_SHUTDOWN_SECONDS=2 $(BIN)/python -m pytest -n 0 -s tests/cli/test_cli_up_files.py -k reconnecting
 
-docs: $(STAMP) ## write the generated reference pages again
+docs: $(STAMP) ## the pages of docs/ as a site in site/; open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+reference: $(STAMP) ## write the generated pages of docs/ again: flags, configuration, gates, metrics, plugin contract, Python
 	$(BIN)/python -m kubesched.cli.reference docs
 
+recordings: $(STAMP) ## run the commands of docs/recordings.md again and draw what they print
+	$(BIN)/python tests/site/recordings.py
+
+release-check: $(STAMP) ## what would be published, in dist/: built twice and compared, its files, versions, installation, SBOM
+	$(BIN)/python tests/installed/release.py
+
 clean: ## remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist site

@@ -304,5 +304,5 @@ def test_the_volumes_of_other_profiles_are_known_here_and_not_upstream() -> None
     _, verdict, why = replay_vector(vector, in_tree_registry())
     assert (verdict, why) == (
         Verdict.DECLARED,
-        "Volumes: upstream's profiles do not know of each other's volumes that are spoken for",
+        "Volumes: upstream's profiles do not know each other's reserved volumes",
     )

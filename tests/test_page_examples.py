@@ -28,7 +28,7 @@ import pytest
 from kubesched.cli.main import build_parser, main
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "examples/README.md", ROOT / "bench/README.md"])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples/README.md", ROOT / "bench/README.md"])
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 #: Pages whose examples another test runs, which names the page.
@@ -203,7 +203,9 @@ async def run_python(block: str, names: dict[str, Any]) -> None:
                 assert eval(ast.unparse(statement.value), names) == expected, lines[statement.lineno - 1]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page)], ids=lambda page: page.parent.name + page.name
+)
 def test_the_examples_of_a_page_work(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.name in ELSEWHERE:
         assert page.name in (ROOT / ELSEWHERE[page.name]).read_text(encoding="utf-8")

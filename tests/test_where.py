@@ -79,7 +79,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("where")
     package = folder / "kubesched"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    modules = re.findall(r"module, `([\w/.]+)`:\n\n```python\n(.*?)```", PAGE, re.DOTALL)
+    modules = re.findall(r"```text\n# ([\w/]+\.py)\n(.*?)```", PAGE, re.DOTALL)
     rows = re.findall(
         r"(?:row|word) in\s`([\w/.]+)`, after `([^`]+)`:\n\n```text\n(.*?)```", PAGE, re.DOTALL | re.IGNORECASE
     )

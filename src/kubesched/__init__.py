@@ -1,13 +1,13 @@
-"""The Kubernetes scheduler in Python.
+"""Kubernetes scheduler in Python.
 
-``kubesched.simulate(...)`` schedules manifests on a simulated cluster, ``kubesched.Simulation(...)`` goes through it step by
-step; see ``docs/python.md``. ``kubesched.sweep(...)`` makes many runs; see ``docs/sweeps.md``. All are imported when they are
-first used.
+``kubesched.simulate(...)`` schedules manifests on a simulated cluster; ``kubesched.Simulation(...)`` does so step by
+step (``docs/python.md``). ``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``). Each is imported at its first
+use.
 """
 
 from __future__ import annotations
 
-# Nothing is imported here: Ctrl-C is not handled yet when the command begins; see kubesched.cli.first.
+# Import nothing here: until the command has begun, Ctrl-C is not handled (see kubesched.cli.first).
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
@@ -21,7 +21,7 @@ __version__ = "0.1.0"
 
 __all__ = ["Simulation", "SimulationResult", "__version__", "simulate", "sweep"]
 
-#: Name to the module it is in, and its name there.
+#: Public name to its module, and its name there.
 _LAZY: Final = {
     "Simulation": ("kubesched.lab.simulate.stepping", "Simulation"),
     "SimulationResult": ("kubesched.lab.simulate.results.views", "SimulationResult"),

@@ -1,4 +1,4 @@
-"""``python -m kubesched``: the same as the command ``kubesched``."""
+"""Entry point of ``python -m kubesched``, which runs the command ``kubesched``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Testing a plugin in three lines, with pytest or anything else: the plugin alone on a few nodes, by the real search.
+"""Test support for plugins: a plugin alone on a few nodes, called by the real search, with pytest or without it.
 
     from kubesched.testing import PluginCluster, node, pod
 
@@ -6,7 +6,7 @@
         cluster = PluginCluster(OneTenantPerNode, nodes=["a", "b"], pods=[pod("x", on="a", labels={"tenant": "red"})])
         assert cluster.feasible(pod("p", labels={"tenant": "blue"})) == ["b"]
 
-For a plugin together with the queue, other pods over time, or objects besides nodes and pods: ``kubesched.simulate(...)``.
+To test a plugin with the queue, with other pods over time, or with other objects, use ``kubesched.simulate(...)``.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ __all__ = ["PluginCluster", "node", "pod"]
 
 JSON: TypeAlias = dict[str, Any]
 
-#: How often ``check`` places a copy of each pod: answers are kept from the second on.
+#: Copies of each pod that ``check`` places; answers are kept from the second copy on.
 _TURNS: Final = 4
-#: Different answers that are shown, at most.
+#: Most different answers that a message shows.
 _FEW: Final = 3
 
 
 def node(name: str, *, labels: Mapping[str, str] | None = None, **resources: str | int) -> JSON:
-    """A Node manifest; ``resources`` are amounts other than 8 cpu, 32Gi and 110 pods: ``cpu=4``, or ``**{"x/gpu": 8}``."""
+    """Return a Node manifest with 8 cpu, 32Gi of memory and room for 110 pods.
+
+    ``resources`` are other amounts, for example ``cpu=4`` or ``**{"x/gpu": 8}``.
+    """
     [made] = make_nodes(1, node_template(labels=labels))
     metadata = {
         **made["metadata"],
@@ -65,7 +68,7 @@ def pod(
     namespace: str = "default",
     **spec: Any,
 ) -> JSON:
-    """A Pod manifest with one container; ``on`` is the node it runs on, ``spec`` are further fields of its spec."""
+    """Return a Pod manifest with one container. ``on`` is the node that the pod runs on, ``spec`` further fields."""
     amounts = {key: str(value) for key, value in (requests or {}).items()}
     container = {"name": "c", "image": "image", "resources": {"requests": amounts}}
     metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}"}
@@ -75,10 +78,10 @@ def pod(
 
 
 class PluginCluster:
-    """Nodes and pods, and one plugin that decides about further pods.
+    """Cluster of nodes and pods, with one plugin that decides about further pods.
 
     Attributes:
-        plugin: the plugin itself, built as in a profile.
+        plugin: the plugin, built as in a profile.
     """
 
     def __init__(
@@ -91,13 +94,14 @@ class PluginCluster:
         with_defaults: bool = False,
         seed: int = 0,
     ) -> None:
-        """``nodes`` are names or manifests, ``pods`` run already (``pod(..., on="a")``), ``args`` is the pluginConfig's.
+        """Build the plugin, the nodes and the pods.
 
-        ``with_defaults`` has the plugins of the default profile decide, too.
+        ``nodes`` are names or manifests. ``pods`` run already (``pod(..., on="a")``). ``args`` are the plugin's
+        arguments, as in ``pluginConfig``. ``with_defaults``: the plugins of the default profile decide, too.
 
         Raises:
             PluginError, ConfigError: when the plugin does not fit, or cannot be built.
-            ValueError: when a pod runs on no node of these.
+            ValueError: when a pod runs on none of the nodes.
         """
         registry: Registry = in_tree_registry()
         self._name: str = registry.register(plugin).name  # type: ignore[attr-defined]
@@ -114,7 +118,7 @@ class PluginCluster:
         self._placement = Placement(made, config, registry, seed=seed)
         self._table = self._placement.cache.table
         self.plugin: Any = self._placement.framework.plugins[self._name]
-        registrations(self.plugin)  # refuses events that cannot be
+        registrations(self.plugin)  # refuses wrong events
         names = {one.name for one in made}
         for one in pods:
             running = from_builtins(one, Pod)
@@ -125,12 +129,12 @@ class PluginCluster:
             self._placement.cache.add_pod(PodInfo(running))
 
     def feasible(self, pod: JSON) -> list[str]:
-        """The names of the nodes that the pod may run on."""
+        """Return the names of the nodes that the pod may run on, sorted."""
         rejected = self.rejections(pod)
         return [name for name in self._names() if name not in rejected]
 
     def rejections(self, pod: JSON) -> dict[str, list[str]]:
-        """The reasons of each node that was rejected, by name; also when PreFilter rejected the pod everywhere."""
+        """Return the reasons of each rejected node, by name; all nodes, if PreFilter rejected the pod everywhere."""
         found = self._evaluate(pod)
         statuses = found.diagnosis.statuses if isinstance(found, Rejection) else found.statuses
         reasons = {name: list(status.reasons()) for status, names in statuses.groups() for name in names}
@@ -139,7 +143,7 @@ class PluginCluster:
         return {name: reasons[name] for name in self._names() if name in reasons}
 
     def scores(self, pod: JSON) -> dict[str, int]:
-        """The plugin's normalised scores of the nodes that fit, 0 to 100; empty when it scores nothing."""
+        """Return the plugin's normalised scores of the nodes that fit, 0…100, by name; empty if it scores nothing."""
         found = self._evaluate(pod)
         if isinstance(found, Rejection) or found.scores is None or self._name not in found.scores:
             return {}
@@ -148,22 +152,23 @@ class PluginCluster:
         return {name: scores[name] for name in self._names() if name in scores}
 
     def place(self, pod: JSON) -> str | None:
-        """Put the pod on the best node, with Reserve called; its name, or None when none fits."""
+        """Put the pod on the best node, and call Reserve. Return the node's name, or None when no node fits."""
         return self._placement.place(from_builtins(pod, Pod))
 
     def check(self, *pods: JSON) -> None:
-        """Compare the plugin's answers that must be equal.
+        """Compare answers of the plugin that must be equal:
 
-        * on one row and on many, and when asked again;
-        * of pods with equal keys or signatures; with ``by_spec``, of pods with other labels, annotations and names;
-        * by ``amounts``, and by the verdicts;
-        * those kept, and those of a scan with nothing kept, while copies of the pods are placed in turn and taken back.
+        * answers about one row and about many, and answers to a repeated call;
+        * answers for pods with equal keys or signatures; with ``by_spec``, also for a pod with other labels,
+          annotations and another name;
+        * the verdicts, and the result of ``amounts``;
+        * kept answers, and answers of a scan with nothing kept, while copies of the pods are placed and taken back.
           Reserve and Unreserve are called for that.
 
         Give it pods that the plugin answers differently, and nodes of each sort.
 
         Raises:
-            AssertionError: where two answers differ, naming pods, node and method.
+            AssertionError: when two answers differ; the message names pods, node and method.
             PluginFailedError: when the plugin fails.
         """
         signed: dict[Hashable, tuple[str, Any]] = {}
@@ -187,7 +192,7 @@ class PluginCluster:
         self._check_kept(pods)
 
     def _check_by_spec(self, pod: JSON) -> None:
-        """A question by the spec is the same whatever the pod's labels, annotations and name are."""
+        """Check that a question ``by_spec`` does not depend on the pod's labels, annotations and name."""
         answering = self._placement.framework.answering[self._name]
         metadata = {"name": "other", "uid": "other", "namespace": pod["metadata"].get("namespace", "default")}
         info = PodInfo(from_builtins(pod, Pod))
@@ -201,7 +206,7 @@ class PluginCluster:
             )
 
     def _check_kept(self, pods: Sequence[JSON]) -> None:
-        """Place copies of the pods and take them back; whatever is kept must be what a scan with nothing kept finds."""
+        """Place copies of the pods and take them back; compare kept answers with a scan with nothing kept."""
         placed: list[tuple[PodInfo, Decision]] = []
         try:
             for turn in range(_TURNS):
@@ -218,32 +223,30 @@ class PluginCluster:
                 self._placement.take_back(info, decision)
 
     def _found(self, pod: PodInfo) -> Decision | None:
-        """The decision about a pod, which must be as good as any of a scan with nothing kept."""
+        """Return the decision about a pod, and check it against a scan with nothing kept."""
         scanned = self._placement.evaluate(pod.pod)
         found = self._placement.find(pod)
         rows: list[int] = [] if isinstance(scanned, Rejection) else scanned.feasible.tolist()
         fit = sorted(self._table.info(row).name for row in rows)
         problem = ""
         if isinstance(found, Rejection):
-            problem = (
-                f"no node fits by what is kept of earlier answers; asked again, {', '.join(fit)} fit" if rows else ""
-            )
+            problem = f"by kept answers no node fits; by a new scan these fit: {', '.join(fit)}" if rows else ""
         elif found.node.row not in rows:
-            problem = f"{found.node.name} fits by what is kept of earlier answers, and not when asked again"
+            problem = f"by kept answers {found.node.name} fits; by a new scan it does not"
         elif found.evaluated == len(self._table) and found.feasible != len(rows):
-            problem = f"{found.feasible} nodes fit by what is kept of earlier answers; asked again, {len(rows)} fit"
+            problem = f"number of nodes that fit by kept answers: {found.feasible}; by a new scan: {len(rows)}"
         elif found.evaluated == len(self._table) and not isinstance(scanned, Rejection) and scanned.totals is not None:
             totals = scanned.totals.tolist()
             mine, best = totals[rows.index(found.node.row)], max(totals)
             if mine != best:
                 problem = (
-                    f"{found.node.name} is best by what is kept of earlier scores; asked again it has {mine}, and "
+                    f"by kept scores {found.node.name} is the best node; by a new scan it has {mine}, and "
                     f"{self._table.info(rows[totals.index(best)]).name} has {best}"
                 )
         if problem:
             raise AssertionError(
-                f"pod {pod.name}, while copies of the pods are placed and taken back: {problem}. What may be wrong is how long "
-                f"answers of {self._name} hold: {self._held_by()}"
+                f"pod {pod.name}, while copies of the pods are placed and taken back: {problem}. "
+                f"Check what says how long answers of {self._name} stay valid: {self._held_by()}"
             )
         return None if isinstance(found, Rejection) else found
 
@@ -253,7 +256,7 @@ class PluginCluster:
         return "key, reads, is_local, changed, rescored, follow"
 
     def _answers(self, pod: JSON) -> dict[str, Any]:
-        """Filter's statuses and raw scores by node, which must be the same one by one and together."""
+        """Return Filter's statuses and raw scores by node; check that one row and many rows give equal answers."""
         framework = self._placement.framework
         found: dict[str, Any] = {}
         for entry in (*framework.filters, *framework.scores):
@@ -286,7 +289,7 @@ class PluginCluster:
         return found
 
     def _check_amounts(self, pod: str, amounts: Sequence[tuple[int, int]] | None, verdicts: Mapping[int, int]) -> None:
-        """What ``amounts`` says must be what the verdicts say."""
+        """Check that ``amounts`` agrees with the verdicts."""
         table = self._table
         for row, verdict in verdicts.items() if amounts is not None else ():
             fits = all(table.requested[at, row] + amount <= table.allocatable[at, row] for at, amount in amounts or ())
@@ -304,7 +307,7 @@ class PluginCluster:
 
 
 def _differences(some: Mapping[str, Any], others: Mapping[str, Any]) -> str:
-    """The first few answers that differ: ``Filter a: None and <…>``."""
+    """Describe the first few answers that differ: ``Filter a: None and <…>``."""
     where = [each for each in {**some, **others} if some.get(each) != others.get(each)]
     few = [f"{each}: {some.get(each, 'not asked')} and {others.get(each, 'not asked')}" for each in where[:_FEW]]
     return "; ".join(few) + (f"; and {len(where) - _FEW} more" if len(where) > _FEW else "")

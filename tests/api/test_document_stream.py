@@ -43,7 +43,7 @@ def test_after_very_many_bad_documents_the_rest_is_not_read_and_that_is_said() -
     problems: list[TextError] = []
     assert list(readable_documents("a: {\n---\n" * 1000, "f.yaml", problems)) == []
     assert len(problems) == 51
-    assert problems[-1].in_file("f.yaml") == "f.yaml: so many documents are not valid that the rest is not read"
+    assert problems[-1].in_file("f.yaml") == "f.yaml: too many documents are not valid; the rest is not read"
 
 
 @pytest.mark.parametrize(

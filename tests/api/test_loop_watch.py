@@ -127,5 +127,5 @@ def test_a_function_is_logged_once_a_minute_and_only_for_its_own_time(
     assert [record.getMessage() for record in caplog.records] == [
         "the event loop was held for 80 ms (70 ms of CPU) by m.f:7",
         "the event loop was held for 200 ms (100 ms of CPU) by a function that was not seen",
-        "the event loop was held for 90 ms (90 ms of CPU) by m.f:8, and 1 times more in the last minutes",
+        "the event loop was held for 90 ms (90 ms of CPU) by m.f:8, and 1 more times since it was last logged",
     ]

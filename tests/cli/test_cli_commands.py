@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cli_kit import BENCH, EXAMPLES, GOLDEN, run
 
-from kubesched.cli.arguments import SHAPES
+from kubesched.cli.arguments.measurements import SHAPES
 from kubesched.lab.bench import decisions, measure
 from kubesched.lab.bench.workloads import load_workloads
 

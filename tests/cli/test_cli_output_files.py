@@ -214,7 +214,7 @@ def test_config_convert_writes_over_nothing_unasked(
     done = run(capsys, "config", "convert", "old.yaml", "-o", given)
     assert (done.code, (place / given).read_text()) == (1, text)
     assert done.err == (
-        f"kubesched: --output {given}: is there and is not overwritten; add --overwrite, or give another name\n"
+        f"kubesched: --output {given}: exists and is not overwritten; add --overwrite, or give another name\n"
     )
     assert run(capsys, "config", "convert", "old.yaml", "-o", given, "--overwrite").code == 0
     assert "parallelism: 16" in (place / given).read_text()

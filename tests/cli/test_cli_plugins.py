@@ -128,9 +128,7 @@ def test_the_second_ctrl_c_ends_a_cluster_whose_plugin_never_returns_and_it_is_s
         running.request("/api/v1/namespaces/default/pods", ONE)
         wait_for(running.process, "called")
         running.process.send_signal(signal.SIGINT)
-        wait_for(
-            running.process, "stopping, but something that does not return, such as a plugin, holds it up; Ctrl-C again"
-        )
+        wait_for(running.process, "stopping is held up by code that does not return, such as a plugin; Ctrl-C again")
         running.process.send_signal(signal.SIGINT)
         _, errors = running.process.communicate(timeout=60)
     assert running.process.returncode == 130

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import FunctionType
 
 import msgspec
 import pytest
 
+import kubesched
+from kubesched import testing
 from kubesched.cli.reference import configuration_types, main, pages
+from kubesched.cli.reference_code import markdown_of
 from kubesched.cli.reference_texts import FIELDS, GATES
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.scheduler.config.features import FEATURES
+from kubesched.scheduler.framework import Contract, Handle, Question
 from kubesched.scheduler.framework.gated_fields import POD_FIELD_GATES
 
+_METHODS = (FunctionType, property, staticmethod, classmethod)
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 
@@ -21,7 +27,7 @@ HERE = Path(__file__).parent
 @pytest.mark.parametrize("name", pages())
 def test_the_page_in_docs_is_what_the_tables_say(name: str) -> None:
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert text == pages()[name], "run: python -m kubesched.cli.reference docs"
+    assert text == pages()[name], "run: make reference"
 
 
 def test_every_field_of_the_configuration_has_a_meaning_and_no_other_name_has() -> None:
@@ -42,6 +48,49 @@ def test_every_flag_and_gate_is_on_its_page() -> None:
     flags = re.findall(r"^\| (?:`-\w`, )?`--([\w-]+)`", written["flags.md"], re.MULTILINE)
     assert sorted(flags) == sorted(flag.name for flag in FLAG_SET.flags)
     assert re.findall(r"^\| `(\w+)`", written["feature-gates.md"], re.MULTILINE) == list(FEATURES)
+
+
+@pytest.mark.parametrize("kind", [Contract, Question, Handle])
+def test_every_method_of_the_plugin_contract_is_on_its_page_with_its_signature(kind: type) -> None:
+    page = pages()["plugin-contract.md"]
+    methods = [name for name, value in vars(kind).items() if not name.startswith("_") and isinstance(value, _METHODS)]
+    found = re.findall(rf"^### `{kind.__name__}\.(\w+)`\n\n```py\n(?:@\w+\n)?def (\w+)\(", page, re.MULTILINE)
+    assert found == [(name, name) for name in methods]
+    assert len(methods) > 10
+
+
+def test_what_kubesched_exports_is_on_the_python_page() -> None:
+    page = pages()["python-reference.md"]
+    assert {name for name in (*kubesched.__all__, *testing.__all__) if f"\n## `{name}`\n" not in page} == {
+        "__version__"
+    }
+
+
+def test_a_docstring_becomes_markdown() -> None:
+    def documented() -> None:
+        """Count ``x`` as :meth:`~a.b.C.count` does.
+
+            first = 1
+
+        Args:
+            x: the first,
+                and more.
+            y, z: the others.
+
+        * a list
+          stays.
+        """
+
+    def short() -> None:
+        """Raises:
+        ValueError: when it is bad.
+        """
+
+    assert markdown_of(documented) == (
+        "Count `x` as `count` does.\n\n```py\nfirst = 1\n```\n\nArgs:\n\n* `x`: the first,\n  and more.\n"
+        "* `y`, `z`: the others.\n\n* a list\n  stays."
+    )
+    assert markdown_of(short) == "Raises:\n\n* `ValueError`: when it is bad."
 
 
 def test_the_feature_gates_have_stage_default_and_release_of_kubernetes() -> None:

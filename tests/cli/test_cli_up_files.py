@@ -179,8 +179,8 @@ def test_names_of_files_that_would_go_wrong_in_the_end_are_refused_at_the_start(
     pod.write_text(yaml.safe_dump(POD))
     for arguments, want in (
         (["up", "--snapshot", ""], "--snapshot: the name of the file is empty"),
-        (["up", "--snapshot", "folder"], "--snapshot folder: is there and is no regular file"),
-        (["up", "--snapshot", "/dev/null"], "--snapshot /dev/null: is there and is no regular file"),
+        (["up", "--snapshot", "folder"], "--snapshot folder: exists and is not a regular file"),
+        (["up", "--snapshot", "/dev/null"], "--snapshot /dev/null: exists and is not a regular file"),
         (["up", "--snapshot", "absent/c.jsonl"], "--snapshot absent/c.jsonl: cannot be saved there"),
         (["up", "--snapshot", "text/c.jsonl"], "text: Not a directory"),
         (["up", "--snapshot", "x", "--kubeconfig-out", "x"], "are both x; give two names"),
@@ -192,12 +192,12 @@ def test_names_of_files_that_would_go_wrong_in_the_end_are_refused_at_the_start(
         (["up", "--tls-ca", "text"], "--tls-ca text: belongs to a certificate"),
         (["up", "--tls-cert", "absent", "--tls-key", "text"], "--tls-cert absent: cannot be read"),
         (["up", "--tls-cert", "text", "--tls-key", "text"], "--tls-key text: cannot be used"),
-        (["import", "pod.yaml", "-o", "pod.yaml"], "--output pod.yaml: is there and is no saved cluster"),
+        (["import", "pod.yaml", "-o", "pod.yaml"], "--output pod.yaml: exists and is not a saved cluster"),
         (["import", "pod.yaml", "-o", "absent/x"], "--output absent/x: cannot be saved there"),
-        (["import", "pod.yaml", "-o", "/dev/null"], "is no regular file"),
+        (["import", "pod.yaml", "-o", "/dev/null"], "is not a regular file"),
         (["import", "pod.yaml", "-o", ""], "--output: the name of the file is empty"),
-        (["import", "folder", "-o", "x.jsonl"], "folder: holds nothing that would be kept"),
-        (["import", "pod.yaml", "--context", "c", "-o", "x.jsonl"], "give --kubeconfig FILE too"),
+        (["import", "folder", "-o", "x.jsonl"], "folder: has no object that can be imported"),
+        (["import", "pod.yaml", "--context", "c", "-o", "x.jsonl"], "--context NAME needs --kubeconfig FILE"),
     ):
         ran = run(capsys, *arguments)
         assert ran.code in (1, 2), arguments
@@ -246,7 +246,7 @@ def test_what_is_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert len(running.request("/api/v1/nodes")["items"]) == 2
         code, errors = running.stop()
         assert code == 0
-        assert "--nodes 5: left out" in errors
+        assert "--nodes 5: ignored" in errors
 
 
 # -- saving ---------------------------------------------------------------------------------------------------

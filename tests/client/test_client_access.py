@@ -209,7 +209,7 @@ def test_the_answer_of_an_issuer_of_tokens_has_limits(
 def test_nothing_to_connect_to_is_said_in_upstreams_words() -> None:
     with pytest.raises(
         AccessError,
-        match="no configuration has been provided; this is no pod of a cluster: name a kubeconfig with --kubeconfig",
+        match="no configuration has been provided; this process is not in a pod of a cluster: name a kubeconfig with --kubeconfig",
     ):
         run(load_access(environ={}))
 

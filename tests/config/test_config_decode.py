@@ -213,7 +213,7 @@ def test_what_is_no_object_has_no_version_and_kind(document: str, start: str) ->
         ),
         (
             one_arg("NodeAffinity", "[1]"),
-            "profiles[0].pluginConfig[0].args: a list of 1 is not an object (name: value lines)",
+            "profiles[0].pluginConfig[0].args: a list of length 1 is not an object (name: value lines)",
         ),
         (
             HEAD.replace("/v1\n", "/v1beta2\n"),

@@ -80,7 +80,7 @@ def test_settings_are_read(texts: list[str], settings: dict[str, bool]) -> None:
         ),
         (
             "GenericWorkload=true,GangScheduling=true",
-            "kubesched does not have what these feature gates turn on: GenericWorkload (scheduling of pod groups); "
+            "kubesched does not implement these feature gates: GenericWorkload (scheduling of pod groups); "
             "GangScheduling (scheduling of gangs); leave them off (GenericWorkload=false,GangScheduling=false)",
         ),
     ],

@@ -29,6 +29,7 @@ from kubesched.scheduler.config import (
     load_config_data,
     plugin_type,
 )
+from kubesched.scheduler.config.args import ARGS_TYPES
 from kubesched.scheduler.config.defaults import merge_plugin_set
 from kubesched.scheduler.config.profiles import Expanded
 
@@ -111,8 +112,8 @@ def test_a_gate_that_is_off_takes_its_plugin_away() -> None:
 def test_the_in_tree_table_holds_23_plugins_with_known_points() -> None:
     assert len(IN_TREE) == 23
     assert set().union(*IN_TREE_CAPABILITIES.values()) == set(POINTS) - {"postBind"}
-    assert IN_TREE["NodeResourcesFit"].args_type is NodeResourcesFitArgs
-    assert IN_TREE["NodeName"].args_type is None
+    assert ARGS_TYPES["NodeResourcesFit"] is NodeResourcesFitArgs
+    assert "NodeName" not in ARGS_TYPES
 
 
 # -- merging -------------------------------------------------------------------------------------------------

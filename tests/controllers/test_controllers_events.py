@@ -136,9 +136,7 @@ def test_annotations_that_cannot_be_read_are_reported_on_the_pod() -> None:
             ]
             for pod in world.names(PODS)
         }
-        odd = (
-            "annotation kubesched.io/exit: '1' is not how a pod ends; write Succeeded or Failed; it counts as Succeeded"
-        )
+        odd = "annotation kubesched.io/exit: '1' is no phase of a finished pod; write Succeeded or Failed; it counts as Succeeded"
         assert found["odd"] == [odd]
         assert len(found["endless"]) == 1
         assert found["endless"][0].startswith("annotation kubesched.io/duration: '1' is not a duration; write numbers")

@@ -2,7 +2,7 @@
 
 Each replica is put together as ``kubesched run`` does it: HTTP transport, fenced writes, leader election, scheduler.
 When it loses the lease, or is killed, it ends with everything it holds in memory, and another one is started in its
-place after a while, as a supervisor does. Field notes section 4 has the invariants; their names are used here.
+place after a while, as a supervisor does.
 """
 
 from __future__ import annotations

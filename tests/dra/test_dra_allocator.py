@@ -1,4 +1,4 @@
-"""Which devices claims get (rules/devices §8 and §15)."""
+"""Which devices claims get (rules/devices §8)."""
 
 from __future__ import annotations
 

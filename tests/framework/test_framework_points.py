@@ -214,6 +214,19 @@ def test_unreserve_undoes_in_reverse_also_what_never_ran() -> None:
     assert log == ["reserve A", "reserve B", "unreserve D", "unreserve C", "unreserve B", "unreserve A"]
 
 
+def test_a_plugin_with_one_method_of_reserve_is_called_for_that_one(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[str] = []
+    framework = profile(
+        make_plugin("Taking", reserve=lambda *args: calls.append("reserve")),
+        make_plugin("Giving", unreserve=lambda *args: calls.append("unreserve")),
+    )
+    state = CycleState()
+    assert framework.reserve(state, info(), "n1") is None
+    framework.unreserve(state, info(), "n1")
+    assert calls == ["reserve", "unreserve"]
+    assert not caplog.records
+
+
 # -- Permit ------------------------------------------------------------------------------------------------
 
 ASKED = "one or more plugins asked to wait and no plugin rejected pod"

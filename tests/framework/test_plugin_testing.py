@@ -202,7 +202,7 @@ def test_kept_answers_are_compared_with_new_ones_while_pods_come_and_go(right: t
     cluster.check(*KEYED)
     assert cluster.feasible(KEYED[0]) == ["a", "b", "c"]  # nothing was left behind
     with pytest.raises(
-        AssertionError, match=r"pod p-\d, while .*by what is kept.*Seer hold: key, reads, is_local, changed"
+        AssertionError, match=r"pod p-\d, while .*by kept.*Seer stay valid: key, reads, is_local, changed"
     ):
         PluginCluster(wrong, nodes=["a", "b", "c"]).check(*KEYED)
 
@@ -223,7 +223,7 @@ def test_scores_that_are_kept_too_long_are_found() -> None:
         "Spread", (Plugin,), {"name": "Spread", "asks": Emptiest, "ask": lambda self, pod, nodes: Emptiest(nodes)}
     )
     with pytest.raises(
-        AssertionError, match=r"is best by what is kept of earlier scores; asked again it has 0, and . has 100"
+        AssertionError, match=r"by kept scores . is the best node; by a new scan it has 0, and . has 100"
     ):
         PluginCluster(plugin, nodes=["a", "b", "c"]).check(pod("p"))
 

@@ -202,10 +202,11 @@ def _write(pages: list[str], release: str) -> None:
     shown = "".join(f"\n`{name}`:\n\n```yaml\n{body}```\n" for name, body in FILES.items())
     head = (
         "# A session with kubectl\n\n"
-        f"Recorded with kubectl {release} by `tests/http/test_http_kubectl.py`, which runs it wherever kubectl is "
-        "installed and compares: scheduler,\ncontrollers and three hollow nodes in one process, as `kubesched up` "
-        "starts them. Times, identifiers, random ends of names and repeated\nprogress lines are evened out. To write "
-        "this page again: `KUBESCHED_WRITE_TRANSCRIPT=1 pytest tests/http/test_http_kubectl.py`.\n"
+        "This page shows kubectl at work on the cluster that `kubesched up` starts: scheduler, controllers and three hollow "
+        "nodes in one process.\n"
+        f"`tests/http/test_http_kubectl.py` recorded it with kubectl {release} and compares it wherever kubectl is installed. "
+        "Times, identifiers, random\nends of names and repeated progress lines are normalised. To record it again: "
+        "`KUBESCHED_WRITE_TRANSCRIPT=1 pytest tests/http/test_http_kubectl.py`.\n"
     )
     TRANSCRIPT.write_text(f"{head}{''.join(pages)}\n## The files\n{shown}")
 

@@ -34,7 +34,7 @@ BASE: Final = ""
 #: uv's words for the two columns.
 NEWEST, LOWEST = "highest", "lowest-direct"
 #: Not for users.
-DEVELOPMENT: Final = "dev"
+DEVELOPMENT: Final = frozenset({"dev", "docs"})
 NEWEST_ONLY: Final = frozenset({"ray"})
 _SECONDS: Final = 120.0
 
@@ -274,9 +274,9 @@ def _free_port() -> int:
 
 
 def installations(wheel: Path, scratch: Path, chosen: Sequence[str]) -> list[Installation]:
-    """Every extra of ``pyproject.toml`` but the one for development, in both columns."""
+    """Every extra of ``pyproject.toml`` but those for development, in both columns."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [BASE, *(name for name in project["optional-dependencies"] if name != DEVELOPMENT)]
+    extras = [BASE, *(name for name in project["optional-dependencies"] if name not in DEVELOPMENT)]
     wanted = [extra for extra in extras if not chosen or (extra or "base") in chosen]
     cells = [
         (extra, each) for extra in wanted for each in (NEWEST, LOWEST) if each == NEWEST or extra not in NEWEST_ONLY

@@ -35,7 +35,8 @@ from mutants import Mutant, mutants_of
 
 ROOT: Final = Path(__file__).parents[2]
 HERE: Final = Path("tests/mutation")
-PACKAGES: Final = ("scheduler", "queue", "cache", "framework")
+#: The packages of the scheduler, and the folder of the tests of each.
+PACKAGES: Final = {"core": "scheduler", "framework": "framework", "nodes": "cache", "cache": "cache", "queue": "queue"}
 _LEFT_OUT: Final = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "node_modules")
 #: The exit codes of pytest: a test failed, or a module could not be imported.
 _NOTICED: Final = (1, 2)
@@ -60,7 +61,7 @@ class LineTests:
         if found == {""}:  # runs when the module is imported: any test that uses the module may notice
             found = set[str]().union(*lines.values())
         tests = sorted(found - {""}, key=lambda test: self.seconds[test])
-        own = f"tests/{mutant.package}/"
+        own = f"tests/{PACKAGES.get(mutant.package, mutant.package)}/"
         parts = [[t for t in tests if t.startswith(own)], [t for t in tests if not t.startswith(own)]]
         return [part for part in parts if part]
 
@@ -137,7 +138,7 @@ def _survives(mutant: Mutant, copy: Path, tests: LineTests) -> bool:
 
 def _drawn(root: Path, modules: Sequence[str], sample: int, seed: int) -> list[Mutant]:
     known = tomllib.loads((root / HERE / "equivalent.toml").read_text("utf-8"))["mutant"]
-    source = root / "src" / "kubesched"
+    source = root / "src" / "kubesched" / "scheduler"
     files = sorted(
         file
         for name in modules
@@ -155,13 +156,11 @@ def _drawn(root: Path, modules: Sequence[str], sample: int, seed: int) -> list[M
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument(
-        "modules", nargs="*", default=PACKAGES, help="packages, or modules such as scheduler/queue/heap.py"
-    )
+    parser.add_argument("modules", nargs="*", default=list(PACKAGES), help="packages, or modules such as queue/heap.py")
     parser.add_argument("--sample", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--tests", nargs="*", default=PACKAGES, help="the folders of tests")
+    parser.add_argument("--tests", nargs="*", default=sorted({*PACKAGES.values()}), help="the folders of tests")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copies = [Path(folder).resolve() / str(job) for job in range(options.jobs)]

@@ -25,7 +25,7 @@ def put(self, pod: int = 0) -> bool:
 
 def faults(tmp_path: Path, source: str = SOURCE) -> dict[str, Mutant]:
     """The mutants of a module by the line that takes the place of another."""
-    path = tmp_path / "src" / "queue" / "items.py"
+    path = tmp_path / "src" / "nodes" / "items.py"
     path.parent.mkdir(parents=True)
     path.write_text(source)
     mutants = [mutant for mutant in mutants_of(tmp_path, path) if mutant.works()]
@@ -51,15 +51,15 @@ def test_the_rest_of_the_module_stays_as_it_is(tmp_path: Path) -> None:
     mutant = faults(tmp_path)["if not (self.closed):"]
 
     assert mutant.source().replace("not (self.closed)", "self.closed") == SOURCE
-    assert (mutant.path, mutant.package) == (Path("src/queue/items.py"), "queue")
+    assert (mutant.path, mutant.package) == (Path("src/nodes/items.py"), "nodes")
 
 
 def test_a_mutant_runs_against_the_tests_of_its_line_its_own_package_and_the_fastest_first(tmp_path: Path) -> None:
     found = faults(tmp_path)
-    slow, fast, other = "tests/queue/test_a.py::slow", "tests/queue/test_a.py::fast", "tests/cache/test_b.py::other"
+    slow, fast, other = "tests/cache/test_a.py::slow", "tests/cache/test_a.py::fast", "tests/queue/test_b.py::other"
     seconds = {slow: 2.0, fast: 1.0, other: 0.1}
     lines = {"4": [0], "10": [1, 2, 3], "13": [3]}
-    trace = {"tests": ["", slow, fast, other], "seconds": seconds, "lines": {"src/queue/items.py": lines}}
+    trace = {"tests": ["", slow, fast, other], "seconds": seconds, "lines": {"src/nodes/items.py": lines}}
     tests = LineTests([trace])
 
     assert tests.of(found["if not (self.closed):"]) == [[fast, slow], [other]]

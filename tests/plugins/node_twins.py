@@ -1,7 +1,7 @@
 """Plain twins of the node-level plugins: straight from the specification, one node at a time.
 
 Nothing of the house is used but the API types and Quantity, so a mistake in selectors, request arithmetic,
-columns or plugins is not made twice. Rules: "Node-level scheduler plugins" sections 2 to 10.
+columns or plugins is not made twice. Rules: rules/node-plugins §2 to §10.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MIB = 1 << 20
 Outcome = tuple[int, tuple[str, ...]] | None
 Amounts = dict[str, Fraction]
 
-# -- resources (section 8.1) -------------------------------------------------------------------------------
+# -- resources (rules/node-plugins §8.1) -------------------------------------------------------------------------------
 
 
 def _amounts(source: Mapping[str, str | int | float]) -> Amounts:
@@ -133,7 +133,7 @@ def requested(pods: Iterable[Pod]) -> dict[str, int]:
 
 
 def nonzero(pod: Pod) -> tuple[int, int]:
-    """cpu and memory charged to a node for scoring (section 8.1, second table)."""
+    """cpu and memory charged to a node for scoring (rules/node-plugins §8.1, second table)."""
     names = ["cpu", "memory"]
     if _pod_level_names(pod):
         present = asked(pod, status=True)
@@ -142,7 +142,7 @@ def nonzero(pod: Pod) -> tuple[int, int]:
     return filled.get("cpu", 0), filled.get("memory", 0)
 
 
-# -- fit (sections 8.2 and 8.4) ----------------------------------------------------------------------------
+# -- fit (rules/node-plugins §8.2 and §8.4) ----------------------------------------------------------------------------
 
 
 def fit(pod: Pod, node: Node, pods: Sequence[Pod], ignored: Sequence[str] = (), groups: Sequence[str] = ()) -> Outcome:
@@ -239,7 +239,7 @@ def balanced(pod: Pod, node: Node, pods: Sequence[Pod], resources: Sequence[str]
     return 50 + _trunc(50 + _balance(after) - _balance(before), 2)
 
 
-# -- taints, names, cordons (sections 3 and 7.3 to 7.5) ----------------------------------------------------
+# -- taints, names, cordons (rules/node-plugins §3 and §7.3 to §7.5) ---------------------------------------------------
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -283,7 +283,7 @@ def node_name(pod: Pod, node: Node) -> Outcome:
     return UU, ("node(s) didn't match the requested node name",)
 
 
-# -- node affinity (sections 2 and 7.6) --------------------------------------------------------------------
+# -- node affinity (rules/node-plugins §2 and §7.6) --------------------------------------------------------------------
 
 _LABEL_VALUE = re.compile(r"(?!.{64})([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _KEY = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -357,7 +357,7 @@ def preference(terms: Iterable[PreferredSchedulingTerm], node: Node) -> int:
     return sum(item.weight for item in terms if item.weight and term_matches(item.preference, node))
 
 
-# -- ports, images, features (sections 7.7, 7.8 and 7.10) --------------------------------------------------
+# -- ports, images, features (rules/node-plugins §7.7, §7.8 and §7.10) -------------------------------------------------
 
 
 def ports(pod: Pod) -> list[tuple[str, str, int]]:
@@ -413,7 +413,7 @@ def declared_features(pod: Pod, node: Node) -> Outcome:
 
 
 def scaled(scores: Mapping[str, int], *, reverse: bool) -> dict[str, int]:
-    """Default normalisation (section 4)."""
+    """Default normalisation (rules/node-plugins §4)."""
     greatest = max(0, *scores.values())
     if greatest == 0:
         return dict.fromkeys(scores, 100) if reverse else dict(scores)

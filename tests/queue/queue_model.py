@@ -113,7 +113,7 @@ class Model:
     def trace(self) -> list[str]:
         return [uid or event.label for uid, event, _, _ in self.log]
 
-    # section 6
+    # rules/queue §6
 
     def run_gates(self, entry: Entry) -> None:
         plugins = dict(self.gates.get(entry.pod.spec.scheduler_name, {}))
@@ -165,7 +165,7 @@ class Model:
             return self.to_backoff(entry)
         return self.to_active(entry)
 
-    # section 10: 0 skip, 1 after backoff, 2 immediately
+    # rules/queue §10: 0 skip, 1 after backoff, 2 immediately
 
     def strategy(self, entry: Entry, event: ClusterEvent, old: Any, new: Any) -> int:
         if not entry.rejectors:
@@ -203,7 +203,7 @@ class Model:
             for plugin, _ in pairs
         )
 
-    # section 7
+    # rules/queue §7
 
     def add(self, pod: Pod) -> None:
         self.to_active(Entry(pod, self.now()))

@@ -113,4 +113,4 @@ def test_the_check_sees_a_pod_on_the_wrong_side() -> None:
     record = bench.queue._queues.active.get("ns/u")
     assert record is not None
     record.pod_info.pod.metadata.labels["gpu"] = "yes"
-    assert bench.queue.views.check() == ["activeQ: ns/u should be among those apart"]
+    assert bench.queue.views.check() == ["activeQ: ns/u should be among the pods apart"]

@@ -1,4 +1,4 @@
-"""The checks of the specification (section 18): backoff, Pop, the in-flight list, hints, gates, activation, time."""
+"""Checks of the scheduling queue: backoff, Pop, the in-flight list, hints, gates, activation, time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state-transition table of the specification (section 11), row by row."""
+"""The state-transition table of the specification (rules/queue §11), row by row."""
 
 from __future__ import annotations
 

@@ -149,7 +149,6 @@ def test_values_are_read_in_every_form() -> None:
     assert (flags["config"], flags["secure-port"], flags["v"], flags["leader-elect"]) == ("a.yaml", 0, 2, False)
     assert flags["leader-elect-retry-period"] == Duration.parse("500ms")
     assert flags.changed == {"config", "secure-port", "v", "leader-elect", "leader-elect-retry-period"}
-    assert flags.set_only("master") is None
 
 
 def test_the_first_list_replaces_the_default_and_later_ones_add() -> None:

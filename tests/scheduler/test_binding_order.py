@@ -308,7 +308,7 @@ def test_the_chosen_node_is_published_before_work_on_it_begins(
 
 
 def test_binding_failure_requeues_pods_that_need_the_resources_and_a_rejection_not_the_pod_itself() -> None:
-    """Section 9.1: freed capacity is reported as a deleted pod."""
+    """rules/cycle §9.1: freed capacity is reported as a deleted pod."""
     diary = Answers()
 
     async def fail_big(state: Any, pod: Any, node_name: str) -> Status | None:
@@ -335,7 +335,7 @@ def test_binding_failure_requeues_pods_that_need_the_resources_and_a_rejection_n
 
 
 def test_pods_to_activate_are_woken_after_the_cycle_and_after_the_binding() -> None:
-    """framework section 5: the holder is read out when the scheduling cycle and when the binding cycle succeeded."""
+    """rules/framework §5: the holder is read out when the scheduling cycle and when the binding cycle succeeded."""
     from kubesched.scheduler.framework.cycle_state import PODS_TO_ACTIVATE
 
     diary = Answers()

@@ -229,7 +229,7 @@ class LayerMachine(RuleBasedStateMachine):
         self._patches = [
             patch("kubesched.scheduler.nodes.node_table._KEPT_CHANGES", self.keep),
             patch("kubesched.scheduler.nodes.domain_counts._KEEP", min(self.keep, 1024)),
-            *(patch(f"kubesched.{name}", value) for name, value in self.limits.items()),
+            *(patch(f"kubesched.scheduler.{name}", value) for name, value in self.limits.items()),
         ]
         for item in self._patches:
             item.start()
@@ -334,14 +334,14 @@ class CrampedMachine(LayerMachine):
     """The same with a tiny budget: rules and arrays age out and are pushed out all the time."""
 
     limits: ClassVar[Mapping[str, int]] = {
-        "cache.term_index._AGE": 12,
-        "cache.term_index._SWEEP_EVERY": 3,
-        "cache.term_index._LEAST_SETS": 3,
-        "cache.term_index._BUDGET": 1,
+        "nodes.term_index._AGE": 12,
+        "nodes.term_index._SWEEP_EVERY": 3,
+        "nodes.term_index._LEAST_SETS": 3,
+        "nodes.term_index._BUDGET": 1,
         "plugins.compiled_constraints._LEAST_KEPT": 3,
         "plugins.compiled_constraints._BUDGET": 1,
-        "scheduler.layer_cache._BUDGET": 1,
-        "scheduler.layer_cache._PER_NODE": 0,
+        "core.layer_cache._BUDGET": 1,
+        "core.layer_cache._PER_NODE": 0,
     }
 
 

@@ -9,8 +9,9 @@ import pytest
 from builders import a_node, a_pod, info
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.question import NO_ROWS, Reads
 from kubesched.scheduler.framework.status import Code, Status
-from search_kit import House, make_asking, make_plugin, rows_like
+from search_kit import SIGNING, House, make_asking, make_plugin, rows_like
 
 NODES = 8
 
@@ -76,6 +77,33 @@ def test_what_a_layer_remembers_is_no_evaluation(by_row: bool) -> None:
     house.cache.set_node(a_node("n0", cpu="17"))
     house.find(a_pod("third"))
     assert evaluations(house) == {("Signing", "Filter"): NODES + 1}
+
+
+@pytest.mark.parametrize("changes", [1, 9])
+def test_a_plugin_that_reads_no_pods_is_not_called_for_nodes_that_took_some(changes: int) -> None:
+    reading = make_asking("Reading", key=0, reads=Reads.NODE, verdicts=rows_like(0), scores=rows_like(1))
+    house = House([a_node(f"n{index}") for index in range(40)], plugins=[reading])
+    house.find(a_pod("first"))
+    assert evaluations(house) == {("Reading", "Filter"): 40, ("Reading", "Score"): 40}
+    for index in range(changes):
+        house.add(a_pod(f"x{index}", on=f"n{index}"))
+    house.find(a_pod("second"))
+    assert evaluations(house) == {("Reading", "Filter"): 40, ("Reading", "Score"): 40}
+    for index in range(changes):
+        house.cache.set_node(a_node(f"n{index}", cpu="17"))
+    house.find(a_pod("third"))
+    assert evaluations(house) == {("Reading", "Filter"): 40 + changes, ("Reading", "Score"): 40 + changes}
+
+
+def test_a_question_that_names_no_rows_has_none_evaluated_again() -> None:
+    none = {"changed": lambda self: NO_ROWS}  # and ``rescored`` as it is without a definition
+    far = make_asking("Far", key=0, is_local=False, verdicts=rows_like(0), scores=rows_like(1), **none)
+    house = House(nodes(), plugins=[*SIGNING, far])
+    for attempt in range(2):
+        house.find(a_pod(f"p{attempt}"))
+    before = evaluations(house)
+    house.find(a_pod("again"))
+    assert evaluations(house) == before
 
 
 @pytest.mark.parametrize(

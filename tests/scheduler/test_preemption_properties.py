@@ -1,8 +1,8 @@
 """Preemption in random clusters with faults, judged by rules written down here and nowhere else.
 
 Nothing below calls a procedure of the scheduler: what a preemption may do, which victims are needed, which node is best
-and where a pod fits is computed naively from pod objects, by the specification's sentences ("Preemption" sections 4, 6
-and 12). Only the scheduler's state is read: the pods it counts on nodes, its nominations, its informers' objects.
+and where a pod fits is computed naively from pod objects, by the rules (rules/preemption §4, §6
+and §12). Only the scheduler's state is read: the pods it counts on nodes, its nominations, its informers' objects.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def by_importance(pods: Iterable[Pod], now: float) -> list[list[Pod]]:
 
 
 def split(pods: Sequence[Pod], budgets: Sequence[Mapping[str, Any]]) -> tuple[list[Pod], list[Pod]]:
-    """Pods whose eviction violates a budget, and the others (section 4.3)."""
+    """Pods whose eviction violates a budget, and the others (rules/preemption §4.3)."""
     left = [int((budget.get("status") or {}).get("disruptionsAllowed") or 0) for budget in budgets]
     violating: list[Pod] = []
     others: list[Pod] = []
@@ -182,7 +182,7 @@ class Judge:
         return list(answers.values())
 
     def measure(self, gone: Sequence[Pod], violations: int) -> tuple[float, ...]:
-        """What decides among candidates (section 6): the least wins."""
+        """What decides among candidates (rules/preemption §6): the least wins."""
         highest = max(map(priority, gone))
         earliest = min(rank(pod, self.now())[1] for pod in gone if priority(pod) == highest)
         return violations, highest, sum(priority(pod) + 2**31 for pod in gone), len(gone), -earliest

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pytest
+
 from builders import a_node, a_pod, info
 from kubesched.scheduler.core.diagnosis import Rejection
-from kubesched.scheduler.core.search import Decision
-from kubesched.scheduler.framework.question import Question
+from kubesched.scheduler.core.search import Decision, Path
+from kubesched.scheduler.framework.question import NO_ROWS, Question
 from kubesched.scheduler.framework.status import Status
 from search_kit import SIGNING, House, make_asking, rows_like
 
@@ -56,3 +59,37 @@ def test_a_question_about_the_spec_alone_is_asked_once_and_another_at_every_atte
     for attempt in range(1, 5):
         assert isinstance(house.search.find(pod), Decision)
         assert (asked.count("Far"), asked.count("Local") <= 2) == (attempt, True)
+
+
+@pytest.mark.parametrize(("may_fail", "path"), [(False, Path.INTERACTION), (True, Path.FULL_SCAN)])
+def test_a_filter_that_may_fail_is_called_for_nodes_that_a_later_one_rejects(may_fail: bool, path: Path) -> None:
+    """A layer would call it for the nodes that are left by the others alone."""
+    more = {"may_fail": True} if may_fail else {}
+    far = make_asking("Far", key=(), is_local=False, verdicts=rows_like(0), changed=lambda self: NO_ROWS, **more)
+    house = House([a_node("a"), a_node("b"), a_node("c", unschedulable=True)], plugins=[far, *SIGNING])
+    paths: list[Path] = []
+    house.search.observer = paths.append
+    for _ in range(3):
+        house.find(a_pod())
+    assert paths == [Path.FULL_SCAN, path, path]
+
+
+@pytest.mark.parametrize("named", [1, 6, 20])
+def test_a_layer_follows_a_filter_that_names_rows_few_or_many(named: int) -> None:
+    """Every pod has the same question; which of these rows it rejects changes with something outside of the cluster."""
+    closed: set[int] = set()
+
+    def verdicts(self: Any, rows: Any) -> Any:
+        return np.array([row in closed for row in rows.tolist()], np.uint64)
+
+    far = make_asking("Far", key=(), is_local=False, verdicts=verdicts, changed=lambda self: np.arange(named))
+    house = House([a_node(f"n{index}") for index in range(20)], plugins=[*SIGNING, far])
+    paths: list[Path] = []
+    house.search.observer = paths.append
+    for step in range(6):
+        closed = {row for row in range(named) if row % 2 == step % 2}
+        for _ in range(20):
+            decision = house.find(a_pod())
+            assert decision.feasible == 20 - len(closed)
+            assert decision.node.row not in closed
+        assert set(paths[1:]) == {Path.INTERACTION}

@@ -97,6 +97,16 @@ def test_final_scores_are_those_of_normalising_again_however_many_rows_change(
             finals[row] = final
 
 
+@pytest.mark.parametrize("spread", [5, 5000, 10**12])
+def test_a_row_that_a_plugin_leaves_out_gets_nothing_however_far_the_others_are_apart(spread: int) -> None:
+    column, rows = ScoreColumn(ScoreEntry(asked("Scale", normalized=scale), 2), 4), np.arange(4)
+    column.replace(rows, np.array([0, NOT_SCORED, spread, NOT_SCORED]))
+    column.settle(4)
+    assert column.final(rows).tolist() == [column.final_at(row) for row in range(4)] == [0, 0, 200, 0]
+    column.put(3, 1 << 40)
+    assert column.raw(rows).tolist() == [0, NOT_SCORED, spread, 1 << 40]
+
+
 @pytest.mark.parametrize("spread", [5, 5000])
 @pytest.mark.parametrize(
     ("answer", "text"),
@@ -211,3 +221,19 @@ def test_ties_are_chosen_with_the_same_chance() -> None:
     rng = random.Random(1)
     found = [pick_uniformly(rng, np.array([7, 2, 7, 7])) for _ in range(3000)]
     assert {row: found.count(row) > 900 for row in set(found)} == {0: True, 2: True, 3: True}
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_without_ties_nothing_is_drawn(flat: bool) -> None:
+    """Whether a layer or a scan answered does not matter to later choices of the same generator."""
+    rng = random.Random(1)
+    before = rng.getstate()
+    totals = np.array([3, 5, 4], np.int64)
+    assert pick_uniformly(rng, totals) == 1
+    with patch("kubesched.scheduler.core.ranking._FLAT", 1000 if flat else 0):
+        ranking = Ranking(100)
+        ranking.replace(totals)
+        for total in (6, 7, 8):
+            ranking.put(2, total)
+            assert [ranking.best(rng) for _ in range(3)] == [2, 2, 2]
+    assert rng.getstate() == before

@@ -20,7 +20,7 @@ from kubesched.scheduler.core.search import Path
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.status import Code, Status
 from kubesched.scheduler.nodes.podinfo import PodInfo
-from search_kit import SIGNING, House, make_plugin, reasons
+from search_kit import SIGNING, House, make_asking, make_plugin, reasons
 
 
 def many(count: int) -> list[Any]:
@@ -97,7 +97,7 @@ def test_how_many_nodes_to_find(nodes: int, percentage: int, want: int) -> None:
 
 
 def sampled(names: list[str], bad: set[str], start: int, want: int) -> tuple[list[str], list[str], int]:
-    """Section 5.8 in plain words: (feasible, rejected, next start)."""
+    """rules/cycle §5.8 in plain words: (feasible, rejected, next start)."""
     feasible: list[str] = []
     rejected: list[str] = []
     for step in range(len(names)):
@@ -281,6 +281,26 @@ def test_unsigned_scores_are_added_to_those_of_the_signature_layer() -> None:
     assert evaluation.scores["Favourite"].tolist().count(100) == 1
 
 
+@pytest.mark.parametrize("changes", [1, 9, 40])
+def test_a_plain_plugin_is_given_the_current_pod_however_many_nodes_changed(changes: int) -> None:
+    seen: dict[str, set[str]] = {"filter": set(), "score": set()}
+
+    def filter_(self: Any, state: Any, pod: PodInfo, node: Any) -> None:
+        seen["filter"].add(pod.name)
+
+    def score(self: Any, state: Any, pod: PodInfo, node: Any) -> int:
+        seen["score"].add(pod.name)
+        return 0
+
+    plain = make_plugin("Plain", filter=filter_, score=score, sign=lambda self, pod: ())
+    house = House(many(40), plugins=[*SIGNING, plain])
+    for attempt in range(3):
+        seen.update(filter=set(), score=set())
+        house.find(a_pod(f"p{attempt}"))
+        assert seen == {"filter": {f"p{attempt}"}, "score": {f"p{attempt}"}}
+        house.add(*(a_pod(f"x{attempt}-{index}", on=f"n{index}") for index in range(changes)))
+
+
 def test_own_normalisation_sees_the_scores_of_all_feasible_nodes_in_order() -> None:
     seen: list[tuple[list[str], list[int]]] = []
 
@@ -297,6 +317,25 @@ def test_own_normalisation_sees_the_scores_of_all_feasible_nodes_in_order() -> N
     )
     assert house.find(a_pod()).node.name == "n3"
     assert seen == [(["n0", "n1", "n2", "n3"], [0, 1000, 2000, 3000])]
+
+
+@pytest.mark.parametrize(
+    ("make", "more"),
+    [(make_plugin, {}), (make_plugin, {"sign": lambda self, pod: ()}), (make_asking, {}), (make_asking, {"key": ()})],
+)
+def test_pre_filter_is_given_all_nodes_and_pre_score_the_feasible_ones(make: Any, more: dict[str, Any]) -> None:
+    seen: list[list[str]] = []
+
+    def note(*args: Any) -> None:
+        seen.append(args[-1].names())
+
+    house = House(
+        [*many(3), a_node("n3", unschedulable=True)],
+        plugins=[*SIGNING, make("Noting", pre_filter=note, pre_score=note, **more)],
+    )
+    house.find(a_pod("p"))
+    house.evaluate(a_pod("q"))
+    assert seen == [["n0", "n1", "n2", "n3"], ["n0", "n1", "n2"]] * 2
 
 
 # -- nominated pods ----------------------------------------------------------------------------------------

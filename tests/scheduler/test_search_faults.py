@@ -109,6 +109,7 @@ FAULTS: list[Row] = [
     ("normalized answers None", {"scores": fine, "normalized": answer(None)}, f"{NORMALIZE}normalized returned None; expected int64["),
     ("normalized answers floats", {"scores": fine, "normalized": lambda raw, low, high: raw / 2}, f"{NORMALIZE}normalized returned float64["),
     ("normalized leaves the range", {"scores": fine, "normalized": lambda raw, low, high: raw + 101}, f"{RANGE}101, it should in the range of [0, 100] after normalizing"),
+    ("scores answers more than 64 bits have", {"scores": rows_like(1 << 63, np.uint64), "normalized": halving}, f"{SCORE}scores returned {1 << 63}, which is beyond int64"),
     # pre_filter
     ("pre_filter raises", {"pre_filter": raising}, f"{PRE_FILTER}boom"),
     ("pre_filter answers True", {"pre_filter": answer(True)}, f"{PRE_FILTER}returned True from pre_filter; expected None, a Status or a frozenset of node names"),
@@ -253,6 +254,14 @@ def test_a_negative_verdict_is_refused(value: Any) -> None:
         bad.find(a_pod())
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+def test_a_score_out_of_range_is_refused_in_every_type_of_integer(dtype: Any) -> None:
+    assert house({"scores": rows_like(100, dtype)}).find(a_pod()).feasible == 3
+    for score in (101, -1) if np.issubdtype(dtype, np.signedinteger) else (101,):
+        with pytest.raises(PluginFailedError, match=f"returns an invalid score {score}, "):
+            house({"scores": rows_like(score, dtype)}).find(a_pod())
+
+
 def test_a_failing_score_is_not_noticed_while_one_node_fits() -> None:
     there = House(
         [a_node("n1"), a_node("n2", unschedulable=True)], plugins=[*SIGNING, make_plugin("Bad", score=raising)]
@@ -273,17 +282,27 @@ def test_pre_score_runs_for_a_plugin_that_does_not_score() -> None:
         assert seen == [["n0", "n1", "n2"]] * 2
 
 
-WHAT_IFS: list[tuple[str, Any, str]] = [
-    ("raises", raising, "boom"),
-    ("answers a rejection", answer(Status.unschedulable("no")), "no"),
-    ("answers Skip", answer(Status.skip()), "unexpected status Skip"),
-    ("answers True", answer(True), "returned True from add_pod; expected None or a Status"),
+def adding(method: Any) -> dict[str, Any]:
+    return {"add_pod": method, "remove_pod": answer(None)}
+
+
+WHAT_IFS: list[Row] = [
+    ("raises", adding(raising), "boom"),
+    ("answers a rejection", adding(answer(Status.unschedulable("no"))), "no"),
+    ("answers Skip", adding(answer(Status.skip())), "unexpected status Skip"),
+    ("answers True", adding(answer(True)), "returned True from add_pod; expected None or a Status"),
+    (
+        "of a question",
+        {"verdicts": fine, "why": why, "assuming": answer(5)},
+        "assuming returned 5; expected a Question",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("name", "method", "text"), WHAT_IFS, ids=lambda item: item if isinstance(item, str) else "")
-def test_a_what_if_that_fails_leaves_no_trace(name: str, method: Any, text: str) -> None:
-    bad = make_plugin("Bad", pre_filter=answer(None), add_pod=method, remove_pod=answer(None))
+@pytest.mark.parametrize("row", WHAT_IFS, ids=lambda row: row[0])
+def test_a_what_if_that_fails_leaves_no_trace(row: Row) -> None:
+    _, members, text = row
+    bad = bad_plugin({"pre_filter": answer(None), **members}, signed=False)
     there = House([a_node("n1")], plugins=[*SIGNING, bad])
     there.nominated.pods["n1"] = [PodInfo(a_pod("nominee", cpu="1", priority=5))]
     with pytest.raises(PluginFailedError) as caught:

@@ -1,7 +1,6 @@
 """A cluster with storage whose scheduler may be killed at any moment: parts, invariants, and the end of waiting.
 
-Store and storage controllers live on; schedulers come and go, each with a connection of its own. Field notes section 4
-has the invariants; those of volumes are:
+Store and storage controllers live on; schedulers come and go, each with a connection of its own. The invariants:
 
 V1  a claim that is bound keeps its volume, and no two claims have the same one
 V2  when nothing moves, every reserved volume belongs to a claim that is bound to it, or is released

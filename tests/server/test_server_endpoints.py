@@ -431,9 +431,9 @@ def test_pod_resources(tmp_path: Path) -> None:
                 return f'kube_pod_resource_{metric}{{{head},resource="{resource}",scheduler="s",unit="{unit}"}} {value}'
 
             assert [line for line in lines if line.startswith("#")] == [
-                "# HELP kube_pod_resource_request [STABLE] What a pod requests of a resource, init containers and overhead included.",
+                "# HELP kube_pod_resource_request [STABLE] Amount of a resource that a pod requests, init containers and overhead included.",
                 "# TYPE kube_pod_resource_request gauge",
-                "# HELP kube_pod_resource_limit [STABLE] What a pod is limited to of a resource, init containers included.",
+                "# HELP kube_pod_resource_limit [STABLE] Amount of a resource that a pod is limited to, init containers included.",
                 "# TYPE kube_pod_resource_limit gauge",
             ]
             assert [line for line in lines if 'pod="big"' in line] == [

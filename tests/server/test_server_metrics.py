@@ -25,6 +25,7 @@ from kubesched.scheduler.framework import metrics as scheduler
 from kubesched.scheduler.framework.metrics import MetricDef, SchedulerMetrics, exponential_buckets
 from kubesched.scheduler.server import Exposition, ProcessMetrics, process_metrics, resources
 from kubesched.scheduler.server.metrics_page import page
+from kubesched.scheduler.server.process_metrics import RequestMetrics
 
 ALL = (*scheduler.DEFINITIONS, *process_metrics.DEFINITIONS, *process_metrics.SLI_DEFINITIONS, *resources.DEFINITIONS)
 KINDS = {"C": "counter", "G": "gauge", "H": "histogram"}
@@ -181,7 +182,7 @@ def test_series_are_written_as_prometheus_reads_them() -> None:
 def test_bounds_are_written_as_go_writes_them() -> None:
     async def main() -> None:
         process = ProcessMetrics(DEFAULT_GATES, {})
-        process.request_observer("h").transferred("GET", 0, 2_000_000)
+        RequestMetrics(process, "h").transferred("GET", 0, 2_000_000)
         values = series((await Exposition(process).text()).decode())
         stem = "rest_client_response_size_bytes_bucket"
         bounds = [re.search('le="(.*?)"', name) for name in values if name.startswith(stem)]
@@ -334,7 +335,7 @@ def test_requests_to_the_api_server_are_counted() -> None:
         address: Any = runner.addresses[0]
         host = f"127.0.0.1:{address[1]}"
         process = ProcessMetrics(DEFAULT_GATES, {})
-        observer = process.request_observer(host)
+        observer = RequestMetrics(process, host)
         async with HttpTransport(f"http://{host}", observer=observer) as transport:
             metered = MeteredTransport(transport, limiter=TokenBucket(1000, 10), on_wait=observer.waited)
             await metered.list(NODES)

@@ -230,7 +230,7 @@ def test_feature_gates_are_settings_or_text() -> None:
         ),
         ({"zones": ["a", 2]}, ValueError, r"zones=\['a', 2\]: must be a number of zones, or a list of names"),
         ({"zones": None}, ValueError, r"zones=\[None\]: must be a number of zones, or a list of names"),
-        ({"stages": 5}, ValueError, "stages=5: expected a path, or stages as load_stages has them"),
+        ({"stages": 5}, ValueError, "stages=5: expected a path, or stages from load_stages"),
         ({"extenders": 5}, ValueError, "extenders=5: expected a list of objects such as InProcessExtender"),
         ({"on_progress": 5}, ValueError, "on_progress=5: expected a function of two numbers"),
         ({"nodes": -1}, ValueError, "nodes=-1: must be a whole number, 0 or more"),
@@ -395,7 +395,10 @@ def test_objects_are_created_and_deleted_on_the_way() -> None:
         simulation.create(with_claim)
         texts = simulation.result().warnings
         assert 'objects: Pod with-claim: unknown field "spec.nothing" is ignored' in " ".join(texts)
-        assert any("use volumes, whose controllers run only if used from the start" in text for text in texts)
+        assert any(
+            "use volumes, but the controllers for them run only if objects at the start use them" in text
+            for text in texts
+        )
 
 
 def test_what_arrives_later_arrives_step_by_step() -> None:

@@ -1,8 +1,8 @@
-"""Schedules of CronJobs: five fields, the shorthands ``@hourly`` and the like, ``@every`` with a duration.
+"""Schedules of CronJobs: five fields, shorthands such as ``@hourly``, and ``@every`` with a duration.
 
-The rules are those of the parser that Kubernetes uses (robfig/cron, standard parser): days of month and of week are
-alternatives when both are restricted; Sunday is 0; names of months and days work; ``5/15`` begins at 5. Times that a
-daylight-saving change leaves out do not happen, those that it repeats happen twice.
+The rules are those of the parser that Kubernetes uses (robfig/cron, standard parser). Days of month and of week are
+alternatives if both are restricted. Sunday is 0. Names of months and days work. ``5/15`` begins at 5. A time that a
+daylight-saving change leaves out does not happen; one that it repeats happens twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Cron", "CronError", "parse_cron", "time_zone"]
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-#: Name, least and greatest value, names of values.
+#: Name, least and greatest value, and names of values of each field.
 _FIELDS: Final[tuple[tuple[str, int, int, Mapping[str, int]], ...]] = (
     ("minute", 0, 59, {}),
     ("hour", 0, 23, {}),
@@ -40,19 +40,19 @@ _SHORTHANDS: Final = {
     "@hourly": "0 * * * *",
 }
 _NUMBER: Final = re.compile(r"[0-9]{1,6}")
-#: A schedule that does not match a day within so many years never does (29 February needs up to eight).
+#: Years to search for a matching day; a schedule without one never matches (29 February needs up to eight years).
 _YEARS: Final = 9
 
 
 class CronError(ValueError):
-    """A schedule or a time zone that cannot be used; the message says what would be right."""
+    """The schedule or time zone cannot be used. The message says what would be right."""
 
 
 def time_zone(name: str) -> tzinfo:
-    """A time zone by its IANA name; UTC for an empty one.
+    """Return a time zone by its IANA name; UTC if the name is empty.
 
     Raises:
-        CronError: when there is no such zone.
+        CronError: if there is no such zone.
     """
     if not name:
         return UTC
@@ -64,26 +64,26 @@ def time_zone(name: str) -> tzinfo:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A schedule. The fields are the values that match; ``every`` is a period in seconds instead, 0 for none."""
+    """Schedule. The fields are the values that match. ``every`` is a period in seconds in their place; 0 for none."""
 
     minutes: frozenset[int] = frozenset()
     hours: frozenset[int] = frozenset()
     days: frozenset[int] = frozenset()
     months: frozenset[int] = frozenset()
     weekdays: frozenset[int] = frozenset()
-    #: Whether a day has to match by month and by week, as one of both is ``*``.
+    #: True if a day must match by month and by week, because one of the two is ``*``.
     both: bool = True
     every: float = 0.0
 
     def after(self, moment: float, zone: tzinfo = UTC) -> float | None:
-        """The first time after ``moment``, in epoch seconds; None when there is none within some years."""
+        """Return the first time after ``moment``, in epoch seconds; None if there is none within some years."""
         if self.every:
             return math.floor(moment) + self.every
         now = datetime.fromtimestamp(moment, zone)
         for offset in range(366 * _YEARS):
             day = now.date() + timedelta(days=offset)
             if day.month in self.months and self._matches(day):
-                # The hour before may come again when clocks are set back.
+                # The hour before may come again if clocks are set back.
                 found = self._on_day(day, moment, zone, 0 if offset else now.hour - 1)
                 if found is not None:
                     return found
@@ -94,7 +94,7 @@ class Cron:
         return (by_month and by_week) if self.both else (by_month or by_week)
 
     def _on_day(self, day: date, moment: float, zone: tzinfo, first_hour: int) -> float | None:
-        """The first matching time of a local day after ``moment``; hours before ``first_hour`` are left out."""
+        """Return the first matching time after ``moment`` on a local day, from ``first_hour`` on."""
         for hour in sorted(self.hours):
             if hour >= first_hour:
                 found = [at for at in self._in_hour(day, hour, zone) if at > moment]
@@ -103,7 +103,7 @@ class Cron:
         return None
 
     def _in_hour(self, day: date, hour: int, zone: tzinfo) -> list[float]:
-        """The matching times of one hour of the clock on the wall."""
+        """Return the matching times in one hour of local time."""
 
         def at(minute: int, fold: int) -> float:
             return datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone, fold=fold).timestamp()
@@ -112,7 +112,7 @@ class Cron:
         if end - begin == 59 * 60 and (begin, end) == (at(0, 1), at(59, 1)):
             return [begin + 60 * minute for minute in self.minutes]
         times = {at(minute, fold): minute for minute in self.minutes for fold in (0, 1)}
-        # A time that was left out comes back as another one.
+        # A time that was left out converts back to another time.
         real = {moment: datetime.fromtimestamp(moment, zone) for moment in times}
         return [
             moment for moment, minute in times.items() if (real[moment].hour, real[moment].minute) == (hour, minute)
@@ -124,7 +124,7 @@ def parse_cron(text: str) -> Cron:
     """Read a schedule.
 
     Raises:
-        CronError: when it cannot be read, naming the field.
+        CronError: if it cannot be read; the message names the field.
     """
     schedule = text.strip()
     if schedule.startswith(("TZ=", "CRON_TZ=")):
@@ -157,7 +157,7 @@ def parse_cron(text: str) -> Cron:
 
 
 def _range(text: str, name: str, least: int, most: int, names: Mapping[str, int]) -> tuple[set[int], bool]:
-    """The values of ``5``, ``1-5``, ``*/15`` or ``mon-fri``, and whether it is an unrestricted ``*``."""
+    """Return the values of ``5``, ``1-5``, ``*/15`` or ``mon-fri``, and True for an unrestricted ``*``."""
     span, slash, step_text = text.partition("/")
     low, dash, high = span.partition("-")
     if low in ("*", "?") and not dash:

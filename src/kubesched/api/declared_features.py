@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["FEATURES", "feature_mask"]
 
-#: Sorted; the bit index is the position.
+#: Known names, sorted. The index of a name is the index of its bit.
 FEATURES: Final = (
     "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
@@ -19,7 +19,7 @@ _BITS: Final = {name: 1 << index for index, name in enumerate(FEATURES)}
 
 
 def feature_mask(names: Iterable[str]) -> int:
-    """Bit set of the known names; others are ignored."""
+    """Return the bit set of the known names. Others are ignored."""
     mask = 0
     for name in names:
         mask |= _BITS.get(name, 0)

@@ -1,8 +1,8 @@
-"""Bytes and plain data in, typed objects out.
+"""Decoder of objects: bytes or plain data in, typed objects out.
 
-Kubernetes treats ``null`` as "absent" almost everywhere; msgspec does not. Decoding therefore tries the
-strict form first and, only when that fails, strips nulls and tries once more, so that ordinary objects
-pay nothing. Errors name the field path.
+Kubernetes treats ``null`` as "absent" almost everywhere; msgspec does not. So decoding first tries the strict form.
+Only if that fails, it removes nulls and tries once more, so that ordinary objects pay nothing. Errors name the field
+path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DecodeError(ValueError):
-    """An object whose fields have the wrong type. The message gives the path, such as ``$.spec.containers[0]``."""
+    """A field of the object has the wrong type. The message gives its path, such as ``$.spec.containers[0]``."""
 
 
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
@@ -31,7 +31,7 @@ def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def strip_nulls(data: Any) -> Any:
-    """A copy of plain data without members that are null."""
+    """Return a copy of plain data without members that are null."""
     if isinstance(data, dict):
         return {key: strip_nulls(value) for key, value in data.items() if value is not None}
     if isinstance(data, list):
@@ -43,7 +43,7 @@ def decode_object(raw: bytes | str, type_: type[T]) -> T:
     """Decode JSON into ``type_``.
 
     Raises:
-        DecodeError: when the text is not JSON or a field has the wrong type.
+        DecodeError: if the text is not JSON or a field has the wrong type.
     """
     try:
         return _decoder(type_).decode(raw)
@@ -57,7 +57,7 @@ def from_builtins(data: Any, type_: type[T]) -> T:
     """Convert dicts and lists into ``type_``.
 
     Raises:
-        DecodeError: when a field has the wrong type, with its path.
+        DecodeError: if a field has the wrong type, with its path.
     """
     try:
         return msgspec.convert(data, type_)
@@ -70,5 +70,5 @@ def from_builtins(data: Any, type_: type[T]) -> T:
 
 
 def to_builtins(obj: Any) -> Any:
-    """Typed objects as dicts and lists, in wire names; tuples become lists, too."""
+    """Convert typed objects to dicts and lists, in wire names. Tuples become lists."""
     return msgspec.json.decode(msgspec.json.encode(obj))

@@ -1,6 +1,6 @@
-"""The documents of a file of which some cannot be read: what is wrong with each is collected, and the next one is read.
+"""Reader of files with unreadable documents: it collects the error of each, and goes on with the next document.
 
-Caller: the reader of manifests, which reports all that is wrong with an input in one error.
+Caller: the reader of manifests, which reports all mistakes of an input in one error.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from .yamltext import CONTROLS, as_text, parse_documents, read_documents
 
 __all__ = ["readable_documents"]
 
-#: Where a document begins.
+#: Beginning of a document.
 _MARKER: Final = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
-#: After so many documents that are not YAML the rest of a file is left unread.
+#: Most documents in a file that are not YAML; the rest of the file is not read.
 _MOST: Final = 50
 
 
 def readable_documents(raw: str | bytes, name: str, problems: list[TextError]) -> Iterator[Document]:
-    """As :func:`.yamltext.read_documents`; instead of an error being raised it is added to ``problems``.
+    """Read documents like :func:`.yamltext.read_documents`, but add errors to ``problems`` instead of raising them.
 
     A document that is not YAML ends at the next line ``---``.
     """
@@ -33,7 +33,7 @@ def readable_documents(raw: str | bytes, name: str, problems: list[TextError]) -
     except TextError as error:
         problems.append(error)
         return
-    # Where the part to be read begins, how many lines are before it, and how many documents.
+    # The beginning of the part to be read, the number of lines before it, and the number of documents before it.
     at = lines = done = 0
     for _ in range(_MOST):
         try:
@@ -50,7 +50,7 @@ def readable_documents(raw: str | bytes, name: str, problems: list[TextError]) -
         problems.append(wrong)
         markers = _markers(text, at, lines)
         if wrong.problem == CONTROLS and wrong.line:
-            # The parser reads ahead: documents before that one may not have been returned yet.
+            # The parser reads ahead: documents before this one may not have been returned yet.
             done, wrong.document = wrong.document - 1, 0
             at, lines = next(((to, before) for to, before in markers if before + 1 == wrong.start), (at, lines))
             text = _without(text, wrong.line)
@@ -60,11 +60,11 @@ def readable_documents(raw: str | bytes, name: str, problems: list[TextError]) -
         if following is None:
             return
         at, lines = following
-    problems.append(TextError("so many documents are not valid that the rest is not read", document=0))
+    problems.append(TextError("too many documents are not valid; the rest is not read", document=0))
 
 
 def _markers(text: str, at: int, lines: int) -> Iterator[tuple[int, int]]:
-    """Places behind ``at``, which has ``lines`` before it, where documents begin, and how many lines are before them."""
+    """Yield where documents after ``at`` begin, and the number of lines before each; ``at`` has ``lines`` before it."""
     for found in _MARKER.finditer(text, at + 1):
         lines += text.count("\n", at, found.start())
         at = found.start()
@@ -72,7 +72,7 @@ def _markers(text: str, at: int, lines: int) -> Iterator[tuple[int, int]]:
 
 
 def _without(text: str, line: int) -> str:
-    """The text with the document around a line left empty, so that lines and numbers of the others are the same."""
+    """Return the text with the document around a line left empty. The lines and numbers of all others stay the same."""
     begin, end = 0, len(text)
     for at, before in _markers(text, 0, 0):
         if before >= line:

@@ -1,4 +1,4 @@
-"""What a YAML or JSON text is once it has been read, and the mistake it may hold. Made by :mod:`.yamltext`, :mod:`.jsontext`."""
+"""Result of reading a YAML or JSON text, and the mistake it may hold. Made by :mod:`.yamltext` and :mod:`.jsontext`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, Final
 
 __all__ = ["MAX_DEPTH", "MAX_DUPLICATES", "TOO_DEEP", "Document", "Duplicate", "TextError", "TooManyValuesError"]
 
-#: Levels of lists and mappings within each other.
+#: Most levels of nested lists and mappings.
 MAX_DEPTH: Final = 200
-#: Keys given twice that are reported; each holds its path, which may be long.
+#: Most duplicate keys that are reported. Each holds its path, which may be long.
 MAX_DUPLICATES: Final = 100
 TOO_DEEP: Final = f"nested more than {MAX_DEPTH} levels deep"
 
 
 class TextError(ValueError):
-    """A text that cannot be read.
+    """The text cannot be read.
 
-    ``problem`` says why, in upstream's words where there are any; ``line`` counts from 1, 0 when it is not known;
-    ``details`` explain further. ``document`` is the number of the document in a YAML stream, from 1, and 0 for JSON.
-    ``format`` is YAML or JSON for text that is not in that format, empty for text that breaks another rule. ``start`` is
-    the line where the document begins, 0 when it is not known.
+    ``problem`` is the reason, in upstream's words if there are any. ``line`` counts from 1; 0 if it is unknown.
+    ``details`` explain further. ``document`` is the number of the document in a YAML stream, from 1; 0 for JSON.
+    ``format`` is YAML or JSON for text that is not in that format, empty for text that breaks another rule. ``start``
+    is the line where the document begins; 0 if it is unknown.
     """
 
     start = 0
@@ -34,7 +34,7 @@ class TextError(ValueError):
         super().__init__(f"line {line}: {problem}" if line else problem)
 
     def in_file(self, source: str) -> str:
-        """The message for a person: file, document, line and problem."""
+        """Return the message for a person: file, document, line and problem."""
         places = [f"document {self.document}"] if self.document else []
         places += [f"line {self.line}"] if self.line else []
         what = f"not valid {self.format}: {self.problem}" if self.format else self.problem
@@ -42,12 +42,12 @@ class TextError(ValueError):
 
 
 class TooManyValuesError(TextError):
-    """A text of more values, in all its objects and lists together, than its reader takes; or of too long names of objects."""
+    """The text has more values, in all its objects and lists together, than allowed; or too long names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A key given twice in one mapping: its line (0 for JSON), and its path, such as ``spec.containers[0].name``."""
+    """Key given twice in one mapping: its line (0 for JSON), and its path, such as ``spec.containers[0].name``."""
 
     line: int
     key: str
@@ -56,7 +56,7 @@ class Duplicate:
 
 @dataclass(slots=True)
 class Document:
-    """A document's plain data, its duplicate keys, and where its values were written."""
+    """Plain data of a document, its duplicate keys, and the lines of its values."""
 
     data: Any = None
     duplicates: list[Duplicate] = field(default_factory=list)
@@ -64,11 +64,11 @@ class Document:
     #: Lines where the document and its value begin; 0 for JSON.
     start: int = 0
     line: int = 0
-    #: Lines of the members of each mapping and list, by the container's ``id``; ``data`` keeps the containers alive.
+    #: Lines of the members of each mapping and list, by the container's ``id``. ``data`` keeps the containers alive.
     lines: dict[int, dict[Any, int]] = field(default_factory=dict)
 
     def line_of(self, *path: str | int) -> int:
-        """The line of the deepest value of ``path`` that exists, from 1; 0 for JSON."""
+        """Return the line of the deepest value of ``path`` that exists, from 1; 0 for JSON."""
         line, value = self.line, self.data
         for part in path:
             found = self.lines.get(id(value), {}).get(part)
@@ -78,8 +78,10 @@ class Document:
         return line
 
     def refuse_duplicates(self) -> None:
-        """Raises:
-        TextError: when a key was given twice.
+        """Refuse duplicate keys.
+
+        Raises:
+            TextError: if a key was given twice.
         """
         for found in self.duplicates:
             raise TextError(f"key {found.key!r} is given twice; keep one of them", found.line, document=self.number)

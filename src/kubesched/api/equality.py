@@ -1,28 +1,28 @@
 """Equality of plain JSON data, exact where Python's ``==`` is not.
 
-Python holds ``1 == True`` and ``0 == False``; in JSON a number is never a boolean. Numbers are equal when their values
-are, whether written ``1`` or ``1.0``: RFC 6902 section 4.6 says so for patches, and Go writes the whole number ``1.0``
-as ``1``, so an API server stores the same bytes for both. (For the ``test`` operation of a JSON patch upstream's library
-compares the text of numbers; here it is the value.)
+In Python ``1 == True`` and ``0 == False``; in JSON a number is never a boolean. Numbers are equal if their values are,
+whether written ``1`` or ``1.0``: RFC 6902 section 4.6 says so for patches, and Go writes the whole number ``1.0`` as
+``1``, so an API server stores the same bytes for both. (For the ``test`` operation of a JSON patch upstream's library
+compares the text of numbers; here the value counts.)
 
-Data is what a JSON decoder gives: dict with text keys, list, str, int, float, bool and None. Callers: whatever compares
-documents or parts of them.
+Data has the types of a JSON decoder: dict with text keys, list, str, int, float, bool and None. Callers: all that
+compare documents or parts of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["contains_json", "json_key", "same_json"]
+__all__ = ["json_key", "same_json"]
 
 _encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
 
 
 def same_json(left: Any, right: Any) -> bool:
-    """Whether two values are the same JSON value; the order of an object's members does not matter."""
+    """True if two values are the same JSON value. The order of an object's members does not matter."""
     if left != right:
         return False
     kind = type(left)
@@ -30,13 +30,13 @@ def same_json(left: Any, right: Any) -> bool:
         return True
     if kind is not dict and kind is not list:
         return (kind is bool) is (type(right) is bool)
-    # Equal for Python, so at most booleans and numbers are confused. Equal data mostly has equal bytes, too, and encoding
-    # it is many times faster than walking through it.
+    # Equal for Python, so at most booleans and numbers are confused. Equal data mostly has equal bytes, and encoding it
+    # is many times faster than walking through it.
     return _encode(left) == _encode(right) or _is_same(left, right)
 
 
 def _is_same(left: Any, right: Any) -> bool:
-    """Whether data that Python holds to be equal has booleans in the same places."""
+    """True if data that Python holds to be equal has booleans in the same places."""
     if isinstance(left, dict):
         return all(_is_same(value, right[key]) for key, value in left.items())
     if isinstance(left, list):
@@ -44,14 +44,9 @@ def _is_same(left: Any, right: Any) -> bool:
     return isinstance(left, bool) is isinstance(right, bool)
 
 
-def contains_json(items: Iterable[Any], wanted: Any) -> bool:
-    """Whether one of ``items`` is the same JSON value as ``wanted``."""
-    return any(same_json(item, wanted) for item in items)
-
-
 def json_key(value: Any) -> Hashable:
-    """A dictionary key for a JSON value: the same for values that :func:`same_json` holds to be the same."""
-    if isinstance(value, str):  # what most are
+    """Return a dictionary key for a JSON value. Keys are equal exactly if :func:`same_json` is true."""
+    if isinstance(value, str):  # most values
         return value
     if isinstance(value, bool):
         return (bool, value)

@@ -1,7 +1,7 @@
-"""Events that are turned into JSON only when they are read.
+"""Records of events, which are turned into JSON only when they are read.
 
-A busy scheduler records an event for every pod, and few are ever read. In one process the embedded cluster keeps what the
-writer made (:mod:`kubesched.client.event_writer`); a transport that sends JSON is given the object.
+A busy scheduler records an event for every pod, and few events are ever read. In one process the embedded cluster keeps
+the record that the writer made (:mod:`kubesched.client.event_writer`). A transport that sends JSON gets the object.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["EventRecord"]
 
 
 class EventRecord(Protocol):
-    """An event of events.k8s.io/v1 in its final form: nothing of what it was made from changes any more.
+    """Event of events.k8s.io/v1 in its final form. Nothing that it was made from changes any more.
 
     Its members have the types of the API, and all texts can be written as JSON.
     """
@@ -24,5 +24,5 @@ class EventRecord(Protocol):
     def name(self) -> str: ...
 
     def make(self) -> dict[str, Any]:
-        """The object as plain data; equal at every call, and the caller's to change."""
+        """Return the object as plain data. It is equal at every call, and the caller may change it."""
         ...

@@ -1,4 +1,4 @@
-"""JSON text to plain data, with duplicate keys. Called by :mod:`.yamltext` and for request bodies."""
+"""Parser of JSON text to plain data, with duplicate keys. Called by :mod:`.yamltext` and for request bodies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .documents import MAX_DEPTH, MAX_DUPLICATES, TOO_DEEP, Document, Duplicate,
 
 __all__ = ["check_values", "has_more_containers", "parse_json"]
 
-#: How long the paths of the values may be on average, where their number is limited.
+#: Most characters of a value's path, on average, if the number of values is limited.
 _PATH_LENGTH: Final = 1_000
 _CONTAINERS: Final = (dict, list)
 _POSITION: Final = re.compile(r"\(byte (\d+)\)")
@@ -24,11 +24,11 @@ _SPACED_KEY: Final = re.compile(rb'"\s+:')
 
 
 def parse_json(raw: bytes, *, most_values: int = sys.maxsize) -> Document:
-    """A JSON text. Positions of duplicate keys are not known. ``most_values`` is how many values it may hold.
+    """Parse a JSON text. The positions of duplicate keys are not known.
 
     Raises:
-        TextError: with the position, for what is not JSON; also for text nested too deep.
-        TooManyValuesError: for more members and items than ``most_values``.
+        TextError: if the text is not JSON, with the position, or if it is nested too deep.
+        TooManyValuesError: if it has more than ``most_values`` members and items.
     """
     if has_more_containers(raw, most_values + 1):
         raise _too_many(most_values)
@@ -41,15 +41,15 @@ def parse_json(raw: bytes, *, most_values: int = sys.maxsize) -> Document:
     except RecursionError:
         raise TextError(TOO_DEEP, document=0) from None
     members = _measure(data, most_values)[1]
-    # Every key is followed by a colon. When there are no more of those than members, no key came twice; texts may hold
-    # such a pair of letters too, so only then is a second look needed.
+    # Every key is followed by a colon. If there are no more quotes with colons than members, no key came twice. Texts
+    # may hold such a pair of characters too, so only then is a second look needed.
     if raw.count(b'":') == members and _SPACED_KEY.search(raw) is None:
         return Document(data, number=0)
     return Document(data, _json_duplicates(raw), number=0)
 
 
 def has_more_containers(raw: bytes, most: int) -> bool:
-    """Whether a JSON text has more objects and lists: to make them all would take long, and most of the memory."""
+    """True if a JSON text has more than ``most`` objects and lists, which would take much time and memory."""
     if raw.count(b"[") + raw.count(b"{") <= most:
         return False
     bare = _TEXT.sub(b"", raw)
@@ -69,24 +69,24 @@ def _not_json(raw: bytes, error: msgspec.DecodeError) -> TextError:
 
 
 def check_values(data: Any, most: int) -> None:
-    """Refuse plain data of more members and items, in all its objects and lists together, than ``most``.
+    """Refuse plain data with more than ``most`` members and items, in all its objects and lists together.
 
     Raises:
-        TooManyValuesError: when it holds more.
-        TextError: when it is nested too deep.
+        TooManyValuesError: if it has more.
+        TextError: if it is nested too deep.
     """
     _measure(data, most)
 
 
 def _measure(data: Any, most: int) -> tuple[int, int]:
-    """The values in all objects and lists of ``data``, and how many of them are members of objects; level by level.
+    """Return the number of values in all objects and lists of ``data``, and of members of objects; level by level.
 
     Raises:
-        TextError: when it is nested too deep, or holds more values than ``most``, or so long names that the paths of
-            as many values could not be so long.
+        TextError: if ``data`` is nested too deep, has more values than ``most``, or has such long names that the paths
+            of ``most`` values would be longer than allowed.
     """
     values = members = depth = letters = 0
-    #: Objects and lists, and the lengths of their paths.
+    #: Objects and lists of one level, and the lengths of their paths.
     level: list[tuple[Any, int]] = [(data, 0)] if isinstance(data, dict | list) else []
     while level:
         if depth >= MAX_DEPTH:
@@ -114,7 +114,7 @@ def _too_many(most: int) -> TooManyValuesError:
 
 
 class _Twice(dict[str, Any]):
-    """An object in which keys came twice."""
+    """Object in which some keys came twice."""
 
     keys_twice: Sequence[str] = ()
 
@@ -136,7 +136,7 @@ def _json_duplicates(raw: bytes) -> list[Duplicate]:
     try:
         data = json.JSONDecoder(object_pairs_hook=pairs).decode(raw.decode("utf-8"))
     except (ValueError, RecursionError):
-        return []  # what one parser reads and the other does not: nothing can be said about its keys
+        return []  # this parser refuses what the other one read: nothing is known about its keys
     if any_twice:
         _collect(data, "", found)
     return found

@@ -1,6 +1,6 @@
-"""The table of resource kinds: one row to add a kind.
+"""Table of resource kinds. To add a kind, add one row.
 
-The embedded cluster stores every kind here; kinds with a ``type`` are decoded into typed objects for the
+The embedded cluster stores every kind of the table. A kind with a ``type`` is decoded into typed objects for the
 scheduler's informers.
 """
 
@@ -56,7 +56,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A resource kind: how it is named in manifests, in paths and in messages."""
+    """Resource kind: its names in manifests, in paths and in messages."""
 
     group: str
     version: str
@@ -67,12 +67,13 @@ class Kind:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     type: type[Any] | None = None
-    #: Further versions in which it is served; their shapes are converted, see :mod:`kubesched.cluster.schema.versions`.
+    #: Other versions in which the kind is served. Their shapes are converted, see
+    #: :mod:`kubesched.cluster.schema.versions`.
     also_served: tuple[str, ...] = ()
-    #: Defined by a CustomResourceDefinition: checked by the schema of its definition.
+    #: True if a CustomResourceDefinition defines the kind. Objects are then checked by its schema.
     custom: bool = False
     api_version: str = field(init=False, repr=False)
-    #: ``pods``, ``deployments.apps``: how API errors name the resource.
+    #: Name of the resource in API errors: ``pods``, ``deployments.apps``.
     group_resource: str = field(init=False, repr=False)
     _hash: int = field(init=False, repr=False)
 
@@ -82,7 +83,7 @@ class Kind:
         object.__setattr__(self, "group_resource", f"{self.plural}.{group}" if group else self.plural)
         object.__setattr__(self, "_hash", hash((group, self.plural)))
 
-    # Kinds are compared and looked up with every request, and nearly always with themselves.
+    # Kinds are compared and looked up with every request, and nearly always with themselves. Hence the fast paths.
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -111,12 +112,12 @@ def _k(
     version: str = "v1",
     also: tuple[str, ...] = (),
 ) -> Kind:
-    """A row of the table. Each kind is stored in one version, ``also`` names others it is served in."""
+    """Return a row of the table. Each kind is stored in one version; ``also`` names other versions that are served."""
     categories = ("all",) if in_all else ()
     return Kind(group, version, kind, plural, namespaced, kind.lower(), short, categories, decoded_as, also)
 
 
-#: The older versions of ``resource.k8s.io`` that 1.36 serves.
+#: Older versions of ``resource.k8s.io`` that 1.36 serves.
 _BETAS: Final = ("v1beta2", "v1beta1")
 
 
@@ -124,7 +125,7 @@ NAMESPACES: Final = _k("", "Namespace", "namespaces", "ns", namespaced=False, de
 NODES: Final = _k("", "Node", "nodes", "no", namespaced=False, decoded_as=types.Node)
 PODS: Final = _k("", "Pod", "pods", "po", in_all=True, decoded_as=types.Pod)
 
-#: Every kind the embedded cluster knows, in the order of discovery.
+#: Every kind that the embedded cluster knows, in the order of discovery.
 KINDS: Final[tuple[Kind, ...]] = (
     NAMESPACES,
     NODES,
@@ -231,19 +232,19 @@ _BY_PLURAL: Final = {(kind.group, kind.plural): kind for kind in KINDS}
 
 
 def kind_of(api_version: str, kind: str) -> Kind | None:
-    """The row for a manifest's ``apiVersion`` and ``kind``, or None when it is not in the table.
+    """Return the row for a manifest's ``apiVersion`` and ``kind``, or None if the table has none.
 
-    The row's own version may be another one: then the manifest has to be converted before it is stored.
+    The row may have another version. Then the manifest has to be converted before it is stored.
     """
     return _BY_KIND.get((api_version, kind))
 
 
 def kind_by_plural(group: str, plural: str) -> Kind | None:
-    """The row for a resource path, or None when it is not in the table."""
+    """Return the row for a resource path, or None if the table has none."""
     return _BY_PLURAL.get((group, plural))
 
 
-# Kinds with a meaning of their own to some of our code.
+# Kinds to which some of the code refers by name.
 BUDGETS: Final = _BY_PLURAL["policy", "poddisruptionbudgets"]
 CLAIMS: Final = _BY_PLURAL["", "persistentvolumeclaims"]
 CORE_EVENTS: Final = _BY_PLURAL["", "events"]

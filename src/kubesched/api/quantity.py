@@ -1,10 +1,10 @@
 """Exact Kubernetes quantities.
 
-A quantity such as ``100m``, ``1.5Gi`` or ``2e3`` is kept as a whole number of nano-units, the finest
-step Kubernetes stores. Conversions to integers round up (away from zero), as upstream does, so a pod
-never looks smaller than it is.
+A quantity such as ``100m``, ``1.5Gi`` or ``2e3`` is kept as a whole number of nano-units, the finest step that
+Kubernetes stores. Conversions to integers round up (away from zero), as upstream does, so that a pod never looks
+smaller than it is.
 
-Used by every package that reads resource lists; the two ``*_value`` functions at the end are cached
+Used by every package that reads resource lists. The two ``*_value`` functions at the end remember their results,
 because the same few strings occur in every pod of a cluster.
 """
 
@@ -29,12 +29,13 @@ __all__ = [
     "parse_quantity",
 ]
 
-#: What a quantity may look like in a manifest: a string or a bare number.
+#: Forms of a quantity in a manifest: a string or a bare number.
 QuantityText = str | int | float
 
 INT64_MAX: Final = (1 << 63) - 1
 _NANO: Final = 10**9
-#: Exponents have at most three digits, so that more digits than this say nothing. Python reads at most 4300.
+#: Most digits that are read as they are. An exponent has at most three digits, so further digits cannot matter. Python
+#: itself reads at most 4300.
 _MANY_DIGITS: Final = 2000
 _MAX_NANOS: Final = INT64_MAX * _NANO
 
@@ -47,7 +48,7 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T"
 
 
 class QuantityError(ValueError):
-    """A text that is not a quantity. The message names the field, the value and what would be right."""
+    """The text is not a quantity. The message names the field, the value and what would be right."""
 
     def __init__(self, value: object, path: str = "") -> None:
         self.value = value
@@ -60,16 +61,16 @@ class QuantityError(ValueError):
 
 
 def _ceil_div(value: int, divisor: int) -> int:
-    """Divide rounding away from zero."""
+    """Divide, rounding away from zero."""
     if value >= 0:
         return -(-value // divisor)
     return value // divisor
 
 
 class Quantity:
-    """An exact amount in nano-units; immutable, ordered, hashable.
+    """Exact amount in nano-units: immutable, ordered, hashable.
 
-    ``Quantity.parse("1500u").milli() == 2``: rounding is always up.
+    Rounding is always up: ``Quantity.parse("1500u").milli() == 2``.
     """
 
     __slots__ = ("nanos",)
@@ -86,10 +87,10 @@ class Quantity:
     def parse(cls, text: QuantityText, path: str = "") -> Quantity:
         """Read a quantity.
 
-        Amounts beyond int64 are capped to it and fractions below a nano are rounded up, as upstream.
+        As upstream, an amount beyond int64 is capped to it, and a fraction of a nano is rounded up.
 
         Raises:
-            QuantityError: when ``text`` is not a quantity.
+            QuantityError: if ``text`` is not a quantity.
         """
         if isinstance(text, bool):
             raise QuantityError(text, path)
@@ -122,11 +123,11 @@ class Quantity:
         return cls(-nanos if match["sign"] == "-" else nanos)
 
     def milli(self) -> int:
-        """Thousandths, rounded up: what CPU is counted in."""
+        """Return thousandths, rounded up: the unit of CPU."""
         return max(-INT64_MAX, min(INT64_MAX, _ceil_div(self.nanos, 10**6)))
 
     def value(self) -> int:
-        """Whole units, rounded up: what everything but CPU is counted in."""
+        """Return whole units, rounded up: the unit of everything but CPU."""
         return _ceil_div(self.nanos, _NANO)
 
     def __eq__(self, other: object) -> bool:
@@ -151,7 +152,7 @@ class Quantity:
         return f"Quantity({str(self)!r})"
 
     def __str__(self) -> str:
-        """Canonical decimal notation: the largest suffix that leaves no fraction."""
+        """Return the canonical decimal notation: the largest suffix that leaves no fraction."""
         nanos = abs(self.nanos)
         if nanos == 0:
             return "0"
@@ -164,7 +165,7 @@ class Quantity:
 
 
 def _rounded_up(frac: str) -> str:
-    """A fraction of not too many digits; what is left out is less than a nano even with the largest exponent."""
+    """Shorten a fraction to _MANY_DIGITS. The rest is less than a nano even with the largest exponent."""
     kept, rest = frac[:_MANY_DIGITS], frac[_MANY_DIGITS:]
     return f"{kept}1" if rest.strip("0") else kept
 
@@ -175,7 +176,7 @@ def _parse_text(text: str) -> Quantity:
 
 
 def parse_quantity(text: QuantityText, path: str = "") -> Quantity:
-    """Like :meth:`Quantity.parse`, remembering strings seen before."""
+    """Parse a quantity like :meth:`Quantity.parse`, remembering strings seen before."""
     if isinstance(text, str):
         try:
             return _parse_text(text)
@@ -195,17 +196,17 @@ def _value(text: str) -> int:
 
 
 def milli_value(text: QuantityText) -> int:
-    """Thousandths of a quantity, rounded up (CPU)."""
+    """Return thousandths of a quantity, rounded up (CPU)."""
     return _milli(text) if isinstance(text, str) else Quantity.parse(text).milli()
 
 
 def int_value(text: QuantityText) -> int:
-    """Whole units of a quantity, rounded up (memory, storage, counts)."""
+    """Return whole units of a quantity, rounded up (memory, storage, counts)."""
     return _value(text) if isinstance(text, str) else Quantity.parse(text).value()
 
 
 def binary_text(whole: int) -> str:
-    """Whole units with the largest binary suffix that leaves no fraction: ``1572864`` is ``1536Ki``."""
+    """Write whole units with the largest binary suffix that leaves no fraction: ``1572864`` is ``1536Ki``."""
     for suffix, factor in reversed(_BINARY.items()):
         if whole and whole % factor == 0:
             return f"{whole // factor}{suffix}"
@@ -213,9 +214,9 @@ def binary_text(whole: int) -> str:
 
 
 def canonical_quantity(text: QuantityText, *, like: QuantityText | None = None) -> str:
-    """A quantity as upstream writes it when it was read from ``text``, or computed from one written as ``like``.
+    """Write a quantity as upstream does if it was read from ``text``, or computed from a quantity written as ``like``.
 
-    Binary suffixes stay binary from 1024 on; everything else becomes decimal.
+    A binary suffix stays binary from 1024 on; everything else becomes decimal.
     """
     quantity = parse_quantity(text)
     notation = text if like is None else like
@@ -226,12 +227,12 @@ def canonical_quantity(text: QuantityText, *, like: QuantityText | None = None) 
 
 
 def format_milli(milli: int) -> str:
-    """Thousandths for people: ``1500`` is ``1500m``, ``2000`` is ``2``."""
+    """Write thousandths for people: ``1500`` is ``1500m``, ``2000`` is ``2``."""
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
 
 
 def format_bytes(count: int) -> str:
-    """Bytes for people, with at most one decimal: ``1610612736`` is ``1.5Gi``."""
+    """Write bytes for people, with at most one decimal: ``1610612736`` is ``1.5Gi``."""
     amount = float(count)
     for suffix in ("", "Ki", "Mi", "Gi", "Ti", "Pi"):
         if abs(amount) < 1024 or suffix == "Pi":

@@ -1,9 +1,9 @@
-"""How much a pod asks for: the request arithmetic of Kubernetes 1.36.
+"""Requests of a pod: the request arithmetic of Kubernetes 1.36.
 
-Source of the rules: rules/node-plugins §8.1 and "Scheduler cache" section 5
-(upstream ``component-helpers/resource/helpers.go`` and ``NodeInfo``).
+Source: rules/node-plugins §8.1, rules/cache-and-events §5 (upstream ``component-helpers/resource/helpers.go`` and
+``NodeInfo``).
 
-All sums are exact (:class:`~kubesched.api.quantity.Quantity`); only the final vector is rounded, up.
+All sums are exact (:class:`~kubesched.api.quantity.Quantity`). Only the final vector is rounded, up.
 Caller: ``framework.podinfo``, once per pod.
 """
 
@@ -43,7 +43,7 @@ MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 
-#: What a container without a request is taken to ask for when nodes are scored.
+#: Requests that scoring assumes for a container without its own.
 DEFAULT_CPU_MILLI: Final = 100
 DEFAULT_MEMORY: Final = 200 * 1024 * 1024
 
@@ -56,7 +56,7 @@ Amounts = dict[str, Quantity]
 
 @remembered(1 << 20)
 def is_extended_resource(name: str) -> bool:
-    """Whether a resource is extended: a domain outside kubernetes.io and no quota prefix."""
+    """True if a resource is extended: its name has a domain outside kubernetes.io and no quota prefix."""
     return (
         "/" in name
         and "kubernetes.io/" not in name
@@ -67,7 +67,7 @@ def is_extended_resource(name: str) -> bool:
 
 @remembered(1 << 20)
 def is_scalar_resource(name: str) -> bool:
-    """Whether the scheduler counts a resource besides cpu, memory, ephemeral-storage and pods."""
+    """True if the scheduler counts this resource in addition to cpu, memory, ephemeral-storage and pods."""
     return (
         is_extended_resource(name) or name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name
     )
@@ -75,14 +75,14 @@ def is_scalar_resource(name: str) -> bool:
 
 @remembered(1 << 20)
 def may_be_devices(name: str) -> bool:
-    """Whether a device class could serve a resource of this name."""
+    """True if a device class could serve a resource of this name."""
     return is_extended_resource(name) or name.startswith(EXTENDED_RESOURCE_PREFIX)
 
 
 class Resources:
-    """A resource vector in integers: milli-CPU, bytes, counts.
+    """Resource vector in integers: milli-CPU, bytes, counts.
 
-    ``scalars`` holds extended resources, huge pages and the like; a zero entry is an entry.
+    ``scalars`` holds extended resources, huge pages and the like. An entry of zero counts as an entry.
     """
 
     __slots__ = ("allowed_pods", "ephemeral_storage", "memory", "milli_cpu", "scalars")
@@ -103,10 +103,10 @@ class Resources:
 
     @classmethod
     def from_list(cls, amounts: Mapping[str, QuantityText]) -> Resources:
-        """Read a resource list as written; names that are not counted are ignored.
+        """Read a resource list as written. Names that are not counted are ignored.
 
         Raises:
-            QuantityError: for a value that is not a quantity.
+            QuantityError: if a value is not a quantity.
         """
         result = cls()
         for name, text in amounts.items():
@@ -124,7 +124,7 @@ class Resources:
 
     @classmethod
     def from_amounts(cls, amounts: Mapping[str, Quantity]) -> Resources:
-        """Round exact sums up into a vector."""
+        """Make a vector of exact sums, rounded up."""
         result = cls()
         for name, amount in amounts.items():
             if name == CPU:
@@ -140,7 +140,7 @@ class Resources:
         return result
 
     def plus(self, others: Iterable[Resources]) -> Resources:
-        """A new vector with the amounts of ``others`` added; ``allowed_pods`` is this one's."""
+        """Return a new vector with the amounts of ``others`` added. ``allowed_pods`` stays that of this vector."""
         cpu, memory, ephemeral, scalars = self.milli_cpu, self.memory, self.ephemeral_storage, dict(self.scalars)
         for other in others:
             cpu += other.milli_cpu
@@ -151,7 +151,7 @@ class Resources:
         return Resources(cpu, memory, ephemeral, self.allowed_pods, scalars)
 
     def get(self, name: str) -> int:
-        """The amount of one resource, 0 when it is not in the vector."""
+        """Return the amount of one resource; 0 if it is not in the vector."""
         if name == CPU:
             return self.milli_cpu
         if name == MEMORY:
@@ -163,7 +163,7 @@ class Resources:
         return self.scalars.get(name, 0)
 
     def as_tuple(self) -> tuple[int, int, int, tuple[tuple[str, int], ...]]:
-        """A hashable form (without the pod count): equal tuples are equal requests."""
+        """Return a hashable form, without the pod count. Equal tuples are equal requests."""
         scalars = tuple(sorted(self.scalars.items())) if self.scalars else ()
         return (self.milli_cpu, self.memory, self.ephemeral_storage, scalars)
 
@@ -208,7 +208,7 @@ def _listed(resources: ResourceRequirements, limits: bool) -> ResourceList:
 
 
 def _pod_level_names(pod: Pod, *, limits: bool = False) -> list[str]:
-    """The supported names in ``spec.resources``; non-empty means pod-level requests (limits) are set."""
+    """Return the supported names in ``spec.resources``. Non-empty means that pod-level requests (limits) are set."""
     if pod.spec.resources is None:
         return []
     names = _listed(pod.spec.resources, limits)
@@ -236,10 +236,10 @@ def _sum_requests(
     defaults: Mapping[str, Quantity] | None = None,
     limits: bool = False,
 ) -> Amounts:
-    """The whole formula: containers, sidecars, init peaks, pod level, overhead, in exact amounts.
+    """Sum exact amounts by the whole formula: containers, sidecars, init peaks, pod level, overhead.
 
-    ``limits`` sums limits in place of requests; overhead then only adds to resources that have a limit. The status
-    knows of requests only: ``limits`` does not go with ``status_aware``.
+    ``limits`` sums limits in place of requests. Overhead then only adds to resources that have a limit. The status has
+    requests only, so ``limits`` does not go with ``status_aware``.
     """
     spec, status = pod.spec, pod.status
     defaults = defaults or {}
@@ -294,9 +294,9 @@ def _pod_level_amounts(pod: Pod, *, status_aware: bool, limits: bool = False) ->
 
 
 def has_actual_resources(pod: Pod) -> bool:
-    """Whether the status says what the pod or a container has been given: only then does it count in addition to the spec.
+    """True if the status has resources of the pod or a container. Only then does it count as well as the spec.
 
-    A running pod has container statuses in any case; kubelets that cannot resize leave resources out of them.
+    A running pod always has container statuses. Kubelets that cannot resize leave the resources out of them.
     """
     status = pod.status
     if status.resources is not None:
@@ -307,7 +307,7 @@ def has_actual_resources(pod: Pod) -> bool:
 
 
 def _is_plain(pod: Pod) -> bool:
-    """One container and nothing that complicates the sum: what most pods are."""
+    """True for a pod with one container and nothing that complicates the sum, as most pods are."""
     spec = pod.spec
     return (
         len(spec.containers) == 1
@@ -319,13 +319,13 @@ def _is_plain(pod: Pod) -> bool:
 
 
 def pod_requests(pod: Pod, *, status_aware: bool = True, pod_level: bool = True) -> Resources:
-    """What a pod asks for.
+    """Return the requests of a pod.
 
-    ``status_aware`` counts in-place resizes (what a node is charged); without it, the spec alone counts
-    (what an incoming pod is filtered by).
+    With ``status_aware`` in-place resizes count: the result is charged to a node. Without it only the spec counts: the
+    result filters nodes for an incoming pod.
 
     Raises:
-        QuantityError: for a request that is not a quantity.
+        QuantityError: if a request is not a quantity.
     """
     if _is_plain(pod):
         return Resources.from_list(pod.spec.containers[0].resources.requests)
@@ -333,12 +333,12 @@ def pod_requests(pod: Pod, *, status_aware: bool = True, pod_level: bool = True)
 
 
 def pod_request_amounts(pod: Pod, *, status_aware: bool = True) -> dict[str, Quantity]:
-    """The exact request per resource name, counted by the scheduler or not."""
+    """Return the exact request for each resource name, whether the scheduler counts the resource or not."""
     return _sum_requests(pod, status_aware=status_aware, pod_level=True)
 
 
 def pod_limit_amounts(pod: Pod) -> dict[str, Quantity]:
-    """The exact limit per resource name, summed like requests; overhead adds to what is limited."""
+    """Return the exact limit for each resource name, summed like requests. Overhead adds only to limited resources."""
     return _sum_requests(pod, status_aware=False, pod_level=True, limits=True)
 
 
@@ -347,7 +347,7 @@ def _missing(containers: Iterable[Container], name: str) -> bool:
 
 
 def nonzero_requests(pod: Pod, total: Resources) -> tuple[int, int]:
-    """(milli-CPU, bytes) charged to a node for scoring: ``total`` with defaults for what is missing.
+    """Return (milli-CPU, bytes) that a node is charged for scoring: ``total``, with defaults for missing requests.
 
     ``total`` must be the status-aware :func:`pod_requests` of the pod.
     """
@@ -366,7 +366,7 @@ def nonzero_requests(pod: Pod, total: Resources) -> tuple[int, int]:
             name: amount for name, amount in ((CPU, _DEFAULT_CPU), (MEMORY, _DEFAULT_MEMORY)) if name not in present
         }
     else:
-        # With an infeasible resize the status counts alone, and may lack what the spec has.
+        # With an infeasible resize only the status counts, and it may lack requests that the spec has.
         from_status = has_actual_resources(pod)
         defaults = {
             name: amount
@@ -380,9 +380,9 @@ def nonzero_requests(pod: Pod, total: Resources) -> tuple[int, int]:
 
 
 def container_requests_with_defaults(pod: Pod) -> Resources:
-    """What NodeResourcesFit scores an incoming pod by: containers only, with defaults for every container.
+    """Return the requests by which NodeResourcesFit scores an incoming pod: containers only, each with defaults.
 
-    Pod-level requests and resizes are ignored (upstream quirk Q1, kept: it is visible in placements).
+    Pod-level requests and resizes are ignored (rules/node-plugins §11 quirk Q1; kept because placements show it).
     """
     if _is_plain(pod):
         requests = pod.spec.containers[0].resources.requests

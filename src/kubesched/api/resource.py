@@ -1,8 +1,8 @@
 """Dynamic resources (``resource.k8s.io/v1``) as the scheduler reads them.
 
-Objects of the older versions are converted to this shape by the server that stores them. As in :mod:`.types`, only
-fields with a meaning for scheduling are declared, and ``None`` means "absent" where that differs from empty.
-Quantities are kept as written. Source: rules/devices §1.
+A server that stores objects of older versions converts them to this shape. As in :mod:`.types`, only fields with a
+meaning for scheduling are declared, and ``None`` means "absent" where that differs from empty. Quantities are kept as
+written. Source: rules/devices §1.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from .structs import Int64, Struct
 from .types import NodeSelector, ObjectMeta
 
 __all__ = [
-    "ADMIN_ACCESS_LABEL",
     "ALLOCATION_MODE_ALL",
     "ALLOCATION_MODE_EXACT_COUNT",
     "CLAIM_FINALIZER",
     "EXTENDED_RESOURCE_CLAIM_ANNOTATION",
     "EXTENDED_RESOURCE_PREFIX",
-    "MAX_RESERVATIONS",
     "MAX_RESULTS",
     "AllocatedDeviceStatus",
     "AllocationResult",
@@ -68,15 +66,12 @@ __all__ = [
 
 CLAIM_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 EXTENDED_RESOURCE_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
-#: A resource of this prefix and the name of a class is served by that class.
+#: A resource whose name is this prefix and the name of a class is served by that class.
 EXTENDED_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 ALLOCATION_MODE_EXACT_COUNT: Final = "ExactCount"
 ALLOCATION_MODE_ALL: Final = "All"
-#: Devices that one claim may get.
+#: Most devices of one claim.
 MAX_RESULTS: Final = 32
-#: Consumers that one claim may have.
-MAX_RESERVATIONS: Final = 256
 
 #: Name to quantity, as written.
 Quantities = dict[str, str | int | float]
@@ -90,7 +85,7 @@ class CelDeviceSelector(Struct, frozen=True):
 
 
 class DeviceSelector(Struct, frozen=True):
-    """``cel`` is None for a type of selector that is not known here."""
+    """``cel`` is None for a type of selector that is unknown here."""
 
     cel: CelDeviceSelector | None = None
 
@@ -207,7 +202,7 @@ class DeviceAllocationResult(Struct, frozen=True):
 
 
 class AllocationResult(Struct, frozen=True):
-    """The devices of a claim. Without ``node_selector`` they are available on every node."""
+    """Devices of a claim. Without ``node_selector`` they are available on every node."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
@@ -215,7 +210,7 @@ class AllocationResult(Struct, frozen=True):
 
 
 class ClaimConsumer(Struct, frozen=True):
-    """Who a claim is reserved for (upstream's ResourceClaimConsumerReference)."""
+    """Consumer for which a claim is reserved (upstream's ResourceClaimConsumerReference)."""
 
     api_group: str = ""
     resource: str = ""
@@ -228,7 +223,7 @@ class ClaimConsumer(Struct, frozen=True):
 
 
 class AllocatedDeviceStatus(Struct, frozen=True):
-    """What the driver says of an allocated device."""
+    """Status of an allocated device, as its driver reports it."""
 
     driver: str = ""
     pool: str = ""
@@ -328,7 +323,7 @@ class NodeAllocatableResourceMapping(Struct, frozen=True):
 
 
 class Device(Struct, frozen=True):
-    """``node_name``, ``node_selector`` and ``all_nodes`` count with ``perDeviceNodeSelection`` of the slice only."""
+    """``node_name``, ``node_selector`` and ``all_nodes`` count only if the slice has ``perDeviceNodeSelection``."""
 
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
@@ -371,7 +366,7 @@ class ResourceSlice(Struct, frozen=True):
 
 
 class DeviceTaintSelector(Struct, frozen=True):
-    """Every field given has to match."""
+    """Every field that is given has to match."""
 
     driver: str | None = None
     pool: str | None = None

@@ -1,11 +1,11 @@
-"""Label selectors and node selectors, compiled once and asked often.
+"""Label selectors and node selectors, compiled once and evaluated often.
 
-Semantics: requirement operators and their parse-time rules, nil against empty selectors, and the lazy
-error rule of node selectors (rules/node-plugins §2; upstream
-``apimachinery/pkg/labels`` and ``component-helpers/scheduling/corev1/nodeaffinity``).
+Semantics: requirement operators and their parse-time rules, nil against empty selectors, and the lazy error rule of
+node selectors (rules/node-plugins §2; upstream ``apimachinery/pkg/labels`` and
+``component-helpers/scheduling/corev1/nodeaffinity``).
 
-A compiled selector evaluates one label map (``matches``); the node table evaluates the same
-:class:`Requirement` objects over whole columns.
+A compiled selector evaluates one label map (``matches``). The node table evaluates the same :class:`Requirement`
+objects over whole columns.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ __all__ = [
 
 
 class SelectorError(ValueError):
-    """A selector that cannot be compiled. The message starts with the path of the offending field."""
+    """The selector cannot be compiled. The message starts with the path of the offending field."""
 
 
 class Operator(enum.StrEnum):
-    """How a requirement compares a label (spelled as in node selectors)."""
+    """Operators that compare a label, spelled as in node selectors."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -82,7 +82,7 @@ _INTEGER: Final = re.compile(r"^[+-]?[0-9]+\Z", re.ASCII)
 
 @remembered(4 << 20)
 def is_qualified_name(key: str) -> bool:
-    """Whether ``key`` is a label key: an optional DNS prefix and a name of at most 63 characters."""
+    """True if ``key`` is a label key: an optional DNS prefix and a name of at most 63 characters."""
     prefix, slash, name = key.rpartition("/")
     if slash and not (prefix and len(prefix) <= 253 and _DNS_SUBDOMAIN.match(prefix)):
         return False
@@ -90,21 +90,21 @@ def is_qualified_name(key: str) -> bool:
 
 
 def is_object_name(name: str) -> bool:
-    """Whether most kinds of objects may have this name: a DNS subdomain of at most 253 characters."""
+    """True if most kinds of objects may have this name: a DNS subdomain of at most 253 characters."""
     return len(name) <= 253 and _DNS_SUBDOMAIN.match(name) is not None
 
 
 def is_label_value(value: str) -> bool:
-    """Whether ``value`` may be a label's value: empty, or at most 63 characters with alphanumeric ends."""
+    """True if ``value`` may be a label's value: empty, or at most 63 characters with alphanumeric ends."""
     return not value or (len(value) <= 63 and _NAME_PART.match(value) is not None)
 
 
 def parse_int64(text: str) -> int | None:
-    """A base-10 int64, or None. Leading zeros are fine; spaces, underscores and overflow are not."""
+    """Read a base-10 int64, or return None. Leading zeros are fine; spaces, underscores and overflow are not."""
     if not _INTEGER.match(text):
         return None
     if len(text.lstrip("+-0")) > _INT64_DIGITS:
-        return None  # many more, and Python refuses to read them
+        return None  # Python refuses to read very long numbers
     number = int(text.lstrip("+-0") or "0")
     number = -number if text.startswith("-") else number
     return number if -INT64_MAX - 1 <= number <= INT64_MAX else None
@@ -142,7 +142,7 @@ class Requirement:
 
 
 def _requirement(key: str, operator: str, values: Sequence[str], path: str, *, node: bool) -> Requirement:
-    """Compile one requirement, checking what upstream checks when it parses one.
+    """Compile one requirement, with the checks of upstream's parser.
 
     Raises:
         SelectorError: with the field path, the value and what would be right.
@@ -191,14 +191,14 @@ def _requirement(key: str, operator: str, values: Sequence[str], path: str, *, n
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """ANDed requirements. ``matches_nothing`` is what an absent selector compiles to."""
+    """ANDed requirements. An absent selector compiles to one with ``matches_nothing``."""
 
     requirements: tuple[Requirement, ...] = ()
     matches_nothing: bool = False
 
     @property
     def is_empty(self) -> bool:
-        """True when it selects everything because it asks for nothing (false for an absent selector)."""
+        """True if the selector has no requirement and so selects everything. False for an absent selector."""
         return not self.requirements and not self.matches_nothing
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -210,9 +210,9 @@ class Selector:
         return True
 
 
-#: What an absent (nil) label selector means.
+#: Meaning of an absent (nil) label selector.
 NOTHING: Final = Selector(matches_nothing=True)
-#: What an empty label selector means.
+#: Meaning of an empty label selector.
 EVERYTHING: Final = Selector()
 
 
@@ -220,7 +220,7 @@ def compile_label_selector(selector: LabelSelector | None, path: str = "labelSel
     """Compile a ``LabelSelector``: absent matches nothing, empty matches everything.
 
     Raises:
-        SelectorError: when a requirement is invalid.
+        SelectorError: if a requirement is invalid.
     """
     if selector is None:
         return NOTHING
@@ -236,7 +236,7 @@ def compile_label_selector(selector: LabelSelector | None, path: str = "labelSel
 
 
 def label_selector_problem(selector: LabelSelector | None) -> str:
-    """Why a label selector cannot be used, in the words upstream puts in a pod's condition; empty when it can."""
+    """Return the reason why a label selector cannot be used, in upstream's words for a pod's condition, or ""."""
     if selector is None:
         return ""
     try:
@@ -261,18 +261,18 @@ def label_selector_problem(selector: LabelSelector | None) -> str:
 
 
 def selector_from_map(labels: Mapping[str, str] | None) -> Selector:
-    """A plain map selector (``nodeSelector``, a Service's selector): absent and empty match everything.
+    """Compile a plain map selector (``nodeSelector``, a Service's selector): absent and empty match everything.
 
-    The pairs are not validated, as upstream.
+    As upstream, the pairs are not validated.
     """
     if not labels:
         return EVERYTHING
     return Selector(tuple(Requirement(key, Operator.IN, frozenset((value,))) for key, value in sorted(labels.items())))
 
 
-#: Requirements of a selector in text, which is compared with every object of a list and every change in a watch.
+#: Most requirements of a selector in text. It is compared with every object of a list and every change of a watch.
 MOST_REQUIREMENTS: Final = 500
-#: Repetitions are possessive: what was read once is not read again, or a long run of blanks would take time by its square.
+#: Repetitions are possessive, so that no text is read twice: a long run of blanks would take quadratic time otherwise.
 _TEXT_TERM: Final = re.compile(
     r"\s*+(?:(?P<neg>!)\s*+(?P<absent>[^\s,=!()<>]++)"
     r"|(?P<key>[^\s,=!()<>]++)(?:\s++(?P<set>in|notin)\s*+\((?P<values>[^()]*+)\)"
@@ -281,10 +281,10 @@ _TEXT_TERM: Final = re.compile(
 
 
 def parse_selector_text(text: str) -> Selector:
-    """The string form used by list requests and command lines: ``a=b,c!=d,e in (x,y),!f,g,h>3``.
+    """Compile the string form used by list requests and command lines: ``a=b,c!=d,e in (x,y),!f,g,h>3``.
 
     Raises:
-        SelectorError: naming the text that could not be read.
+        SelectorError: if it cannot be read; the message names the text.
     """
     position = 0
     requirements: list[Requirement] = []
@@ -318,7 +318,7 @@ def parse_selector_text(text: str) -> Selector:
 
 @dataclass(frozen=True, slots=True)
 class TermMatcher:
-    """One usable node selector term: label requirements and requirements on ``metadata.name``, all ANDed."""
+    """One readable node selector term: requirements on labels and on ``metadata.name``, all ANDed."""
 
     labels: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
@@ -334,10 +334,10 @@ class TermMatcher:
 
 
 def _compile_term(term: NodeSelectorTerm, path: str) -> TermMatcher | None:
-    """Compile a term; None for one without any requirement, which matches no node.
+    """Compile a term. None for a term without any requirement, which matches no node.
 
     Raises:
-        SelectorError: when the term is unparsable.
+        SelectorError: if the term cannot be parsed.
     """
     if not term.match_expressions and not term.match_fields:
         return None
@@ -361,14 +361,14 @@ def _compile_field(item: NodeSelectorRequirement, path: str) -> Requirement:
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorMatcher:
-    """ORed terms. ``error`` holds what was wrong with unparsable terms, which never match (lazy error rule)."""
+    """ORed terms. Terms that cannot be parsed never match; ``error`` describes them (lazy error rule)."""
 
     terms: tuple[TermMatcher, ...]
     error: str = ""
 
     @classmethod
     def compile(cls, selector: NodeSelector, path: str = "nodeSelectorTerms") -> NodeSelectorMatcher:
-        """Compile leniently: unparsable terms are left out and kept in ``error``."""
+        """Compile leniently: leave out terms that cannot be parsed, and describe them in ``error``."""
         terms, errors = [], []
         for index, term in enumerate(selector.node_selector_terms):
             try:
@@ -382,10 +382,10 @@ class NodeSelectorMatcher:
 
     @classmethod
     def compile_strict(cls, selector: NodeSelector, path: str = "nodeSelectorTerms") -> NodeSelectorMatcher:
-        """Compile, refusing the whole selector when any term is unparsable.
+        """Compile, and refuse the whole selector if any term cannot be parsed.
 
         Raises:
-            SelectorError: naming every unparsable term.
+            SelectorError: naming every such term.
         """
         compiled = cls.compile(selector, path)
         if compiled.error:
@@ -398,7 +398,7 @@ class NodeSelectorMatcher:
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodeAffinity:
-    """A pod's ``nodeSelector`` and required node affinity together."""
+    """``nodeSelector`` and required node affinity of a pod together."""
 
     node_selector: Selector
     affinity: NodeSelectorMatcher | None
@@ -410,12 +410,12 @@ class RequiredNodeAffinity:
 
     @property
     def is_trivial(self) -> bool:
-        """True when every node matches."""
+        """True if every node matches."""
         return self.affinity is None and self.node_selector.is_empty
 
 
 def required_node_affinity(spec: PodSpec) -> RequiredNodeAffinity:
-    """Compile what a pod demands of a node's labels and name. Never fails: unparsable terms match nothing."""
+    """Compile a pod's demands on a node's labels and name. Never fails: a term with errors matches nothing."""
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required if affinity else None
     return RequiredNodeAffinity(
@@ -426,7 +426,7 @@ def required_node_affinity(spec: PodSpec) -> RequiredNodeAffinity:
 
 @dataclass(frozen=True, slots=True)
 class PreferredTerms:
-    """Weighted terms; a node's score is the sum of the weights of the terms it matches."""
+    """Weighted terms. A node's score is the sum of the weights of the terms that match it."""
 
     terms: tuple[tuple[int, TermMatcher], ...]
 
@@ -435,10 +435,10 @@ class PreferredTerms:
 
 
 def preferred_terms(terms: Iterable[PreferredSchedulingTerm], path: str = "") -> PreferredTerms:
-    """Compile preferred node affinity. Terms of weight 0 or without requirements are dropped unread.
+    """Compile preferred node affinity. Terms of weight 0 or without requirements are skipped.
 
     Raises:
-        SelectorError: when a term that counts is unparsable.
+        SelectorError: if another term cannot be parsed.
     """
     compiled, errors = [], []
     for index, term in enumerate(terms):

@@ -1,11 +1,13 @@
-"""Parts that many pods have alike, kept once.
+"""Parts that many pods have in common, kept once.
 
-The pods of one template have the same spec, often byte for byte but for the node: such a spec is decoded once, and what is
-derived from it (:class:`kubesched.scheduler.nodes.podinfo.PodInfo`) can be shared, too. Specs that differ somewhere (a real API
-server adds a volume with a random name) share what is equal among the pods of an owner: containers, tolerations and so on.
-A running pod's view takes 4.7 kB decoded on its own and 1.4 kB with these parts shared; 0.4 kB where its sections are given
-one by one (:func:`decode_parts`), as then the metadata and the status of a template are decoded once, too.
-Caller: :class:`kubesched.api.wire.Item`.
+The pods of one template have the same spec, often byte for byte but for the node. Such a spec is decoded once, and data
+derived from it (:class:`kubesched.scheduler.nodes.podinfo.PodInfo`) can be shared as well. Some specs differ in one
+place: a real API server adds a volume with a random name. Then the pods of an owner share equal parts: containers,
+tolerations and so on.
+
+A running pod's view takes 4.7 kB decoded on its own, and 1.4 kB with these parts shared. It takes 0.4 kB if its
+sections are given one by one (:func:`decode_parts`), as the metadata and the status of a template are then decoded
+once as well. Caller: :class:`kubesched.api.wire.Item`.
 """
 
 from __future__ import annotations
@@ -24,21 +26,21 @@ from .types import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 
 __all__ = ["decode_parts", "decode_pod", "next_version", "share_parts", "shared_labels", "split_spec"]
 
-#: Bytes that the texts of what is kept may have, of each kind.
+#: Most bytes of the texts of kept entries, for each kind of entry.
 _MOST_BYTES: Final = 32 << 20
-#: Bytes of a condition besides its message.
+#: Bytes of a condition in addition to its message.
 _CONDITION: Final = 256
-#: How a spec begins that was given a node by the embedded cluster.
+#: Beginning of a spec whose node was written by the embedded cluster.
 _ON_NODE: Final = b'{"nodeName":"'
-#: The first pod seen of each owner, and conditions that pods have.
+#: First pod seen of each owner; and conditions of pods.
 _models: Kept[str, Pod] = Kept(_MOST_BYTES)
 _conditions: Kept[tuple[PodCondition, ...], tuple[PodCondition, ...]] = Kept(_MOST_BYTES)
-#: Labels that objects have, one dict each.
+#: Labels of objects, each as one shared dict.
 _labels: Kept[tuple[tuple[str, str], ...], dict[str, str]] = Kept(_MOST_BYTES)
 
 
 class _Shell(msgspec.Struct, rename="camel", gc=False):
-    """A pod whose spec is not decoded yet."""
+    """Pod whose spec is not decoded yet."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: msgspec.Raw = msgspec.Raw(b"{}")
@@ -49,7 +51,7 @@ T = TypeVar("T")
 
 
 class _Sections(Generic[T]):
-    """Decoded sections, each once, by the text that decides what they are."""
+    """Decoded sections, each made once. The key is the text that determines the section."""
 
     def __init__(self, type_: type[T]) -> None:
         self._decode = msgspec.json.Decoder(type_).decode
@@ -59,10 +61,10 @@ class _Sections(Generic[T]):
         return self._known.get(text)
 
     def read(self, text: bytes, whole: Callable[[bytes], bytes] = bytes) -> T:
-        """The section; ``whole`` makes the text one that can be decoded.
+        """Return the section of a text. ``whole`` turns the text into one that can be decoded.
 
         Raises:
-            msgspec.DecodeError, UnicodeDecodeError: when it cannot be decoded.
+            msgspec.DecodeError, UnicodeDecodeError: if it cannot be decoded.
         """
         section = self._known.get(text)
         if section is None:
@@ -71,14 +73,14 @@ class _Sections(Generic[T]):
 
 
 _shell: Final = msgspec.json.Decoder(_Shell).decode
-#: Specs by their text without the node; metadata and status by texts that leave out what differs from pod to pod.
+#: Specs by their text without the node; metadata and status by texts without the parts that differ from pod to pod.
 _specs: Final = _Sections(PodSpec)
 _metadata: Final = _Sections(ObjectMeta)
 _statuses: Final = _Sections(PodStatus)
 
 
 def shared_labels(labels: dict[str, str]) -> dict[str, str]:
-    """One dict for all objects with these labels, as the pods of a workload have. Never change it."""
+    """Return one dict for all objects with these labels, such as the pods of a workload. Never change it."""
     key = tuple(labels.items())
     known = _labels.get(key)
     if known is None:
@@ -87,19 +89,19 @@ def shared_labels(labels: dict[str, str]) -> dict[str, str]:
 
 
 def decode_pod(raw: bytes, namespace: str = "", name: str = "", uid: str = "") -> Pod:
-    """Decode a pod, with a spec shared by all pods that have the same one but for the node.
+    """Decode a pod. Its spec is shared by all pods whose specs differ in the node only.
 
-    The namespace, name and UID are the texts that its item has, which the pod then has, too.
+    ``namespace``, ``name`` and ``uid`` are the texts of the pod's item, which the pod then refers to as well.
 
     Raises:
-        DecodeError: when the text is not JSON or a field has the wrong type.
+        DecodeError: if the text is not JSON or a field has the wrong type.
     """
     try:
         shell = _shell(raw)
         node, spec = split_spec(bytes(shell.spec))
         pod = Pod(shell.metadata, _shared_spec(node, spec), shell.status)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        pod = decode_object(raw, Pod)  # with nulls, or with an error that names the whole path
+        pod = decode_object(raw, Pod)  # decodes nulls, or raises an error with the whole path
     metadata = pod.metadata
     if (metadata.namespace, metadata.name, metadata.uid) == (namespace, name, uid):
         force_setattr(metadata, "namespace", namespace)
@@ -109,17 +111,17 @@ def decode_pod(raw: bytes, namespace: str = "", name: str = "", uid: str = "") -
     return pod
 
 
-#: A text that decides what a section is decoded to, and what makes it the section's text.
+#: Text that determines a section, and the function that makes the section's full text from it.
 Section = tuple[bytes, Callable[[bytes], bytes]]
 
 
 def decode_parts(
     metadata: Section, node: str, spec: bytes, status: Section, own: tuple[str, str, int] | None
 ) -> Pod | None:
-    """Like :func:`decode_pod` from the sections; None if one cannot be decoded.
+    """Decode a pod from its sections like :func:`decode_pod`. None if one cannot be decoded.
 
-    The texts of metadata and status may leave out what is not decoded; that of the metadata what is in ``own``, too: name,
-    UID and version. The spec is without its ``node``.
+    The texts of metadata and status may leave out fields that are not decoded. If ``own`` (name, UID, version) is
+    given, the metadata's text leaves these out, too. The spec comes without its ``node``.
     """
     shared_metadata, shared_status = _metadata.get(metadata[0]), _statuses.get(status[0])
     try:
@@ -139,7 +141,7 @@ def decode_parts(
 
 
 def next_version(before: Pod, resource_version: int, status: Section | None) -> Pod | None:
-    """A pod with another version, and with another status or the same; None if the status cannot be decoded."""
+    """Return a pod with another version, and another status if one is given. None if the status cannot be decoded."""
     after = before.status
     if status is not None:
         known = _statuses.get(status[0])
@@ -154,7 +156,7 @@ def next_version(before: Pod, resource_version: int, status: Section | None) -> 
 
 
 def split_spec(raw: bytes) -> tuple[str, bytes]:
-    """The node's name in a pod's spec, and the spec without it; "" where it is not at the beginning."""
+    """Return the node's name in a pod's spec and the spec without it; "" if the name is not at the beginning."""
     if raw.startswith(_ON_NODE):
         end = raw.find(b'",', len(_ON_NODE))
         name = raw[len(_ON_NODE) : end]
@@ -162,7 +164,7 @@ def split_spec(raw: bytes) -> tuple[str, bytes]:
             try:
                 return intern(name.decode()), b"{" + raw[end + 2 :]
             except UnicodeDecodeError:
-                return "", raw  # not JSON, which is said when it is decoded
+                return "", raw  # not JSON; decoding it will say so
     return "", raw
 
 
@@ -172,10 +174,10 @@ def _shared_spec(node: str, raw: bytes) -> PodSpec:
 
 
 def share_parts(pod: Pod, size: int) -> None:
-    """Let a freshly decoded pod, of so many bytes, use the parts of another one of its owner where they are equal.
+    """Make a freshly decoded pod, of ``size`` bytes, refer to equal parts of another pod of its owner.
 
-    Objects of the API never change, which is why their parts can be shared. This puts an equal value in the place of
-    a value, in an object that is not shared yet.
+    Objects of the API never change, so their parts can be shared. This replaces values by equal ones, in an object that
+    is not shared yet.
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     if metadata.labels:

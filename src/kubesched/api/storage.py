@@ -1,6 +1,6 @@
-"""Storage objects as the scheduler reads them: claims, volumes, classes, and what CSI drivers say of nodes.
+"""Storage objects as the scheduler reads them: claims, volumes, classes, and CSI drivers' reports about nodes.
 
-As in :mod:`.types`, only the fields that scheduling needs are declared. Source: rules/volumes.
+As in :mod:`.types`, only fields that scheduling needs are declared. Source: rules/volumes.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = [
     "class_of",
 ]
 
-#: Annotations (section 1.3): the claim's binding is complete; it was bound automatically; the node chosen for
-#: provisioning; the class, where it was before it had a field; the in-tree plugins that are migrated on a node.
+#: Annotations (rules/volumes §1.3): the claim's binding is complete; it was bound automatically; the node chosen for
+#: provisioning; the class, from before it had a field; the in-tree plugins that are migrated on a node.
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 LEGACY_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
-#: The provisioner of a class whose volumes are made by hand.
+#: Provisioner of a class whose volumes are made by hand.
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 
@@ -60,7 +60,7 @@ class VolumeResources(Struct, frozen=True):
 
 
 class PersistentVolumeClaimSpec(Struct, frozen=True):
-    """``storage_class_name`` None: no class was named, and there was no default one."""
+    """``storage_class_name`` is None if no class was named and there was no default class."""
 
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
@@ -124,18 +124,18 @@ class PersistentVolume(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The name: volumes have no namespace."""
+        """The name, as volumes have no namespace."""
         return self.metadata.name
 
 
 def class_of(obj: PersistentVolume | PersistentVolumeClaim) -> str:
-    """The class of a claim or a volume: the old annotation if there is one, even an empty one, else the field."""
+    """Return the class of a claim or a volume: the old annotation if there is one, otherwise the field."""
     legacy = obj.metadata.annotations.get(LEGACY_CLASS)
     return legacy if legacy is not None else obj.spec.storage_class_name or ""
 
 
 def claims_of(pod: Pod) -> list[tuple[str, dict[str, Any] | None]]:
-    """The keys of the claims that a pod's volumes use, with the template of each that belongs to the pod."""
+    """Return the keys of the claims that a pod's volumes use, with the template of each that belongs to the pod."""
     found: list[tuple[str, dict[str, Any] | None]] = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -161,7 +161,7 @@ class TopologySelectorTerm(Struct, frozen=True):
 
 
 class StorageClass(Struct, frozen=True):
-    """``volume_binding_mode`` None: absent, which an API server does not leave it."""
+    """``volume_binding_mode`` is None if absent; an API server always sets it."""
 
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
@@ -174,7 +174,7 @@ class StorageClass(Struct, frozen=True):
 
 
 class VolumeNodeResources(Struct, frozen=True):
-    """``count`` None: the driver has no limit; 0 is one."""
+    """``count`` is None if the driver has no limit; 0 is a limit."""
 
     count: Int32 | None = None
 
@@ -213,12 +213,12 @@ class CSIDriver(Struct, frozen=True):
 
     @property
     def attaches(self) -> bool:
-        """Whether volumes have to be attached to a node: unless the driver says that they do not."""
+        """True if volumes have to be attached to a node. The driver may say that they do not."""
         return self.spec.attach_required is not False
 
 
 class CSIStorageCapacity(Struct, frozen=True):
-    """The free capacity of a class in a part of the cluster. Quantities None: unknown."""
+    """Free capacity of a class in a part of the cluster. Quantities are None if unknown."""
 
     metadata: ObjectMeta = ObjectMeta()
     storage_class_name: str = ""
@@ -249,5 +249,5 @@ class VolumeAttachment(Struct, frozen=True):
 
     @property
     def is_attached(self) -> bool:
-        """Whether the volume may be used on the node: it is attached, and not about to be detached."""
+        """True if the volume may be used on the node: it is attached, and not about to be detached."""
         return self.status.attached and self.metadata.deletion_timestamp is None

@@ -1,4 +1,4 @@
-"""The base of the API types, and the scalar types that several modules of them use."""
+"""Base of the API types, and scalar types that several of their modules use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Int32", "Int64", "Labels", "ResourceList", "Struct"]
 ResourceList = dict[str, str | int | float]
 Labels = dict[str, str]
 
-#: Numbers as wide as upstream's fields; others are refused while decoding.
+#: Numbers as wide as upstream's fields. Larger ones are refused while decoding.
 Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 

@@ -1,4 +1,4 @@
-"""Does a toleration tolerate a taint? (rules/node-plugins §3)"""
+"""Taints, and the tolerations that tolerate them (rules/node-plugins §3)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _canonical_int(text: str) -> int | None:
 def tolerates(
     toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint, *, comparison_operators: bool = False
 ) -> bool:
-    """Whether one toleration tolerates one taint, of a node or of a device.
+    """True if one toleration tolerates one taint, of a node or of a device.
 
     ``comparison_operators`` is the gate ``TaintTolerationComparisonOperators`` (Gt and Lt), off by default.
     """
@@ -61,12 +61,12 @@ def tolerated(
     *,
     comparison_operators: bool = False,
 ) -> bool:
-    """Whether any of the tolerations tolerates the taint."""
+    """True if any of the tolerations tolerates the taint."""
     return any(tolerates(item, taint, comparison_operators=comparison_operators) for item in tolerations)
 
 
 def do_not_schedule(taint: Taint) -> bool:
-    """Whether the taint keeps pods away: effects NoSchedule and NoExecute."""
+    """True if the taint keeps pods away: effects NoSchedule and NoExecute."""
     return taint.effect in (NO_SCHEDULE, NO_EXECUTE)
 
 
@@ -77,7 +77,7 @@ def first_untolerated(
     *,
     comparison_operators: bool = False,
 ) -> Taint | None:
-    """The first taint that counts and that nothing tolerates, or None."""
+    """Return the first taint that counts and is not tolerated, or None."""
     for taint in taints:
         if counts(taint) and not tolerated(taint, tolerations, comparison_operators=comparison_operators):
             return taint

@@ -1,9 +1,9 @@
 """Kubernetes objects as the scheduler reads them.
 
-Only the fields that scheduling needs are declared; msgspec skips the others while decoding. Objects are
-frozen and their lists are tuples, so one decoded object can be shared by cache, queue and plugins without
-copies. ``None`` means the field was absent where absence differs from emptiness (a nil ``nodeSelector``
-and an empty one do not behave alike); elsewhere an absent list is the empty tuple.
+Only fields that scheduling needs are declared; msgspec skips the others while decoding. Objects are frozen and their
+lists are tuples, so that cache, queue and plugins share one decoded object without copies. ``None`` means that the
+field was absent, where absence differs from emptiness (a nil ``nodeSelector`` and an empty one do not behave alike).
+Elsewhere an absent list is the empty tuple.
 
 The field names are upstream's in snake_case; on the wire they are camelCase.
 """
@@ -165,7 +165,7 @@ class WeightedPodAffinityTerm(Struct, frozen=True):
 
 
 class PodAffinity(Struct, frozen=True):
-    """Both ``podAffinity`` and ``podAntiAffinity``: their shape is the same."""
+    """``podAffinity`` or ``podAntiAffinity``, which have the same shape."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
@@ -244,7 +244,7 @@ class Container(Struct, frozen=True):
 
 
 class Volume(Struct, frozen=True):
-    """A pod volume. Only the sources that scheduling reads are declared; :attr:`has_storage` says whether it has one."""
+    """Pod volume. Only sources that scheduling reads are declared; see :attr:`has_storage`."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -263,7 +263,7 @@ class Volume(Struct, frozen=True):
 
     @property
     def has_storage(self) -> bool:
-        """Whether any source but ``image`` is declared here: whether a storage plugin may have to do with the volume."""
+        """True if the volume has a declared source other than ``image``, so that a storage plugin may be concerned."""
         return (
             self.persistent_volume_claim is not None
             or self.ephemeral is not None
@@ -346,7 +346,7 @@ class ContainerExtendedResourceRequest(Struct, frozen=True):
 
 
 class ExtendedResourceClaimStatus(Struct, frozen=True):
-    """The claim that the scheduler made for extended resources, and which request serves which container."""
+    """Claim that the scheduler made for extended resources, and the mapping of its requests to containers."""
 
     resource_claim_name: str = ""
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
@@ -384,17 +384,17 @@ class Pod(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """``namespace/name``: how the queue and messages name a pod."""
+        """``namespace/name``: the name of a pod in the queue and in messages."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
     @property
     def priority(self) -> int:
-        """``spec.priority``, 0 when unset."""
+        """``spec.priority``; 0 if unset."""
         return self.spec.priority or 0
 
     def on_node(self, node_name: str) -> Pod:
-        """A copy with ``spec.nodeName`` set, sharing everything else."""
+        """Return a copy with ``spec.nodeName`` set, which shares everything else."""
         return msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, node_name=node_name))
 
 

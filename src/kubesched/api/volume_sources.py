@@ -1,6 +1,7 @@
-"""Where the data of a volume is: the sources of pod volumes and PersistentVolumes that scheduling reads.
+"""Sources of pod volumes and PersistentVolumes that scheduling reads: where the data of a volume is.
 
-Most types are alike in both; where one differs, the type has the fields of both. Source: rules/volumes §1.2, §3.1 and §7.
+Most sources have the same shape in both. If one differs, its type has the fields of both. Source: rules/volumes §1.2,
+§3.1, §7.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ClaimSource(Struct, frozen=True):
 
 
 class EphemeralSource(Struct, frozen=True):
-    """``ephemeral`` of a pod volume: a claim made for the pod. The template is plain data."""
+    """``ephemeral`` of a pod volume: a claim that is made for the pod. The template is plain data."""
 
     volume_claim_template: dict[str, Any] | None = None
 

@@ -1,7 +1,7 @@
-"""Requests to and responses of an API server: the embedded cluster or a real one.
+"""Requests to and responses of an API server, the embedded cluster or a real one.
 
-``cluster`` and ``client`` implement :class:`Transport`; reflectors, controllers and the scheduler's port
-are written against it.
+``cluster`` and ``client`` implement :class:`Transport`. Reflectors, controllers and the scheduler's port are written
+against it.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ __all__ = [
     "version_number",
 ]
 
-#: Media types of patches; a strategic merge patch by default.
+#: Media types of patches. The default is a strategic merge patch.
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 
 
 class ApiError(Exception):
-    """A request that the API server refused: a ``Status`` object of kind Failure.
+    """The API server refused a request: a ``Status`` object of kind Failure.
 
-    ``code`` is the HTTP status, ``reason`` upstream's word (``NotFound``, ``Conflict``, ``Invalid``,
-    ``Expired``, …); the text of the exception is the Status message. ``continue_token`` is where an
-    expired list may go on in the present, if the server says so. Empty ``details`` are written out; None are not.
+    ``code`` is the HTTP status, ``reason`` upstream's word (``NotFound``, ``Conflict``, ``Invalid``, ``Expired``, …).
+    The text of the exception is the Status message. ``continue_token`` is the place from which an expired list may go
+    on in the present, if the server gives one. Empty ``details`` are written out; None are not.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ApiError(Exception):
 
     @classmethod
     def invalid(cls, kind: Kind, name: str, causes: Sequence[tuple[str, str, str]]) -> ApiError:
-        """422; each cause is (field path, reason such as FieldValueInvalid, message)."""
+        """Return a 422. Each cause is (field path, reason such as FieldValueInvalid, message)."""
         texts = [f"{path}: {message}" for path, _, message in causes]
         text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         details = {
@@ -103,11 +103,11 @@ class ApiError(Exception):
 
     @classmethod
     def expired(cls, message: str, *, continue_token: str = "") -> ApiError:
-        """410: the resource version asked for is older than the history kept."""
+        """Return a 410: the requested resource version is older than the history that is kept."""
         return cls(410, "Expired", message, continue_token=continue_token)
 
     def to_status(self) -> dict[str, Any]:
-        """The ``Status`` object as plain data."""
+        """Return the ``Status`` object as plain data."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -132,20 +132,20 @@ def tolerate(*expected: int | str) -> Iterator[None]:
             raise
 
 
-#: More digits are no number of 64 bits.
+#: Most digits of a number of 64 bits.
 _VERSION_DIGITS: Final = 20
 
 
 def version_number(text: str | None) -> int:
-    """A resource version as a number; 0 for one that is none, as a server may send anything."""
+    """Return a resource version as a number; 0 if it is not a number, as a server may send anything."""
     return int(text) if text and len(text) <= _VERSION_DIGITS and text.isascii() and text.isdigit() else 0
 
 
 class Item:
-    """One version of one object: its bytes, the few fields everyone asks for, and a shared typed view.
+    """One version of one object: its bytes, the few fields that everyone reads, and a shared typed view.
 
-    ``raw`` is the JSON of the whole object, unknown fields included. Items never change; an update makes a
-    new one. ``typed`` decodes on first use, so all in-process readers share one decoded object.
+    ``raw`` is the JSON of the whole object, unknown fields included. An item never changes; an update makes a new one.
+    ``typed`` decodes on first use, so that all readers in the process share one decoded object.
     """
 
     __slots__ = ("_key", "_typed", "kind", "name", "namespace", "raw", "resource_version", "uid")
@@ -162,19 +162,19 @@ class Item:
 
     @property
     def key(self) -> str:
-        """``namespace/name``, or just the name of a cluster-scoped object. Kept: indexes of all kinds have it."""
+        """``namespace/name``, or the name of a cluster-scoped object. Kept once made, as all indexes refer to it."""
         if not self._key:
             self._key = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return self._key
 
     @property
     def size(self) -> int:
-        """About how many bytes ``raw`` has; known without making it."""
+        """Approximate number of bytes of ``raw``, without making it."""
         return len(self.raw)
 
     @property
     def typed(self) -> Any:
-        """The object as ``kind.type`` (plain data for kinds without one). Shared: never change it."""
+        """The object as ``kind.type``; plain data if the kind has no type. Shared: never change it."""
         if self._typed is None:
             type_ = self.kind.type
             if type_ is Pod:
@@ -184,11 +184,11 @@ class Item:
         return self._typed
 
     def forget(self) -> None:
-        """Drop the typed view; a later read builds an equal one. For versions that are rarely read again."""
+        """Drop the typed view of a version that is rarely read again. A later read builds an equal view."""
         self._typed = None
 
     def data(self) -> dict[str, Any]:
-        """The object as plain data, decoded afresh: the caller's to change."""
+        """Return the object as plain data, newly decoded, which the caller may change."""
         decoded: dict[str, Any] = msgspec.json.decode(self.raw)
         return decoded
 
@@ -204,7 +204,7 @@ class WatchEvent(NamedTuple):
 
 
 def ends_initial_events(event: WatchEvent) -> bool:
-    """Whether this is the bookmark after the initial events of a watch."""
+    """True if this is the bookmark after the initial events of a watch."""
     if event.type != "BOOKMARK":
         return False
     annotations = (event.item.data().get("metadata") or {}).get("annotations") or {}
@@ -213,7 +213,7 @@ def ends_initial_events(event: WatchEvent) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """A page of a list; an empty ``continue_token`` means it is the last."""
+    """Page of a list. It is the last page if ``continue_token`` is empty."""
 
     items: list[Item] = field(default_factory=list)
     resource_version: str = ""
@@ -222,9 +222,9 @@ class ListPage:
 
 
 class ListOptions(TypedDict, total=False):
-    """Which objects a list is to show. Selectors are in their string form.
+    """Selection of the objects that a list shows. Selectors are in their string form.
 
-    ``limit`` is the length of a page, 0 for all at once; ``continue_token`` asks for the page after another one.
+    ``limit`` is the length of a page, 0 for all at once. ``continue_token`` asks for the page after another one.
     """
 
     label_selector: str
@@ -235,10 +235,10 @@ class ListOptions(TypedDict, total=False):
 
 
 class WatchOptions(TypedDict, total=False):
-    """Which changes a watch is to show: those after ``resource_version``, for at most ``timeout_seconds``.
+    """Selection of the changes that a watch shows: after ``resource_version``, for at most ``timeout_seconds``.
 
-    With ``send_initial_events`` the state that is there comes first, not older than ``resource_version``: as additions,
-    then a bookmark that :func:`ends_initial_events` knows.
+    With ``send_initial_events`` the present state comes first, not older than ``resource_version``: as additions, then
+    a bookmark for which :func:`ends_initial_events` is true.
     """
 
     resource_version: Required[str]
@@ -249,7 +249,7 @@ class WatchOptions(TypedDict, total=False):
 
 
 class PatchOptions(TypedDict, total=False):
-    """How a patch is to be read (a strategic merge patch by default), and what of the object it changes."""
+    """Format of a patch (default: a strategic merge patch), and the subresource that it changes."""
 
     patch_type: str
     subresource: str
@@ -263,41 +263,41 @@ class DeleteOptions(TypedDict, total=False):
 
 
 class Transport(Protocol):
-    """Requests to an API server. Every call raises :class:`ApiError` when the server refuses.
+    """Requests to an API server. Every call raises :class:`ApiError` if the server refuses.
 
-    Objects go out as plain data (dicts) in wire names. This is the only place that describes the calls.
+    Objects are sent as plain data (dicts) in wire names. This is the only place that describes the calls.
     """
 
     @property
     def at_once(self) -> bool:
-        """Whether a write that is made now need not be waited for; see :func:`kubesched.base.at_once.begin`."""
+        """True if a write that is made now has nothing to wait for; see :func:`kubesched.base.at_once.begin`."""
         ...
 
     async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage:
-        """One page of objects; an empty namespace means all."""
+        """Return one page of objects. An empty namespace means all namespaces."""
         ...
 
     def watch(
         self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        """Changes after a version, in batches as they are there. Raises 410 when it is too old.
+        """Yield changes after a version, in batches as they come. Raises 410 if the version is too old.
 
         Ends quietly after ``timeout_seconds`` or when the server closes the stream.
         """
         ...
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Item:
-        """One object, or 404."""
+        """Return one object. Raises 404 if there is none."""
         ...
 
     async def create(self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> Item:
-        """Add an object; 409 when its name is taken."""
+        """Add an object. Raises 409 if its name is taken."""
         ...
 
     async def update(
         self, kind: Kind, namespace: str, name: str, obj: Mapping[str, Any], *, subresource: str = ""
     ) -> Item:
-        """Replace an object or a subresource; 409 when ``obj`` names another version than the current one."""
+        """Replace an object or a subresource. Raises 409 if ``obj`` has another version than the current one."""
         ...
 
     async def patch(self, kind: Kind, namespace: str, name: str, patch: Any, **options: Unpack[PatchOptions]) -> Item:
@@ -309,13 +309,13 @@ class Transport(Protocol):
         ...
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
-        """POST the pod's binding subresource; 409 when the pod is bound already or is another one by UID."""
+        """POST the pod's binding subresource. Raises 409 if the pod is bound already, or has another UID."""
         ...
 
     def record(self, event: EventRecord) -> bool:
-        """Keep an event as it was recorded, at once; False, and nothing is done, where it is to be created as an object."""
+        """Keep an event as recorded, at once. Return False, and do nothing, if it has to be created as an object."""
         ...
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
-        """POST the pod's eviction subresource; 429 when a disruption budget forbids it."""
+        """POST the pod's eviction subresource. Raises 429 if a disruption budget forbids it."""
         ...

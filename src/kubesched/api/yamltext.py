@@ -1,12 +1,12 @@
-"""YAML and JSON text to plain data and back, by one set of rules for every file and request.
+"""Reader and writer of YAML and JSON text, with one set of rules for every file and request.
 
 The rules are those of upstream's reader: ``1e3`` is a number, a date is a string, ``12:30`` is a string, ``yes`` is
-true; keys become text; no value contains itself. At most :data:`MAX_DEPTH` levels, and aliases may repeat at most
-:data:`MAX_ALIASED` values. Duplicate keys are reported with line and path: a configuration and a request name them in
-upstream's words, other files are refused (:meth:`Document.refuse_duplicates`).
+true; keys become text; no value contains itself. There are at most :data:`MAX_DEPTH` levels, and aliases may repeat at
+most :data:`MAX_ALIASED` values. Duplicate keys are reported with line and path. A configuration and a request name them
+in upstream's words; other files are refused (:meth:`Document.refuse_duplicates`).
 
-The parser's events are read instead of PyYAML's ready-made objects: that gives line numbers and limits without
-recursion. Callers: whatever reads a file or a request body.
+The code reads the parser's events instead of PyYAML's ready-made objects: that gives line numbers, and limits without
+recursion. Callers: all that read a file or a request body.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ __all__ = [
     "to_yaml",
 ]
 
-#: How many values the aliases of a document may expand to: what a "billion laughs" file would become.
+#: Most values that the aliases of a document may expand to, against a "billion laughs" file.
 MAX_ALIASED: Final = 200_000
-#: Parser events in one step: about ten milliseconds.
+#: Parser events in one step, which take about ten milliseconds.
 _EVENTS_AT_ONCE: Final = 1_000
 _TAG: Final = "tag:yaml.org,2002:"
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -77,14 +77,14 @@ _BASES: Final = {"bin": 2, "hex": 16, "oct": 8, "dec": 10}
 _SHORT: Final = 19
 _NUMERIC_START: Final = frozenset("+-.0123456789")
 _CONTROL: Final = yaml.reader.Reader.NON_PRINTABLE
-#: The problem of a text with characters that YAML does not allow.
+#: Problem of a text with characters that YAML does not allow.
 CONTROLS: Final = "control characters are not allowed"
 
 
 def resolve_plain(text: str) -> Any:
-    """What an unquoted scalar means: None, bool, int, float or the text itself.
+    """Return the meaning of an unquoted scalar: None, bool, int, float or the text itself.
 
-    Integers beyond 64 bits become floats, as in upstream's reader.
+    As in upstream's reader, integers beyond 64 bits become floats.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -114,7 +114,7 @@ def _as_float(number: int) -> float:
 
 
 def json_number(number: float) -> str:
-    """A number as JSON text: whole floats below 1e21 print like integers."""
+    """Write a number as JSON text. A whole float below 1e21 prints like an integer."""
     if isinstance(number, float) and number.is_integer() and abs(number) < 1e21:
         return str(int(number))
     return repr(number)
@@ -128,7 +128,7 @@ _OPEN: Final = object()
 
 
 class _Frame:
-    """A list or a mapping being read."""
+    """List or mapping that is being read."""
 
     __slots__ = ("anchor", "height", "key", "line", "lines", "merged", "nodes_before", "value")
 
@@ -137,7 +137,7 @@ class _Frame:
         self.anchor = anchor
         self.nodes_before = nodes_before
         self.line = line
-        #: Levels of collections within each other, this one included.
+        #: Levels of nested collections, this one included.
         self.height = 1
         self.lines: dict[Any, int] = {}
         self.key: Any = _NO_KEY
@@ -145,7 +145,7 @@ class _Frame:
 
 
 def _copied(value: Any) -> Any:
-    """Lists and mappings of its own for every alias: a change in one place does not affect the other."""
+    """Copy lists and mappings for an alias, so that a change in one place does not affect the other."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -154,23 +154,23 @@ def _copied(value: Any) -> Any:
 
 
 class _Builder:
-    """Builds plain data from parser events; one instance per document, ``nodes`` were in those before."""
+    """Builder of plain data from parser events, one for each document. Earlier documents had ``nodes``."""
 
     def __init__(self, number: int, nodes: int = 0) -> None:
         self.document = Document(number=number)
         self.stack: list[_Frame] = []
-        #: Value, number of nodes, height.
+        #: For each anchor: value, number of nodes, height.
         self.anchors: dict[str, tuple[Any, int, int]] = {}
-        #: Those of the documents before are counted, too.
+        #: Number of nodes, those of earlier documents included.
         self.nodes = nodes
         self.aliased = 0
 
     def following(self) -> _Builder:
-        """The builder of the next document."""
+        """Return the builder of the next document."""
         return _Builder(self.document.number + 1, self.nodes - self.aliased)
 
     def feed(self, event: Any) -> None:
-        """Take the next of the parser's events (a :class:`yaml.Event`)."""
+        """Take the next event of the parser (a :class:`yaml.Event`)."""
         kind = type(event)
         line = event.start_mark.line + 1
         if kind is ScalarEvent:
@@ -257,7 +257,7 @@ class _Builder:
         return key
 
     def _text_of(self, value: Any, line: int) -> str:
-        """The text of a key that is no text."""
+        """Return the text of a key that is not text."""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, (int, float)):
@@ -312,10 +312,10 @@ class _Builder:
 
 
 def as_text(raw: str | bytes) -> str:
-    """The characters of a text in UTF-8 or UTF-16, without a byte order mark.
+    """Return the characters of a text in UTF-8 or UTF-16, without a byte order mark.
 
     Raises:
-        TextError: naming the first byte that is neither.
+        TextError: if it is neither; the message names the first wrong byte.
     """
     if isinstance(raw, str):
         return raw.removeprefix("\ufeff")
@@ -328,7 +328,7 @@ def as_text(raw: str | bytes) -> str:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """The parser's events. Raises TextError; the number of its document is for the caller to set."""
+    """Yield the parser's events. The caller has to set the number of the document in a TextError."""
     try:
         parser: Any = _LOADER(text)
         try:
@@ -350,18 +350,18 @@ def _events(text: str) -> Iterator[Any]:
 
 
 def parse_documents(raw: str | bytes, *, first: int = 1) -> Iterator[Document]:
-    """The documents of a YAML stream, empty ones included; the first has the number ``first``.
+    """Yield the documents of a YAML stream, empty ones included. The first has the number ``first``.
 
     Keys brought in by ``<<`` yield to the mapping's own.
 
     Raises:
-        TextError: where the text is not YAML, nested too deep, or blown up by aliases.
+        TextError: if the text is not YAML, nested too deep, or blown up by aliases.
     """
     return (document for document in _parsing(as_text(raw), first, sys.maxsize) if document is not None)
 
 
 def _parsing(text: str, first: int, most_nodes: int) -> Iterator[Document | None]:
-    """The documents of a YAML text, and None after some milliseconds of work; all together have ``most_nodes`` at most."""
+    """Yield the documents of a YAML text, and None after some milliseconds. ``most_nodes`` limits all together."""
     builder = _Builder(first)
     ended = 0
     try:
@@ -386,20 +386,22 @@ def _parsing(text: str, first: int, most_nodes: int) -> Iterator[Document | None
 
 
 def parse_single(raw: str | bytes, what: str = "text") -> Document:
-    """The only document of a YAML text, ``what`` in messages; empty documents behind it are ignored.
+    """Return the only document of a YAML text, called ``what`` in messages. Empty documents after it are ignored.
 
     Raises:
-        TextError: as :func:`parse_documents`, and when there is a second document.
+        TextError: see :func:`parse_documents`; and if there is a second document.
     """
     return finish(parsing_single(raw, what))
 
 
 def parsing_single(raw: str | bytes, what: str = "text", *, most_nodes: int = sys.maxsize) -> Steps[Document]:
-    """:func:`parse_single` in steps of some milliseconds. ``most_nodes`` bounds the scalars, lists and mappings written.
+    """Parse like :func:`parse_single`, in steps of some milliseconds.
+
+    ``most_nodes`` limits the scalars, lists and mappings that are written.
 
     Raises:
-        TextError: as :func:`parse_single`.
-        TooManyValuesError: for more nodes than that, those of further documents among them.
+        TextError: see :func:`parse_single`.
+        TooManyValuesError: if there are more nodes, further documents included.
     """
     first: Document | None = None
     for document in _parsing(as_text(raw), 1, most_nodes):
@@ -417,7 +419,7 @@ def parsing_single(raw: str | bytes, what: str = "text", *, most_nodes: int = sy
 
 
 def read_documents(raw: str | bytes, name: str) -> Iterator[Document]:
-    """The documents of a file: JSON when its ``name`` says so, else YAML. A duplicate key is refused.
+    """Yield the documents of a file: JSON if its ``name`` ends so, otherwise YAML. A duplicate key is refused.
 
     Raises:
         TextError: see :func:`parse_documents` and :func:`parse_json`.
@@ -432,7 +434,9 @@ def read_documents(raw: str | bytes, name: str) -> Iterator[Document]:
 
 
 def read_single(raw: str | bytes, what: str, *, most_nodes: int = sys.maxsize) -> Any:
-    """The plain data of a YAML or JSON text that is a single document, ``what`` in messages. A duplicate key is refused.
+    """Return the plain data of a YAML or JSON text with a single document. A duplicate key is refused.
+
+    ``what`` names the text in messages.
 
     Raises:
         TextError: see :func:`parsing_single`.
@@ -446,7 +450,7 @@ def read_single(raw: str | bytes, what: str, *, most_nodes: int = sys.maxsize) -
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Writes every value in full: no anchors, and quotes wherever our own reader would see no string."""
+    """Writer of every value in full: no anchors, and quotes wherever this module would not read a string."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -465,9 +469,9 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(data: Any, *, sort_keys: bool = True) -> str:
-    """Plain data as YAML the way upstream writes it: sorted keys, two spaces, dashes at the parent's column.
+    """Write plain data as upstream does: sorted keys, two spaces, dashes at the parent's column.
 
-    Without a mark at its end, so that texts can be joined: libyaml writes one when any text in it ends with empty lines.
+    There is no end mark, so that texts can be joined. libyaml writes one if any text ends with empty lines.
     """
     text: str = yaml.dump(
         data, Dumper=_Dumper, default_flow_style=False, sort_keys=sort_keys, allow_unicode=True, width=1 << 30

@@ -1,1 +1,1 @@
-"""Ground that every area stands on: tasks, clocks, files, TLS contexts, bounded memories. It imports no other area."""
+"""Common ground of all areas: tasks, clocks, files, TLS contexts, bounded memories. It imports no other area."""

@@ -1,7 +1,7 @@
-"""Coroutines that are carried out without a task where nothing has to be waited for.
+"""Coroutines that run without a task as long as they have nothing to wait for.
 
-An embedded cluster answers a write at once, a server after a while. The write is the same coroutine for both; who must not
-wait for it begins it here, and leaves to a task what is not done then.
+An embedded cluster answers a write at once, a server after a while. Both writes are the same coroutine. A caller that
+must not wait calls :func:`begin`, and starts a task only for the part that still has to wait.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 def begin(work: Coroutine[Any, Any, T], at_once: bool) -> T | Coroutine[Any, Any, T]:
-    """Carry work out until it has to wait for something; its result, or the rest of it.
+    """Run ``work`` until it waits for something. Return its result if it ended, otherwise the rest as a coroutine.
 
-    The first part is then the caller's own, not that of a task of its own: it must have no time limit and not ask for its
-    task. Without ``at_once`` nothing is done, and all is left.
+    The first part runs in the caller's task, not in a task of its own: it must have no time limit and must not ask for
+    its task. Without ``at_once`` nothing runs and ``work`` itself is returned.
 
     Raises:
-        Exception: what the work raises before it waits.
+        Exception: any error that ``work`` raises before it waits.
     """
     if not at_once:
         return work
@@ -40,7 +40,7 @@ async def _finish(work: Coroutine[Any, Any, T], awaited: Any) -> T:
 
 @types.coroutine
 def _rest(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
-    """``yield from`` work that has begun and waits."""
+    """``yield from`` for work that has begun and is waiting for ``awaited``."""
     try:
         while True:
             try:
@@ -55,14 +55,14 @@ def _rest(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
 
 
 def completed(work: Awaitable[T]) -> T:
-    """The result of work that has nothing to wait for.
+    """Run work that has nothing to wait for, and return its result.
 
     Raises:
-        TypeError: when it waits.
+        TypeError: if it waits after all.
     """
     try:
         next(work.__await__())
     except StopIteration as result:
         value: T = result.value
         return value
-    raise TypeError("work waits for something, though it should not have to")
+    raise TypeError("work waits, although it must have nothing to wait for")

@@ -1,7 +1,7 @@
-"""Certificates: issue a throw-away pair, and load a pair that is not in a file.
+"""Certificates: issuing a throw-away pair, and loading a pair that is not in a file.
 
-Issuing needs the ``cryptography`` package; nothing else here does. Callers: the HTTPS server of
-``kubesched run`` and the embedded cluster.
+Only issuing needs the ``cryptography`` package. Callers: the HTTPS server of ``kubesched run`` and the embedded
+cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["IssuedPair", "load_pair", "self_signed"]
 
 @dataclass(frozen=True, slots=True)
 class IssuedPair:
-    """PEM bytes: the authority's certificate, the chain to send (leaf, then authority), and the leaf's key."""
+    """Issued certificates, PEM: the authority's, the chain to send (leaf, then authority), and the leaf's key."""
 
     ca: bytes
     chain: bytes
@@ -33,17 +33,17 @@ class IssuedPair:
 
 
 def load_pair(context: ssl.SSLContext, chain: bytes, key: bytes) -> None:
-    """Load a certificate chain and its key from memory; the ssl module reads files only.
+    """Load a certificate chain and its key from memory. They pass through files, as the ssl module reads nothing else.
 
     Raises:
-        ssl.SSLError: when they are not PEM, or do not belong together.
+        ssl.SSLError: if they are not PEM, or do not belong together.
     """
     with tempfile.TemporaryDirectory() as directory:
         chain_file, key_file = Path(directory, "chain"), Path(directory, "key")
         chain_file.write_bytes(chain)
         key_file.touch(mode=0o600)
         key_file.write_bytes(key)
-        context.load_cert_chain(chain_file, key_file, password="")  # without a prompt for it
+        context.load_cert_chain(chain_file, key_file, password="")  # no prompt for a password
 
 
 def self_signed(
@@ -53,13 +53,13 @@ def self_signed(
     days: int = 365,
     rsa_bits: int = 0,
 ) -> IssuedPair:
-    """An authority made for the occasion and a server certificate for ``hosts``, valid from an hour ago for ``days``.
+    """Issue a server certificate for ``hosts``, signed by a new authority. Valid from an hour ago for ``days``.
 
     Names are ``HOST-ca@UNIXSECONDS`` and ``HOST@UNIXSECONDS`` after the first host. Keys are P-256, or RSA of
     ``rsa_bits`` (rules/serving §1: 2048). ``now`` is in seconds since the epoch.
 
     Raises:
-        RuntimeError: when ``cryptography`` is not installed, saying what to do instead.
+        RuntimeError: if ``cryptography`` is not installed; the text says what to do instead.
     """
     try:
         from cryptography import x509  # noqa: PLC0415 - an optional package
@@ -117,7 +117,7 @@ def self_signed(
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
-    """Of a key that signs certificates, or of a server's."""
+    """Key usage of an authority, which signs certificates, or of a server."""
     from cryptography import x509  # noqa: PLC0415 - an optional package
 
     return x509.KeyUsage(

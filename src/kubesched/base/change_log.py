@@ -1,7 +1,7 @@
 """Bounded logs of changes, and their followers: a reader learns of the changes since it last read.
 
-The writer appends each change to a :class:`ChangeLog`. A reader that keeps something it computed has a :class:`Follower`
-of the log: it reads what is new and computes that part again, or everything when the follower says so.
+The writer appends each change to a :class:`ChangeLog`. A reader that keeps a computed result follows the log with a
+:class:`Follower`. It updates the result from the new entries, or rebuilds it when the follower says so.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ __all__ = ["ChangeLog", "Follower"]
 
 T = TypeVar("T")
 
-#: The position of a follower that has to rebuild: before every entry.
+#: Position of a follower that has to rebuild: before every entry.
 _NOWHERE: Final = -1
 
 
 class ChangeLog(Generic[T]):
-    """The last ``keep`` entries or more, at most twice as many."""
+    """Log of the last changes: at least ``keep`` entries (fewer only at the start), at most twice as many."""
 
     __slots__ = ("_base", "_entries", "_keep")
 
     def __init__(self, keep: int) -> None:
         self._keep = keep
         self._entries: list[T] = []
-        #: How many entries were dropped.
+        #: Number of entries that were dropped.
         self._base = 0
 
     @property
     def position(self) -> int:
-        """A number that grows with every entry."""
+        """Number of entries ever appended; it grows with every entry."""
         return self._base + len(self._entries)
 
     def append(self, entry: T) -> None:
@@ -40,13 +40,13 @@ class ChangeLog(Generic[T]):
             self._base += self._keep
 
     def forget(self) -> None:
-        """Everything may have changed: all followers have to rebuild, also those that had read everything."""
+        """Make every follower rebuild, even one that has read all entries: everything may have changed."""
         self._base += len(self._entries) + 1
         self._entries.clear()
 
 
 class Follower(Generic[T]):
-    """One reader of a log. A new one has to rebuild."""
+    """One reader of a log. A new follower has to rebuild."""
 
     __slots__ = ("_log", "_position")
 
@@ -56,28 +56,28 @@ class Follower(Generic[T]):
 
     @classmethod
     def from_now(cls, log: ChangeLog[T]) -> Follower[T]:
-        """A follower that knows everything up to now."""
+        """Return a follower that knows everything up to now."""
         follower = cls(log)
         follower.skip()
         return follower
 
     @property
     def is_behind(self) -> bool:
-        """Whether :meth:`read` would give anything, or None."""
+        """True if :meth:`read` would return an entry or None."""
         log = self._log
         return self._position != log._base + len(log._entries)
 
     def read(self) -> list[T] | None:
-        """The entries since the last call, oldest first; None: rebuild, the log does not contain all of them."""
+        """Return the entries since the last call, oldest first. None: rebuild, the log no longer has all of them."""
         log = self._log
         entries, start = log._entries, self._position - log._base
         self._position = log._base + len(entries)
         return entries[start:] if start >= 0 else None
 
     def skip(self) -> None:
-        """Everything up to now is known."""
+        """Mark everything up to now as known."""
         self._position = self._log._base + len(self._log._entries)
 
     def restart(self) -> None:
-        """Rebuild at the next call, because the entries read could not be used."""
+        """Return None from the next :meth:`read`, because the entries just read could not be used."""
         self._position = _NOWHERE

@@ -1,12 +1,13 @@
 """Garbage collection of a process that runs a cluster or a scheduler.
 
-Nearly all that is allocated is either gone at once or kept (a pod's versions, its event), and next to nothing of it is in
-cycles: seven objects of each closed connection, none of a pod. So every object is traversed once, soon after it was made; what
-survives is left out of later passes. Python's own passes over what survived hold a large cluster's event loop
-for 0.3 s and more.
+Nearly every object is either freed at once or kept for long (a pod's versions, its event). Almost none is part of a
+reference cycle: seven objects of each closed connection, none of a pod. So the collector traverses each object once,
+soon after it was made, and leaves the survivors out of later passes. Python's own passes over the survivors hold a
+large cluster's event loop for 0.3 s and more.
 
-Objects in cycles that were in use at such a pass are never found by another one. They wait for a full pass, which is made rarely:
-when much CPU time has been used since the last one, and then when there is little to do; or when so many connections have ended.
+An object in a cycle that was still in use at its pass is not found by later passes over new objects. It waits for a
+full pass, which is rare. A full pass is made after much CPU time since the last one, once there is little to do
+(:class:`CollectorTimer`), or after many connections have ended (:mod:`.connections`).
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ __all__ = [
     "settle_collector",
 ]
 
-#: New objects are traversed this often in an event loop: with 8,000 pods/s that is 3 ms each time.
+#: Seconds between two passes over new objects in an event loop. With 8,000 pods/s each pass takes 3 ms.
 PASS_SECONDS: Final = 0.1
-#: And whenever there are so many more of them than were freed. Python counts the freed ones of any age, so this bounds nothing while
-#: old objects are replaced by new ones.
+#: New objects, less the freed ones, that start a pass early. Python counts freed objects of any age, so this bounds
+#: nothing while old objects are replaced by new ones.
 _YOUNG: Final = 20_000
-#: A full pass is due when the process has used so many seconds of CPU since the last one.
+#: Seconds of CPU, used by the process since the last full pass, after which the next one is due.
 _FULL_SECONDS: Final = 600.0
-#: It waits until the process has used less than this part of a CPU for so many seconds,
+#: A pass that is due waits until the process has used less than this share of a CPU for _QUIET_SECONDS,
 _QUIET_SHARE: Final = 0.1
 _QUIET_SECONDS: Final = 10.0
-#: but at most so many times longer.
+#: but it is made at the latest after this multiple of _FULL_SECONDS.
 _OVERDUE: Final = 10
 
 
 def settle_collector(every: float = PASS_SECONDS) -> Callable[[], None]:
-    """From now on, traverse new objects only; the result undoes that.
+    """Make the collector traverse new objects only, from now on. Return a function that undoes it.
 
-    In an event loop this happens every so many of its seconds, otherwise by the number of objects alone. The interpreter does not
-    look for cycles either when the process ends.
+    In an event loop there is a pass every ``every`` seconds of that loop. Without a loop only the number of new objects
+    starts a pass. The interpreter does not look for cycles when the process ends, either.
     """
     settled = _Settled()
     gc.collect()
@@ -57,7 +58,7 @@ def settle_collector(every: float = PASS_SECONDS) -> Callable[[], None]:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """No collection while something is read, nearly all of which stays."""
+    """Turn the collector off while data is read. Nearly all objects made by that stay."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -69,20 +70,20 @@ def collector_off() -> Iterator[None]:
 
 @contextmanager
 def collector_paused(at_end: Callable[[Callable[[], None]], object], every: float = PASS_SECONDS) -> Iterator[None]:
-    """No collection while something is set up, nearly all of which stays; then the collector is settled.
+    """Turn the collector off while something is set up, whose objects nearly all stay; then settle the collector.
 
-    ``at_end`` is given what undoes that.
+    ``at_end`` receives the function that undoes it.
     """
     settled = _Settled()
     at_end(settled.undo)
-    gc.collect()  # now, when there is little: afterwards it would hold up what has begun
+    gc.collect()  # now, while there are few objects: a pass at the end would hold up work that has begun
     with collector_off():
         yield
         settled.begin(every)
 
 
 def all_objects() -> list[Any]:
-    """Every object that the collector knows, those that are left alone included."""
+    """Return every object that the collector knows, including those that later passes leave out."""
     if _leave_survivors not in gc.callbacks:
         return gc.get_objects()
     gc.unfreeze()
@@ -93,15 +94,15 @@ def all_objects() -> list[Any]:
 
 
 def full_pass() -> None:
-    """Traverse every object now. For who has left many in cycles."""
+    """Traverse every object now. For callers that have left many objects in cycles."""
     gc.unfreeze()
     gc.collect()
 
 
 def forget_frames(error: BaseException) -> None:
-    """Have an error, and those that caused it, keep none of the frames they came through.
+    """Drop the stack frames from an error and from the errors that caused it.
 
-    For errors of connections: the frames hold the connection, and are in a cycle with the error when one of them keeps it.
+    For errors of connections. A frame holds the connection, and when the connection keeps the error they form a cycle.
     """
     found: list[BaseException] = [error]
     for one in found:
@@ -110,7 +111,7 @@ def forget_frames(error: BaseException) -> None:
 
 
 class _Settled:
-    """The collector while only new objects are traversed."""
+    """State of the collector while it traverses new objects only."""
 
     def __init__(self) -> None:
         self._before = gc.get_threshold()
@@ -136,13 +137,13 @@ class _Settled:
 
 
 def _leave_survivors(phase: str, info: Mapping[str, Any]) -> None:
-    """After a pass of any kind: none of the objects that are there now is traversed again. This takes the same time for any number."""
+    """Exclude all present objects from later passes, after a pass of any kind. Takes constant time."""
     if phase == "stop":
         gc.freeze()
 
 
 class CollectorTimer:
-    """Passes over the new objects, from a timer of an event loop; and a full one when it is due."""
+    """Timer on an event loop that makes the passes over new objects, and a full pass when one is due."""
 
     def __init__(
         self,
@@ -152,7 +153,7 @@ class CollectorTimer:
         cpu: Callable[[], float] = time.process_time,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``cpu`` and ``now`` are clocks, in seconds."""
+        """``cpu`` is a clock of the CPU time of the process, ``now`` a clock of real time; both in seconds."""
         self._loop = loop
         self._every = every
         self._cpu_clock = cpu
@@ -169,7 +170,7 @@ class CollectorTimer:
         self._handle = self._loop.call_later(self._every, self._tick)
 
     def look(self) -> None:
-        """One pass."""
+        """Make one pass, and a full one if it is due."""
         gc.collect(0)
         if self._full_is_due():
             full_pass()

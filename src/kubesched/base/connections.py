@@ -1,14 +1,18 @@
 """Connections of an HTTP server, within limits of number, memory and time.
 
     accept ──▶ hand-shake ──▶ waiting ◀──▶ request under way
-      │           └─ at most HAND_SHAKE_SECONDS   └─ closed when the client takes nothing for STALL_SECONDS
-      └─ as many as allowed: the one that has waited the longest is closed; if none waits, the new one is
+      │           └─ at most HAND_SHAKE_SECONDS   └─ closed if the client reads nothing for STALL_SECONDS
+      └─ at the limit: the connection that has waited the longest is closed; if none waits, the new one is
 
-A TLS connection takes 256 KiB from its first byte on, so clients that connect and send nothing must not be many, with the
-hand-shake done or not, however many requests may be under way; and new clients must get in while they are. A connection that has ended may be in a cycle, for example by an error that keeps the frames
-it came through, and cycles are looked for rarely (see :mod:`.collector`): common errors keep none, and a full pass is made when
-there are many others. Each server adds what it answers to requests that cannot be
-read. Callers: the HTTPS server of ``kubesched run`` and the API server of the embedded cluster. Needs aiohttp.
+A TLS connection takes 256 KiB from its first byte on. So the number of clients that connect and send nothing is
+limited, before and after the hand-shake, whatever the number of requests under way. New clients must get in.
+
+A connection that has ended may be part of a cycle, for example by an error that keeps the frames it came through.
+Cycles are looked for rarely (see :mod:`.collector`). So common errors keep no frames, and a full pass is made
+after many other connections have ended.
+
+Each server words its own answers to requests that cannot be read. Callers: the HTTPS server of ``kubesched run``
+and the API server of the embedded cluster. Needs aiohttp.
 """
 
 from __future__ import annotations
@@ -37,38 +41,39 @@ except ImportError:  # pragma: no cover - not a POSIX system
 
 __all__ = ["HAND_SHAKE_SECONDS", "STALL_SECONDS", "Connection", "Connections"]
 
-#: A TLS hand-shake may take so long.
+#: Most seconds that a TLS hand-shake may take.
 HAND_SHAKE_SECONDS: Final = 10.0
-#: Connections over TLS that may wait, unfinished hand-shakes included.
+#: Most TLS connections without a request under way, unfinished hand-shakes included.
 _MOST_WAITING_TLS: Final = 512
-#: A client that takes none of the bytes that wait for it is given up after so long, at most twice that.
+#: Seconds after which a client that takes none of its waiting bytes is given up; twice that at most.
 STALL_SECONDS: Final = 30.0
-#: Bytes that the system keeps for a client. It would take megabytes, of which a third has to go before progress shows.
+#: Bytes that the system buffers for a client. Its default is megabytes, a third of which must go before progress shows.
 _SEND_BUFFER: Final = 256 * 1024
 #: Connections accepted before other tasks get a turn.
 _ACCEPTED_AT_ONCE: Final = 64
-#: Seconds until the next try when there is no descriptor or memory for a connection.
+#: Seconds until the next attempt to accept, when there was no descriptor or memory for a connection.
 _PAUSE: Final = 1.0
-#: A full pass of the collector is made for so many connections that have ended and are in memory all the same,
+#: A full pass of the collector is made when this many connections have ended and are still in memory,
 _MOST_LEFT: Final = 256
-#: when they are so many seconds later, too;
+#: and still are these seconds later;
 _LEFT_SECONDS: Final = 2.0
-#: and for so many that have ended at all: asyncio leaves 1 KiB of each in a cycle.
+#: or when this many connections have ended at all: asyncio leaves 1 KiB of each in a cycle.
 _MOST_ENDED: Final = 100_000
 #: Seconds between two log lines about connections that had to be closed.
 _LOG_SECONDS: Final = 10.0
 _NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-#: Connections that still send an answer, and are left out in the search for one to close.
+#: Connections to skip in the search for one to close, because they still send an answer.
 _SENDING: Final = 8
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Connections(web.Server):
-    """Accepts connections and hands their requests to ``handler``.
+    """Server that accepts connections and passes their requests to ``handler``.
 
-    At most ``most`` are open, or what the limit of descriptors allows; over TLS few of them may wait. ``kind`` is the class of a connection, ``options`` are for
-    it. Begin with :meth:`listen`; after :meth:`close` no new ones are accepted, and :meth:`shutdown` ends the open ones.
+    At most ``most`` connections are open, or fewer if the limit of descriptors is lower. Over TLS only few of them may
+    be without a request. ``kind`` is the class of a connection, ``options`` are its keyword arguments. Call
+    :meth:`listen` to begin. After :meth:`close` no new connection is accepted; :meth:`shutdown` ends the open ones.
     """
 
     def __init__(
@@ -89,7 +94,8 @@ class Connections(web.Server):
         self._context: ssl.SSLContext | None = None
         self._sockets: Sequence[socket.socket] = ()
         self._tasks = Supervisor("connections")
-        #: Without a request under way, the longest one first: hand-shakes with the socket until they begin, and connections.
+        #: Connections without a request under way, longest first. A hand-shake is keyed by its task, with its socket
+        #: until it begins.
         self._waiting: dict[asyncio.Task[None] | Connection, socket.socket | None] = {}
         self._busy: dict[Connection, None] = {}
         self._log = _RareLog(log)
@@ -102,13 +108,13 @@ class Connections(web.Server):
 
     @property
     def open(self) -> int:
-        """How many connections there are, unfinished hand-shakes included."""
+        """Number of connections, unfinished hand-shakes included."""
         return len(self._waiting) + len(self._busy)
 
     # -- life --------------------------------------------------------------------------------------------
 
     def listen(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
-        """Accept connections on bound sockets, which are closed by :meth:`close`; with ``context`` over TLS."""
+        """Accept connections on bound sockets; over TLS if ``context`` is given. :meth:`close` closes the sockets."""
         self._sockets, self._context = sockets, context
         if context is not None:
             self._most_waiting = min(self._most, _MOST_WAITING_TLS)
@@ -128,7 +134,7 @@ class Connections(web.Server):
             listening.close()
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - aiohttp's signature
-        """End hand-shakes, then all connections; requests under way have ``timeout`` seconds."""
+        """End hand-shakes, then all connections. Requests under way have ``timeout`` seconds."""
         for unbegun in self._waiting.values():
             if unbegun is not None:
                 unbegun.close()
@@ -174,7 +180,7 @@ class Connections(web.Server):
             loop.add_reader(listening.fileno(), self._accept, loop, listening)
 
     async def _begin(self, accepted: socket.socket) -> None:
-        """Shake hands; from then on the connection exists by itself."""
+        """Shake hands. From then on the connection lives without this task."""
         connection = self()
         connection.begun_by = task = asyncio.current_task()
         assert task is not None
@@ -186,7 +192,7 @@ class Connections(web.Server):
             connection.connection_lost(error)
             if not isinstance(error, OSError):
                 raise
-            # No defect of ours: it is due to the bytes of the client, or the lack of them. ssl.SSLError is an OSError.
+            # Not a defect of this server: the client sent wrong bytes, or none. ssl.SSLError is an OSError.
             self._options["logger"].debug("a connection ended before its first request: %s", error)
         finally:
             self._waiting.pop(task, None)
@@ -201,7 +207,10 @@ class Connections(web.Server):
         )
 
     def _close_longest_waiting(self) -> bool:
-        """Whether there is one: those that still send an answer do not count."""
+        """Close the connection that has waited the longest, except those that still send an answer.
+
+        True if there was one.
+        """
         for _ in range(min(_SENDING, len(self._waiting))):
             longest = next(iter(self._waiting))
             unbegun = self._waiting.pop(longest)
@@ -222,7 +231,7 @@ class Connections(web.Server):
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         assert isinstance(handler, Connection)
-        if handler.begun_by is not None:  # it is one connection, not two
+        if handler.begun_by is not None:  # the hand-shake and its connection count once
             self._waiting.pop(handler.begun_by, None)
         self._waiting[handler] = None
 
@@ -260,7 +269,7 @@ class Connections(web.Server):
 
 
 class Connection(RequestHandler):
-    """A connection of which a request has ``head_seconds`` for its first line and its headers, the first one included."""
+    """Connection whose requests, the first included, have ``head_seconds`` for their first line and headers."""
 
     def __init__(self, server: Connections, *, head_seconds: float, **options: Any) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
@@ -268,16 +277,16 @@ class Connection(RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._left = 0
-        #: The task that shakes hands.
+        #: Task of the TLS hand-shake.
         self.begun_by: asyncio.Task[None] | None = None
 
     @property
     def is_sending(self) -> bool:
-        """Whether a part of an answer waits for the client."""
+        """True if a part of an answer is waiting for the client."""
         return self.transport is not None and self.transport.get_write_buffer_size() > 0
 
     def abort(self) -> None:
-        """Close the connection at once; what was not sent is lost."""
+        """Close the connection at once. Bytes that were not sent are lost."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -286,7 +295,7 @@ class Connection(RequestHandler):
         self._start_head_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came in. When they do not complete the head of a request, the rest must come within the limit."""
+        """Receive bytes. Unless they complete the head of a request, the rest of it must come within the limit."""
         super().data_received(data)
         self._forget_frames()
         waiter = self._waiter
@@ -296,7 +305,7 @@ class Connection(RequestHandler):
             self._start_head_timer()
 
     def _forget_frames(self) -> None:
-        """Have the error about bytes that are no request keep no frames, in whose variables it is."""
+        """Drop the frames of an error about unreadable bytes: their variables refer to the error."""
         error = getattr(self._messages[-1][0], "exc", None) if self._messages else None
         if error is not None:
             forget_frames(error)
@@ -324,7 +333,7 @@ class Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to a request that did not reach the handler, or that the handler gave up."""
+        """Answer a request that did not reach the handler, or that the handler gave up."""
         self.log_exception("a request could not be answered", exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has been begun; there is no place for another")
@@ -333,13 +342,13 @@ class Connection(RequestHandler):
         return response
 
     def explained(self, status: int, error: BaseException | None) -> web.StreamResponse:
-        """An answer to such a client; servers put it in words of their own."""
+        """Return the answer for a request that cannot be read. Servers override it with their own words."""
         return web.Response(status=status)
 
     # -- clients that do not read --------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """More waits for the client than a little."""
+        """Watch for progress: the client has not taken what was sent, and the buffer is full."""
         super().pause_writing()
         self._await_progress()
 
@@ -366,7 +375,7 @@ class Connection(RequestHandler):
 
 
 class _RareLog:
-    """Logs the first warning at once, and what follows in one line after a while, with its number."""
+    """Log that writes the first warning at once, and later ones as one line every _LOG_SECONDS, with their number."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -394,7 +403,7 @@ class _RareLog:
 
 
 def _descriptors() -> int:
-    """How many connections the limit of descriptors allows; a part of it is for files and for connections to others."""
+    """Return the number of connections that the limit of descriptors allows, less a reserve for files and clients."""
     if resource is None:
         return 1 << 30
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

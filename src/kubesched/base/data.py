@@ -1,7 +1,7 @@
-"""Files that come along: examples and benchmark workloads.
+"""Files that are part of the distribution: examples and benchmark workloads.
 
-In an installed wheel they lie inside the package (``kubesched/_data``, put there by the build); in a checkout they
-are the folders next to ``src``.
+An installed wheel has them inside the package (``kubesched/_data``, put there by the build). A checkout has them
+in the folders next to ``src``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
 def data_folder(name: str) -> Path:
-    """The folder ``examples`` or ``bench``.
+    """Return the folder ``examples`` or ``bench``.
 
     Raises:
-        FileNotFoundError: when this installation has none, saying where it was looked for.
+        FileNotFoundError: if this installation lacks the folder; it names the place where it was looked for.
     """
     places = (PACKAGE / "_data" / name, PACKAGE.parents[1] / name)
     for place in places:

@@ -1,7 +1,7 @@
-"""Packages that only an extra of the distribution brings: importing them, and the message when one is missing.
+"""Packages that come only with an extra of the distribution, and the error message if one is missing.
 
-A module whose imports an installation may lack makes them inside :func:`needing`. ``pip install 'kubesched[run]'`` works
-wherever kubesched is installed, from an index or not; in a checkout where it is not, ``'.[run]'`` does.
+A module imports such packages inside :func:`needing`. ``pip install 'kubesched[run]'`` works wherever kubesched is
+installed, from an index or not. In a checkout where kubesched is not installed, ``'.[run]'`` does.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ __all__ = ["MissingPackageError", "how_to_install", "needing"]
 
 
 class MissingPackageError(ImportError):
-    """A package is not installed; the text says what needs it and how it is installed."""
+    """A package is not installed. The text says what needs it and how to install it."""
 
 
 def how_to_install(extra: str = "") -> str:
-    """The commands that install what ``extra`` brings; without one, what every installation should have."""
+    """Return the commands that install the packages of ``extra``; by default, those of every installation."""
     if not extra:
         return "pip install kubesched (in a checkout: pip install .)"
     return f"pip install 'kubesched[{extra}]' (in a checkout: pip install '.[{extra}]')"
@@ -25,10 +25,10 @@ def how_to_install(extra: str = "") -> str:
 
 @contextmanager
 def needing(purpose: str, extra: str = "") -> Iterator[None]:
-    """Imports of packages that come with ``extra``. The outermost block names its own purpose and extra.
+    """Guard imports of packages that come with ``extra``. The outermost block names its own purpose and extra.
 
     Raises:
-        MissingPackageError: when one is not installed.
+        MissingPackageError: if one is not installed.
     """
     try:
         yield

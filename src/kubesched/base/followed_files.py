@@ -1,10 +1,10 @@
 """TLS contexts that follow their files: certificates, keys and authorities are read again when they change.
 
-    files ──as before──▶ the current context
-      └─────changed────▶ a new context; if it cannot be made, that is logged and the current one stays
+    files ──unchanged──▶ the current context
+      └─────changed────▶ a new context; if it cannot be made, an error is logged and the current one stays
 
-A pair of files is replaced one file after the other, so for a moment they may not belong together. Callers: the API client,
-extenders, and the listener of the embedded cluster.
+A certificate and its key are replaced one file after the other, so for a moment they may not belong together.
+Callers: the API client, extenders, and the listener of the embedded cluster.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["FOLLOW_SECONDS", "FollowedContext"]
 
 _log = logging.getLogger("kubesched.tls")
 
-#: Files are read again this often (seconds), when connections are made.
+#: Seconds between two readings of the files. They are read only when connections are made.
 FOLLOW_SECONDS: Final = 10.0
 
 _Contents = tuple[tuple[str, bytes | None], ...]
 
 
 class FollowedContext:
-    """The TLS context for connections that are made now.
+    """TLS context for new connections, rebuilt when its files change.
 
-    ``make`` reads the files and builds a context; ``files`` names them at the time (None and "" are left out). Without files the
-    first context is kept.
+    ``make`` reads the files and builds a context. ``files`` returns their present names; None and "" are skipped.
+    Without files the first context stays.
 
     Raises:
-        OSError, ValueError: what ``make`` raises for the first context.
+        OSError, ValueError: any error of ``make`` for the first context.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class FollowedContext:
         self._next = float("-inf")
 
     def current(self) -> ssl.SSLContext:
-        """The context of the moment. To be called on the event loop."""
+        """Return the context for a connection that is made now. Call it on the event loop."""
         now = asyncio.get_running_loop().time()
         if now >= self._next:
             self._next = now + FOLLOW_SECONDS
@@ -54,7 +54,7 @@ class FollowedContext:
         return self._context
 
     def refused(self) -> None:
-        """A connection failed or was refused: the files are read again before the next one is made."""
+        """Have the files read again before the next connection: one failed or was refused."""
         self._next = float("-inf")
 
     def _follow(self) -> None:
@@ -78,7 +78,7 @@ def _content(file: Path) -> bytes | None:
     try:
         return file.read_bytes()
     except OSError:
-        return None  # the attempt to make a context of it says why
+        return None  # making a context from it will say why
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -1,7 +1,8 @@
-"""Memory of things made from texts that come again, bounded in bytes however long the texts are.
+"""Memory of values that are made from recurring texts, bounded in bytes however long the texts are.
 
-Texts come from users' objects and from peers. A bound on their number alone is none: 4,096 texts of a megabyte are 4 GB. When the
-bound is reached everything is forgotten; what is needed still is made again. Callers: whatever reads quantities, names, times and paths.
+The texts come from users' objects and from peers. A bound on the number of entries alone would not do: 4,096 texts of a
+megabyte are 4 GB. At the bound everything is forgotten, and values still needed are made again. Callers: the readers of
+quantities, names, times and paths.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T", str, bytes)
 
-#: Bytes that an entry takes besides its text.
+#: Bytes that an entry takes in addition to its text.
 _ENTRY: Final = 64
-#: A text is kept that has at most this part of all bytes: one of them does not drive out the others.
+#: Largest entry, as a fraction of all bytes (1/16): one long text must not drive out all others.
 _PART: Final = 16
 
 
 class Kept(dict[K, V], Generic[K, V]):
-    """A dictionary of things that can be made again. Add with :meth:`keep`."""
+    """Dictionary of values that can be made again, bounded in bytes. Add with :meth:`keep`."""
 
     def __init__(self, most_bytes: int) -> None:
         super().__init__()
         self._most = self._left = most_bytes
 
     def keep(self, key: K, value: V, size: int) -> V:
-        """Add an entry whose texts have ``size`` bytes, unless that is too many; the value."""
+        """Add an entry whose texts have ``size`` bytes, unless they are too long. Return the value in either case."""
         size += _ENTRY
         if size <= self._most // _PART:
             if size > self._left:
@@ -46,7 +47,7 @@ class Kept(dict[K, V], Generic[K, V]):
 
 
 def remembered(most_bytes: int) -> Callable[[Callable[[T], V]], Callable[[T], V]]:
-    """Have a function of a text remember its results, for texts of so many bytes in all. What it raises is not remembered."""
+    """Make a function of a text remember its results, for texts of ``most_bytes`` in all. Errors are not remembered."""
 
     def decorate(function: Callable[[T], V]) -> Callable[[T], V]:
         known: Kept[T, V] = Kept(most_bytes)

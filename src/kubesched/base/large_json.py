@@ -1,7 +1,7 @@
 """JSON text of documents that may be large: results, tables, lists.
 
-``msgspec.json.encode`` ends the process with a segmentation fault if there is no memory for its text to grow; an encoder that
-writes into an array raises MemoryError. Callers: whatever writes a whole result.
+If there is no memory for its text to grow, ``msgspec.json.encode`` ends the process with a segmentation fault. An
+encoder that writes into an array raises MemoryError instead. Callers: all that write a whole result.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ _encode_into = msgspec.json.Encoder().encode_into
 
 
 def large_json(value: Any, *, indent: int | None = None) -> bytes | bytearray:
-    """A value as JSON, on one line or with ``indent`` blanks for each level. Of a file's name that is no text, bytes are escaped.
+    """Encode a value as JSON, on one line or with ``indent`` blanks for each level.
+
+    Bytes that are no valid text, as in some file names, are escaped.
 
     Raises:
-        MemoryError: when there is no memory for it.
+        MemoryError: if there is no memory for the text.
     """
     text = bytearray()
     try:
@@ -32,7 +34,7 @@ def large_json(value: Any, *, indent: int | None = None) -> bytes | bytearray:
 
 
 def as_text(value: Any) -> Any:
-    """A copy of plain data in which all texts can be encoded."""
+    """Return a copy of plain data in which all texts can be encoded."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):

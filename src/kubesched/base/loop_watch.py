@@ -1,8 +1,9 @@
-"""What holds the event loop: a thread that samples it from outside.
+"""Watch for callbacks that hold the event loop: a thread samples the loop from outside.
 
-Everything of a scheduler or a cluster runs on one event loop, so the longest callback is a lower bound of every latency.
-The loop beats every few milliseconds; when a beat is late, the thread has the main thread note what it executes. A machine that
-gives the process no CPU delays the beat as well: both times are kept. Callers: ``kubesched run``, ``up`` and ``bench``.
+A scheduler or a cluster runs on one event loop, so its longest callback is a lower bound of every latency. The loop
+beats every few milliseconds. When a beat is late, the thread asks the main thread to note the function it executes.
+A machine that gives the process no CPU delays the beat as well, so both real and CPU time are kept. Callers:
+``kubesched run``, ``up`` and ``bench``.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from .main_stack import MainStack
 
 __all__ = ["LIMIT_SECONDS", "Hold", "HoldLog", "HoldReporter", "watch_loop"]
 
-#: How long anything may hold the loop before it is noted.
+#: Seconds that a callback may hold the loop before it is noted.
 LIMIT_SECONDS: Final = 0.05
-#: A function that was logged is not logged again for so long.
+#: Seconds for which a function that was logged is not logged again.
 _QUIET_SECONDS: Final = 60.0
-#: The package whose functions are named; frames of libraries below it are named by their caller here.
+#: The package whose functions are named. A frame of a library is named after its caller in this package.
 _PACKAGE: Final = __name__.partition(".")[0]
 #: Functions in which an event loop waits.
 _IDLE: Final = ("select", "poll")
@@ -34,12 +35,12 @@ _IDLE: Final = ("select", "poll")
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One time that the loop ran nothing else.
+    """One period in which a callback held the loop.
 
     Attributes:
-        seconds: between two beats, less the beats' interval.
-        cpu_seconds: of these, the loop's thread on a CPU; much less when the machine was busy otherwise.
-        where: ``module.function:line`` in which the thread was seen, most often; "" when it was not seen working: the
+        seconds: real time between two beats, less the beats' interval.
+        cpu_seconds: CPU time of the loop's thread in that period; much less if the machine was busy with other things.
+        where: ``module.function:line`` in which the thread was seen most often. Empty if it was not seen working: the
             machine was late, the hold was over too soon, or the loop's thread is not the main one.
     """
 
@@ -52,7 +53,7 @@ class Hold:
 def watch_loop(on_hold: Callable[[Hold], None], *, limit: float = LIMIT_SECONDS) -> Iterator[None]:
     """Watch the running loop until the end of the block.
 
-    ``on_hold`` is called on the loop, after each time that it was held for more than ``limit`` seconds.
+    ``on_hold`` is called on the loop, after each period in which the loop was held for more than ``limit`` seconds.
 
     Raises:
         RuntimeError: without a running loop.
@@ -66,7 +67,7 @@ def watch_loop(on_hold: Callable[[Hold], None], *, limit: float = LIMIT_SECONDS)
 
 
 class HoldLog:
-    """The longest holds, and how many there were."""
+    """The longest holds, and the number of all holds."""
 
     def __init__(self, keep: int = 5) -> None:
         self.count = 0
@@ -79,9 +80,9 @@ class HoldLog:
 
 
 class HoldReporter:
-    """Logs what held the loop, each function at most once a minute.
+    """Log of the functions that held the loop, each at most once a minute.
 
-    Only time on a CPU counts here: a machine that is busy otherwise is nothing that a reader of this log can change.
+    Only CPU time counts here: a reader of this log cannot change how busy the machine is with other things.
     """
 
     def __init__(
@@ -91,11 +92,12 @@ class HoldReporter:
         *,
         least: float = LIMIT_SECONDS,
     ) -> None:
-        """``observe`` receives the CPU seconds of each hold, logged or not; those of less than ``least`` are not logged."""
+        """``observe`` receives the CPU seconds of each hold. Holds with less than ``least`` are not logged."""
         self._logger = logger
         self._least = least
         self._observe = observe
-        #: By function: until when it is not logged again, and how often it held the loop meanwhile.
+        #: For each function: the time until which it is not logged again, and the number of its holds since it was
+        #: logged.
         self._quiet: dict[str, tuple[float, int]] = {}
 
     def __call__(self, hold: Hold) -> None:
@@ -110,7 +112,7 @@ class HoldReporter:
             self._quiet[name] = (until, more + 1)
             return
         self._quiet[name] = (now + _QUIET_SECONDS, 0)
-        again = f", and {more} times more in the last minutes" if more else ""
+        again = f", and {more} more times since it was last logged" if more else ""
         self._logger.warning(
             "the event loop was held for %.0f ms (%.0f ms of CPU) by %s%s",
             1e3 * hold.seconds,
@@ -127,14 +129,14 @@ class _Watch:
         self._limit = limit
         self._interval = limit / 4
         ident = threading.get_ident()
-        #: None for the loop of another thread, which cannot be asked.
+        #: None if the loop runs in another thread than the main one, whose stack cannot be sampled.
         self._stack = MainStack(self._note) if ident == threading.main_thread().ident else None
         self._cpu = _thread_clock(ident)
         self._beat_at = time.perf_counter()
         self._beat_cpu = self._cpu()
         self._handle: asyncio.TimerHandle | None = None
         self._ended = threading.Event()
-        #: Written and replaced by the loop's thread.
+        #: Samples by place. Written and replaced by the loop's thread.
         self._seen: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._look, name="loop-watch", daemon=True)
 
@@ -158,12 +160,15 @@ class _Watch:
         if held > self._limit:
             where = seen.most_common(1)
             self._on_hold(Hold(held, cpu - self._beat_cpu, where[0][0] if where else ""))
-        # Read again: what on_hold took is not counted.
+        # Read again, so that the time of on_hold is not counted.
         self._beat_at, self._beat_cpu = time.perf_counter(), self._cpu()
         self._handle = self._loop.call_later(self._interval, self._beat)
 
     def _look(self) -> None:
-        """The thread: looks often enough to see a hold several times, and does next to nothing otherwise."""
+        """Run the watching thread.
+
+        It looks often enough to see a hold several times, and otherwise does almost nothing.
+        """
         while not self._ended.wait(self._limit / 2):
             self._look_once()
 
@@ -175,13 +180,13 @@ class _Watch:
         return time.perf_counter() - self._beat_at > self._interval + self._limit
 
     def _note(self, frame: FrameType) -> None:
-        # A loop that waits for something to do is late only when the machine is.
+        # A loop that waits for work is late only if the machine is.
         if self._is_late() and frame.f_code.co_name not in _IDLE:
             self._seen[_place(frame)] += 1
 
 
 def _thread_clock(ident: int) -> Callable[[], float]:
-    """The CPU time of a thread, or where the system does not say: real time, as if it always ran."""
+    """Return a clock of the thread's CPU time, or of real time if the system has no such clock."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.perf_counter
     clock = time.pthread_getcpuclockid(ident)
@@ -189,7 +194,7 @@ def _thread_clock(ident: int) -> Callable[[], float]:
 
 
 def _place(frame: FrameType) -> str:
-    """The innermost function of this package, or of anything when there is none."""
+    """Name the innermost function of this package, or the innermost of all if there is none."""
     innermost = frame
     current: FrameType | None = frame
     while current is not None:

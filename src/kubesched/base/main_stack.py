@@ -1,8 +1,9 @@
 """Samples of the main thread's stack, taken by the main thread.
 
-Reading the frames of a thread that is running has ended in segmentation faults (CPython 3.11). So another thread requests a
-sample, and the main thread takes it between two of its instructions, as it handles a signal. A thread that waits, or is in
-a function written in C, takes it when it is back. Used by :mod:`.loop_watch` and by the CPU profile of the server.
+Reading the frames of a running thread has ended in segmentation faults (CPython 3.11). So another thread requests a
+sample, and the main thread takes it between two of its instructions, the way it handles a signal. A main thread that
+waits, or runs a function written in C, takes the sample when it returns. Used by :mod:`.loop_watch` and by the CPU
+profile of the server.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 
 __all__ = ["MainStack"]
 
-#: What is to be called by :func:`_run_next`. Kept here, as the interpreter keeps no reference.
+#: Callbacks for :func:`_run_next`. Kept here because the interpreter keeps no reference to them.
 _requests: Final[deque[Callable[[FrameType], None]]] = deque()
 
 
@@ -31,24 +32,27 @@ _address: Final = ctypes.cast(_callback, ctypes.c_void_p)
 
 
 class MainStack:
-    """Samples of the main thread's stack. Used by one thread; ``note`` receives the innermost frame, in the main thread."""
+    """Sampler of the main thread's stack, for one other thread.
+
+    ``note`` runs in the main thread, with the innermost frame.
+    """
 
     def __init__(self, note: Callable[[FrameType], None]) -> None:
         self._note = note
         self._waiting = self._stopped = False
 
     def request(self) -> None:
-        """Have the main thread take a sample soon; no effect while the last request waits."""
+        """Ask the main thread for a sample soon. No effect while the last request is waiting."""
         if self._waiting:
             return
         self._waiting = True
         _requests.append(self._take)
-        if ctypes.pythonapi.Py_AddPendingCall(_address, None) != 0:  # its queue is full
+        if ctypes.pythonapi.Py_AddPendingCall(_address, None) != 0:  # the interpreter's queue is full
             _requests.remove(self._take)
             self._waiting = False
 
     def stop(self) -> None:
-        """``note`` is not called any more. To be called in the main thread."""
+        """Stop: ``note`` is not called any more. Call it in the main thread."""
         self._stopped = True
 
     def _take(self, frame: FrameType) -> None:

@@ -1,4 +1,4 @@
-"""Tasks and the parents that notice their end. No other module of the project starts an asyncio task.
+"""Tasks, and supervisors that notice when one ends. No other module of the project starts an asyncio task.
 
     async with Supervisor("kubelets") as tasks:
         tasks.spawn(follow(), "hollow-pods")
@@ -6,9 +6,9 @@
         await tasks.ended()
 
 A *lasting* task works until its supervisor stops it. If it raises, returns or is cancelled before that, it has
-crashed: the supervisor keeps the first crash and raises it as :class:`TaskCrashedError` in every block that it
-guards. A component that has tasks of its own supervises them inside its ``run()``, so that a crash passes from
-supervisor to supervisor up to the program. It works in real and in virtual time.
+crashed. The supervisor keeps the first crash and raises it as :class:`TaskCrashedError` in every block that it
+guards. A component with tasks of its own supervises them inside its ``run()``, so that a crash passes from
+supervisor to supervisor up to the program. All this works in real and in virtual time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ logger = logging.getLogger("kubesched.tasks")
 
 
 class TaskCrashedError(Exception):
-    """A task ended that should not have; ``__cause__`` is what it raised, None when it returned or was cancelled.
+    """A task ended that should not have. ``__cause__`` is the error it raised; None if it returned or was cancelled.
 
     Attributes:
-        task: the name of the task, or of the callback.
+        task: name of the task, or of the callback.
     """
 
     def __init__(self, task: str, message: str) -> None:
@@ -44,7 +44,7 @@ class EndedFirstError(Exception):
 
 
 class _Entry:
-    """What a supervisor knows of one of its tasks."""
+    """Supervisor's record of one task."""
 
     __slots__ = ("lasting", "on_crash")
 
@@ -54,7 +54,7 @@ class _Entry:
 
 
 class _Guard:
-    """A block that a crash ends, by cancelling the task that runs it."""
+    """Block of code that a crash ends, by cancelling the task that runs it."""
 
     __slots__ = ("cancelling", "fired", "task")
 
@@ -70,10 +70,10 @@ class _Guard:
 
 
 class Supervisor:
-    """The parent of some tasks.
+    """Parent of some tasks.
 
-    Used as an async context manager it guards the block and stops all tasks at its end. Otherwise the owner calls
-    :meth:`spawn` at any time, puts what waits for the tasks into ``with tasks.guard()``, and calls :meth:`stop`.
+    As an async context manager it guards the block and stops all tasks at its end. Otherwise the owner calls
+    :meth:`spawn` at any time, waits for the tasks only inside ``with tasks.guard()``, and calls :meth:`stop`.
     """
 
     def __init__(self, name: str) -> None:
@@ -91,7 +91,7 @@ class Supervisor:
 
     @property
     def names(self) -> list[str]:
-        """The names of the tasks that are running, oldest first."""
+        """Names of the running tasks, oldest first."""
         return [task.get_name() for task in self._tasks]
 
     @property
@@ -109,9 +109,10 @@ class Supervisor:
     ) -> asyncio.Task[T]:
         """Start a task.
 
-        One that is not ``lasting`` may return at any time, and its creator may cancel it. ``on_crash`` repairs what a
-        crash of this task left behind: the supervisor then continues as if nothing had happened. Any cancellation that
-        the supervisor did not order is a crash for it. What ``on_crash`` raises is a crash of the supervisor's.
+        A task that is not ``lasting`` may return at any time, and its creator may cancel it. ``on_crash`` repairs
+        what a crash of this task left behind; the supervisor then continues as if nothing had happened. It is also
+        called after a cancellation that the supervisor did not order. An error that it raises is a crash of the
+        supervisor.
         """
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks[task] = _Entry(lasting, on_crash)
@@ -120,10 +121,10 @@ class Supervisor:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """A block that a crash ends. The running task is cancelled at its next wait.
+        """Guard a block: a crash cancels the running task at its next wait.
 
         Raises:
-            TaskCrashedError: instead of the cancellation, or at once when there was a crash before.
+            TaskCrashedError: instead of the cancellation, or at once if there was a crash before.
         """
         if self._crash is not None:
             raise self._take_crash()
@@ -136,18 +137,19 @@ class Supervisor:
         self._leave(guard, None)
 
     async def ended(self) -> None:
-        """Wait, inside a guard, until all tasks have ended; lasting ones only end by a crash."""
+        """Wait, inside a guard, until all tasks have ended. Lasting tasks end only by a crash."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
     def begin_stop(self) -> None:
-        """From now on lasting tasks may end, as their owner is stopping them one by one. What they raise still counts."""
+        """Allow lasting tasks to end, as their owner is about to stop them one by one. Their errors still count."""
         self._stopping = True
 
     def catch_callbacks(self) -> None:
-        """Until :meth:`stop`, what a timer or another callback of this project raises on the running loop is a crash.
+        """Treat an error in a callback of this project (a timer, for example) as a crash, until :meth:`stop`.
 
-        Without this the event loop would log it and go on. Callbacks of other libraries are left to the loop's handler.
+        Otherwise the running loop would log the error and go on. Callbacks of other libraries are left to the loop's
+        handler.
         """
         if self._restore is not None:
             return
@@ -168,10 +170,10 @@ class Supervisor:
         self._restore = lambda: loop.set_exception_handler(before)
 
     async def stop(self) -> None:
-        """Cancel all tasks and wait for them; again it does nothing.
+        """Cancel all tasks and wait for them. Further calls do nothing.
 
         Raises:
-            TaskCrashedError: when there was a crash that no guard has raised.
+            TaskCrashedError: if there was a crash that no guard has raised.
         """
         self._stopping = True
         while self._tasks:
@@ -215,7 +217,8 @@ class Supervisor:
         self._record(crash, is_end=task.cancelled())
 
     def _record(self, crash: TaskCrashedError, *, is_end: bool = False) -> None:
-        # A program that ends cancels all its tasks, and the runner of its loop raises an interrupt again: neither is logged.
+        # Neither is logged: the end of a program, which cancels all its tasks, nor an interrupt, which the loop's
+        # runner raises again.
         is_end = is_end or isinstance(crash.__cause__, KeyboardInterrupt)
         if self._crash is not None:
             if crash.__cause__ is not None and not is_end:
@@ -240,7 +243,10 @@ class Supervisor:
         return None
 
     def _leave(self, guard: _Guard, error: BaseException | None) -> None:
-        """End a guarded block that ``error`` ended: raise the crash in place of the cancellation it caused."""
+        """Leave a guarded block that ended with ``error``.
+
+        A crash is raised in place of the cancellation that it caused.
+        """
         self._guards.remove(guard)
         if not guard.fired:
             return
@@ -264,16 +270,16 @@ def _enter(guards: list[_Guard]) -> _Guard:
 
 def _crashed(what: str, name: str, error: BaseException) -> TaskCrashedError:
     if isinstance(error, TaskCrashedError):
-        return error  # the innermost task is the one to name
+        return error  # name the innermost task
     crash = TaskCrashedError(name, f"{what} failed: {type(error).__name__}: {error}")
     crash.__cause__ = error
     return crash
 
 
 def _callback_of_ours(error: BaseException | None) -> str:
-    """``module.function`` of the callback that raised, empty for one of another library's.
+    """Return ``module.function`` of the callback that raised, or "" if it belongs to another library.
 
-    The outermost frame is the event loop's, the next one the callback's.
+    The outermost frame is the event loop's, the next one is the callback's.
     """
     trace = error.__traceback__ if error is not None else None
     frame = trace.tb_next.tb_frame if trace is not None and trace.tb_next is not None else None
@@ -282,7 +288,7 @@ def _callback_of_ours(error: BaseException | None) -> str:
 
 
 def running_task() -> asyncio.Task[Any] | None:
-    """The current task; None where no event loop runs, as in a coroutine that is sent its steps by hand."""
+    """Return the current task. None if no event loop runs, as in a coroutine whose steps are sent by hand."""
     try:
         return asyncio.current_task()
     except RuntimeError:
@@ -290,9 +296,9 @@ def running_task() -> asyncio.Task[Any] | None:
 
 
 def ended_from_outside(task: asyncio.Task[Any] | None, error: BaseException) -> bool:
-    """Whether ``error``, raised at an ``await`` of ``task``, is the task's own end: it is cancelled, or its coroutine closed.
+    """True if ``error``, raised at an ``await`` of ``task``, is the end of the task itself.
 
-    Otherwise what was awaited has raised it.
+    False if the awaited work has raised it.
     """
     return running_task() is not task or (
         isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
@@ -300,19 +306,19 @@ def ended_from_outside(task: asyncio.Task[Any] | None, error: BaseException) -> 
 
 
 def child(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-    """A task for a part of its creator's own work.
+    """Start a task for a part of its creator's own work.
 
-    The creator awaits it, and with that receives its result, its error or its cancellation; or it cancels the task
-    and awaits that. Its end is reported nowhere else.
+    The creator awaits the task, and so receives its result, error or cancellation; or it cancels the task and then
+    awaits it. The end of the task is reported nowhere else.
     """
     return asyncio.get_running_loop().create_task(work, name=name)
 
 
 async def unless(end: asyncio.Event, work: Coroutine[Any, Any, T], name: str) -> T:
-    """The result of ``work``, which is cancelled when ``end`` is set.
+    """Return the result of ``work``. Cancel it when ``end`` is set.
 
     Raises:
-        EndedFirstError: when ``end`` was set before the work was done.
+        EndedFirstError: if ``end`` was set before the work was done.
     """
     task, ending = child(work, name), child(end.wait(), f"end of {name}")
     try:

@@ -1,6 +1,6 @@
-"""The clock, and timestamps and durations as the API writes them.
+"""Clocks, and the API's timestamps and durations.
 
-Time and randomness are passed in, never read at module level: that makes a simulation repeatable. Timers (sleeping,
+Time and randomness are passed in, never read at module level, so that a simulation is repeatable. Timers (sleeping,
 backoff, rate limits) come from the running event loop, so that everything works in virtual time.
 """
 
@@ -29,15 +29,15 @@ __all__ = [
 
 
 class Clock(Protocol):
-    """The source of time."""
+    """Source of time."""
 
     def now(self) -> float:
-        """Seconds since the epoch. Used for timestamps, backoff and durations alike."""
+        """Return seconds since the epoch. Used for timestamps, backoff and durations alike."""
         ...
 
 
 class FixedClock:
-    """A clock that stands still, at ``seconds`` since the epoch."""
+    """Clock that stands still, at ``seconds`` since the epoch."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._seconds = seconds
@@ -50,14 +50,14 @@ class RealClock:
     """The wall clock."""
 
     def __init__(self) -> None:
-        #: The function itself: it is called some twenty times for a pod.
+        #: The function itself, for speed: it is called about twenty times for each pod.
         self.now = time.time
 
 
 class SteadyClock:
-    """The wall clock when it was made, and from then on the time that has passed.
+    """Clock that starts at the wall clock's time and then advances steadily.
 
-    Backoff and durations go by it: when the machine's clock is set, nothing waits longer or ends early for that.
+    Used for backoff and durations: when someone sets the machine's clock, nothing waits longer or ends early.
     """
 
     def __init__(self) -> None:
@@ -73,22 +73,22 @@ def _second(seconds: int) -> str:
 
 
 def timestamp(seconds: float) -> str:
-    """A ``Time``: UTC, whole seconds."""
+    """Format a ``Time``: UTC, whole seconds."""
     return f"{_second(int(seconds))}Z"
 
 
 def micro_time(seconds: float) -> str:
-    """A ``MicroTime``: UTC, six decimals (leases, events)."""
+    """Format a ``MicroTime``: UTC, six decimals. Leases and events use it."""
     part, whole = modf(seconds)
     carry, micros = divmod(round(part * 1e6), 1_000_000)
     return f"{_second(int(whole) + carry)}.{micros:06d}Z"
 
 
 def parse_time(text: str) -> float:
-    """Seconds since the epoch of an RFC 3339 text.
+    """Parse an RFC 3339 text to seconds since the epoch.
 
     Raises:
-        ValueError: when the text is not a timestamp with a zone.
+        ValueError: if the text is not a timestamp with a zone.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -98,7 +98,7 @@ def parse_time(text: str) -> float:
 
 @remembered(8 << 20)
 def cached_time(text: str) -> float | None:
-    """As :func:`parse_time`, for texts that are read often; None for one that cannot be read."""
+    """Parse a text that is read often, like :func:`parse_time`. None if it is not a timestamp."""
     try:
         return parse_time(text)
     except ValueError:
@@ -111,10 +111,10 @@ _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m":
 
 @remembered(1 << 17)
 def parse_duration(text: str) -> float:
-    """Seconds of a duration such as ``1m30s``, ``250ms``, ``-1h`` or ``0``.
+    """Parse a duration such as ``1m30s``, ``250ms``, ``-1h`` or ``0`` to seconds.
 
     Raises:
-        ValueError: when the text is not a duration, saying what would be right.
+        ValueError: if the text is not a duration; the message shows right ones.
     """
     rest, sign = text.strip(), 1.0
     if rest[:1] in ("-", "+"):

@@ -1,8 +1,8 @@
-"""Long work as steps, so that one event loop can serve others in between.
+"""Long work in steps, so that the event loop can serve other tasks in between.
 
-Work is a generator that yields after each batch and returns its result. A caller without an event loop to share finishes it
-at once; a coroutine does it in turns. Between two steps anything may change: work on many objects takes a list of
-immutable ones first.
+Such work is a generator that yields after each batch and returns its result. A caller without an event loop finishes it
+at once; a coroutine takes turns. Anything may change between two steps, so work on many objects first takes a list of
+immutable ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Steps: TypeAlias = Generator[None, None, T]
 
 
 def finish(steps: Steps[T]) -> T:
-    """The result, without a pause."""
+    """Run all steps without a pause and return the result."""
     while True:
         try:
             next(steps)
@@ -30,7 +30,7 @@ def finish(steps: Steps[T]) -> T:
 
 
 async def in_turns(steps: Steps[T]) -> T:
-    """The result; other tasks get a turn after every step. When cancelled, the work is closed."""
+    """Run all steps and return the result. Other tasks get a turn after every step. A cancellation closes the work."""
     try:
         while True:
             try:
@@ -44,9 +44,9 @@ async def in_turns(steps: Steps[T]) -> T:
 
 
 async def in_batches(items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
-    """The items in lists of that size at most; other tasks get a turn between two lists.
+    """Yield the items in lists of at most ``size``. Other tasks get a turn between two lists.
 
-    What is iterated must not change meanwhile.
+    ``items`` must not change meanwhile.
     """
     rest = iter(items)
     batch = list(islice(rest, size))

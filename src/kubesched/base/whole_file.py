@@ -1,7 +1,7 @@
-"""Files that are written as a whole: whatever happens on the way, the old content is there or the new one.
+"""Files that are written as a whole: after any failure the file has either its old content or its new one.
 
-Callers: whatever writes a file for a user: a saved cluster, a kubeconfig, a key, a configuration, a result. What may hold
-secrets is ``private``.
+Callers: all that write a file for a user: a saved cluster, a kubeconfig, a key, a configuration, a result. A file that
+may hold secrets is ``private``.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ __all__ = ["private_mode", "remove_leftover", "whole_file", "write_file"]
 
 _PRIVATE: Final = 0o600
 _OTHERS: Final = 0o007
-_PUBLIC: Final = 0o666  # less what the umask forbids
+_PUBLIC: Final = 0o666  # less the bits of the umask
 
 
 @contextmanager
 def whole_file(path: str | Path, *, private: bool = False) -> Iterator[BinaryIO]:
-    """A second file next to ``path``, open for writing, which takes its place when the block ends without an exception.
+    """Open a second file next to ``path`` for writing. It replaces ``path`` if the block ends without an exception.
 
-    A link stays a link, and permissions stay as they are. What is no regular file, such as a terminal or a pipe, is
-    opened itself. A ``private`` file is readable by its owner only; one that is there keeps its permissions unless
+    A link stays a link, and permissions stay as they are. A path that is no regular file, such as a terminal or a pipe,
+    is opened itself. A new ``private`` file is readable by its owner only; an existing one keeps its permissions unless
     others may read it.
 
-    The second file is ``.NAME.tmp``. Its writer holds a lock, so what a killed writer leaves is known and goes
-    with the next one, or with :func:`remove_leftover`.
+    The second file is ``.NAME.tmp``. Its writer holds a lock on it. So the file of a killed writer can be recognised;
+    the next writer or :func:`remove_leftover` removes it.
 
     Raises:
-        OSError: at the beginning when the file could not be written, or another process is writing it, naming the
-            file; later when writing fails.
+        OSError: at the beginning if the file cannot be written or another process is writing it (the error names the
+            file); later if writing fails.
     """
     place = Path(os.path.realpath(path))
     mode = None
@@ -59,7 +59,7 @@ def whole_file(path: str | Path, *, private: bool = False) -> Iterator[BinaryIO]
             opened.flush()
             if mode is not None:
                 os.fchmod(opened.fileno(), private_mode(mode) if private else stat.S_IMODE(mode))
-            os.fsync(opened.fileno())  # the name must not get there before the bytes do
+            os.fsync(opened.fileno())  # the bytes must be on disk before the name is
             temporary.replace(place)  # while it is locked
     except BaseException:
         with contextlib.suppress(OSError):
@@ -74,16 +74,16 @@ def write_file(path: str | Path, content: bytes, *, private: bool = False) -> No
 
 
 def private_mode(mode: int) -> int:
-    """The permissions of a private file that has had ``mode``: its owner's choice, but nothing for others."""
+    """Return the permissions of a private file that has had ``mode``: the owner's choice, unless others had access."""
     return _PRIVATE if mode & _OTHERS else stat.S_IMODE(mode)
 
 
 def remove_leftover(path: str | Path) -> None:
-    """Remove what a writer of ``path`` left that was killed.
+    """Remove the temporary file of a killed writer of ``path``.
 
     Raises:
-        BlockingIOError: when a writer is at work.
-        OSError: when it cannot be removed.
+        BlockingIOError: if a writer is at work.
+        OSError: if the file cannot be removed.
     """
     _remove_unlocked(_temporary(Path(os.path.realpath(path))))
 
@@ -103,13 +103,13 @@ def _temporary(place: Path) -> Path:
 
 
 def _created(temporary: Path, mode: int) -> int:
-    """A descriptor of a new file that this process holds the lock of."""
+    """Create a new file, lock it and return its descriptor."""
     while True:
         with contextlib.suppress(FileExistsError):
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
             try:
                 _lock(descriptor)
-                with contextlib.suppress(FileNotFoundError):  # taken for a leftover before it was locked
+                with contextlib.suppress(FileNotFoundError):  # removed as a leftover before it was locked
                     if os.fstat(descriptor).st_ino == temporary.stat().st_ino:
                         return descriptor
             except BaseException:

@@ -1,1 +1,1 @@
-"""The commands of ``kubesched``: parsing, printing and exit codes. The work is done in the packages below."""
+"""Commands of ``kubesched``: parsing, printing and exit codes. Other packages do the work."""

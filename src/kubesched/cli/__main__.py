@@ -1,4 +1,4 @@
-"""``python -m kubesched.cli``: the same as the command ``kubesched``."""
+"""Entry point of ``python -m kubesched.cli``, which is the command ``kubesched``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""``kubesched bench``: see :func:`.arguments.bench`. The measuring is in :mod:`kubesched.lab.bench`."""
+"""``kubesched bench``: see :func:`.arguments.measurements.bench`. :mod:`kubesched.lab.bench` does the measuring."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def run(options: argparse.Namespace) -> int:
         if given:
             raise CliError(f"{name} needs --kubeconfig", code=2)
     workload = _chosen(options)
-    operations = workload.operations()  # refuses what is wrong before anything runs
+    operations = workload.operations()  # refuses a wrong workload before anything runs
     registry, _ = load_registry()
     if not options.quiet:
         for remark in _remarks(workload):
             warn(remark)
     if options.profile_to is not None and options.file:
         refuse_inputs([("--profile-to", options.profile_to)], [options.file])
-    # Opened before the runs: what cannot be written to is to be known before.
+    # Opened before the runs, so that a file that cannot be written is reported before them.
     with (
         output_file(options.profile_to, "--profile-to") if options.profile_to is not None else nullcontext() as profile
     ):
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 def _measured(
     options: argparse.Namespace, workload: Workload, registry: Registry, profile: BinaryIO | None
 ) -> tuple[list[Run], list[Decisions]]:
-    """All runs, and the measurements of decisions alone; the profile of the last run goes to ``profile``."""
+    """Make all runs, and measure decisions alone if asked to. The profile of the last run goes to ``profile``."""
     runs: list[Run] = []
     decisions: list[Decisions] = []
     profiler = cProfile.Profile() if profile is not None else None
@@ -100,7 +100,7 @@ def _measured(
 
 
 def _chosen(options: argparse.Namespace) -> Workload:
-    """The one workload that was asked for."""
+    """Return the one workload that was asked for."""
     path = Path(options.file) if options.file else data_folder("bench") / f"{options.shape}.yaml"
     workloads = load_workloads(path)
     wanted = options.workload or (None if options.file else "default")
@@ -123,7 +123,7 @@ def _chosen(options: argparse.Namespace) -> Workload:
 
 
 def _settings(workload: Workload, listed: Sequence[tuple[str, str]], given: Mapping[str, Param]) -> dict[str, Param]:
-    """The parameters of ``--set``, each read as the kind of value that the workload has there."""
+    """Return the parameters of ``--set``, each parsed to the type that the workload's parameter has."""
     settings: dict[str, Param] = {}
     for name, text in listed:
         if name not in workload.params:
@@ -151,7 +151,7 @@ def _value(old: Param, name: str, text: str) -> Param:
 
 
 def _in_proportion(workload: Workload, params: Mapping[str, Param]) -> dict[str, Param]:
-    """The other counts of a shape, made larger or smaller with the one that was given."""
+    """Return the other counts of a shape, scaled with the count that was given."""
     scaled: dict[str, Param] = {}
     for given, ending in (("initNodes", "Nodes"), ("measurePods", "Pods")):
         if given in params:
@@ -162,14 +162,14 @@ def _in_proportion(workload: Workload, params: Mapping[str, Param]) -> dict[str,
 
 
 def _remarks(workload: Workload) -> list[str]:
-    """What the file asks for and does not get."""
+    """Return remarks about settings of the file that are not applied."""
     values = DEFAULT_GATES.values
     ignored = [name for name, value in workload.feature_gates.items() if values.get(name, value) != value]
     return [f"the feature gate {name} of {workload.title} is not applied" for name in ignored]
 
 
 def _machine() -> dict[str, Any]:
-    """Numbers without the machine they come from mean nothing."""
+    """Describe this machine: figures mean nothing without it."""
     cpu = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
@@ -189,7 +189,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Per section, over the runs: the best and the median."""
+    """Return the best and the median over the runs, for each section."""
     result = []
     for sections in zip(*(item.sections for item in runs), strict=True):
         values = {

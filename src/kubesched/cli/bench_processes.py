@@ -1,4 +1,4 @@
-"""Processes that a benchmark starts and measures from outside: how they begin and end, and what the system says of them.
+"""Processes that a benchmark starts and measures from outside: their start, their end, and their use of resources.
 
 Callers: :mod:`.http_bench`, :mod:`.live_bench`.
 """
@@ -20,7 +20,7 @@ __all__ = ["child", "cluster", "cpu_seconds", "memory_mib", "refuse_others"]
 
 
 def refuse_others(options: argparse.Namespace, mode: str, *, profile: bool = False) -> None:
-    """This is one fixed workload: options that choose or change another would be ignored silently, so they are refused."""
+    """Refuse options that choose or change another workload: this mode has a fixed one and would ignore them."""
     others = {
         "FILE": options.file,
         "--shape": options.shape != "basic",
@@ -37,9 +37,9 @@ def refuse_others(options: argparse.Namespace, mode: str, *, profile: bool = Fal
 
 @contextmanager
 def child(command: list[str], what: str, *, first_line: bool = False) -> Iterator[tuple[str, int]]:
-    """A process until the end of the block: its first line of output ("" unless asked for) and its number.
+    """Run a process until the end of the block. Yield its first line of output ("" unless asked for) and its number.
 
-    An error in the block carries what the process wrote, if it has ended by itself.
+    If the process ends by itself and the block raises an error, the error includes the process's stderr.
     """
     with tempfile.TemporaryFile("w+") as errors:
         output = subprocess.PIPE if first_line else subprocess.DEVNULL
@@ -71,7 +71,7 @@ def child(command: list[str], what: str, *, first_line: bool = False) -> Iterato
 
 @contextmanager
 def cluster(kubeconfig: Path, nodes: int, seed: int, *more: str) -> Iterator[tuple[str, int]]:
-    """``kubesched up`` in a process of its own: its URL and process number; it writes the kubeconfig."""
+    """Run ``kubesched up`` in a process of its own, which writes the kubeconfig. Yield its URL and process number."""
     command = [sys.executable, "-m", "kubesched.cli", "up", "--quiet", "--nodes", str(nodes), "--seed", str(seed)]
     command += ["--kubeconfig-out", str(kubeconfig), *more]
     with child(command, "kubesched up", first_line=True) as (url, process):
@@ -79,7 +79,7 @@ def cluster(kubeconfig: Path, nodes: int, seed: int, *more: str) -> Iterator[tup
 
 
 def cpu_seconds(process: int) -> float | None:
-    """The CPU time that a process has used; None where there is no /proc, or no such process any more."""
+    """Return the CPU time that a process has used; None if there is no /proc, or no such process any more."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     except OSError:
@@ -89,7 +89,7 @@ def cpu_seconds(process: int) -> float | None:
 
 
 def memory_mib(process: int) -> tuple[float, float] | None:
-    """Resident memory of a process now and at its peak, in MiB; None where there is no /proc."""
+    """Return the resident memory of a process, now and at its peak, in MiB; None if there is no /proc."""
     try:
         lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""``kubesched bench DIR --labels performance``: every workload with these labels, and one table at the end.
+"""``kubesched bench DIR --labels performance``: run every workload with these labels, and show one table at the end.
 
-Each workload runs in a process of its own, as upstream runs each on a cluster of its own: the memory is its own, and one that
-fails does not end the others. Caller: :mod:`.bench_command`.
+Each workload runs in a process of its own, as upstream runs each on a cluster of its own. So its memory figure is its
+own, and its failure does not end the others. Caller: :mod:`.bench_command`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = ["run"]
 
 _FILE: Final = "performance-config.yaml"
 _LIMIT_SECONDS: Final = 30 * 60.0
-#: Upstream's throughput item; without one, as a run was over within two seconds, our own figure counts.
+#: Upstream's throughput item. A run of less than two seconds has none; then ``pods_per_second`` stands in.
 _THROUGHPUT: Final = "SchedulingThroughput"
 
 
 class Row(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One workload, or one section of it; figures are the medians of its runs. ``error`` is all that a failed one has."""
+    """One workload, or one section of it. Figures are medians of its runs. A failed one has only ``error``."""
 
     topic: str
     workload: str
@@ -46,11 +46,11 @@ class Row(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     nodes: int = 0
     pods: int = 0
     bound: int = 0
-    #: From the start of the section to its last binding.
+    #: Measured from the start of the section to its last binding.
     pods_per_second: float = 0
-    #: Upstream's average of its samples of a second each; None when the section was too short for one.
+    #: Upstream's average of samples of one second each; None if the section was too short for a sample.
     throughput: float | None = None
-    #: Upstream's threshold, 0 when there is none, the value compared with it, and whether it passed.
+    #: Upstream's threshold (0: none), the value compared with it, and the result of the comparison.
     threshold: float = 0
     compared: float | None = None
     passed: bool = True
@@ -60,14 +60,14 @@ class Row(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class _Result(msgspec.Struct, rename="camel", kw_only=True):
-    """What is read of a child's output."""
+    """Fields of a child's output that are used here."""
 
     nodes: int
     runs: list[Run]
 
 
 def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
-    """Run, print, and write result files. Exit code 1 when a workload failed or missed its threshold."""
+    """Run the workloads, print the table, write result files. Return 1 if a workload failed or missed its threshold."""
     _refuse(options)
     chosen = _chosen(options)
     if options.results:
@@ -122,7 +122,7 @@ def _refuse(options: argparse.Namespace) -> None:
 
 
 def _files(path: Path) -> list[Path]:
-    """The workload files of a folder: upstream's layout at any depth, else every YAML file in it."""
+    """Return the workload files of a folder: upstream's layout at any depth, otherwise every YAML file in it."""
     if not path.is_dir():
         return [path]
     return sorted(path.rglob(_FILE)) or sorted(path.glob("*.yaml"))
@@ -147,9 +147,9 @@ def _measure(file: Path, workload: Workload, options: argparse.Namespace) -> _Re
     """Run one workload in a process of its own.
 
     Raises:
-        WorkloadError: when it fails, with what it said.
+        WorkloadError: if it fails, with the text it printed.
     """
-    workload.operations()  # refuses what is wrong without a process
+    workload.operations()  # refuses a wrong workload without starting a process
     command = [sys.executable, "-m", "kubesched.cli", "bench", str(file), "--json", "--quiet"]
     command += ["--case", workload.case, "--workload", workload.name]
     command += ["--runs", str(options.runs), "--seed", str(options.seed)]
@@ -202,7 +202,7 @@ def _rows(topic: str, workload: Workload, result: _Result) -> list[Row]:
 
 
 def _compared(selector: ThresholdSelector, sections: Sequence[Section], throughput: float) -> float | None:
-    """The value that a threshold is about; None when nothing of the section is selected."""
+    """Return the value to compare with the threshold; None if the section has no item that the selector matches."""
     if selector.name == _THROUGHPUT and selector.data_bucket == "Average":
         return throughput
     values = [

@@ -1,6 +1,6 @@
 """``kubesched completion``: scripts for bash, zsh and fish, made from the arguments of every command.
 
-They hold the commands, options and choices; a value that is a file is completed by the shell.
+The scripts complete commands, options and choices. The shell itself completes values that are files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["run"]
 
 
 class _Command(NamedTuple):
-    """A command by its words, and what may follow: options with their help and choices, and choices of arguments."""
+    """Command, with the words that may follow: options with their help and choices, and choices of arguments."""
 
     words: tuple[str, ...]
     about: str
@@ -53,7 +53,7 @@ def _commands(parser: argparse.ArgumentParser, words: tuple[str, ...] = (), abou
 
 
 def _bash(commands: list[_Command]) -> str:
-    """A function that finds the command among the words typed so far, and offers what may follow."""
+    """Return a function that finds the command among the words typed so far, and offers the words that may follow."""
     cases = []
     for command in commands:
         path = " ".join(command.words)
@@ -89,12 +89,12 @@ complete -o default -F _kubesched kubesched
 
 
 def _zsh(commands: list[_Command]) -> str:
-    """zsh runs bash's function."""
+    """Return bash's function, which zsh can run."""
     return f"autoload -U +X bashcompinit && bashcompinit\n{_bash(commands)}"
 
 
 def _fish(commands: list[_Command]) -> str:
-    """A line for each command and option, with its help."""
+    """Return a line for each command and option, with its help."""
     lines = ["# fish completion of kubesched"]
     for command in commands:
         where = f"__fish_seen_subcommand_from {command.words[-1]}" if command.words else "__fish_use_subcommand"

@@ -1,4 +1,4 @@
-"""``kubesched config check`` and ``convert``: the plugins that a configuration really runs; any version as v1."""
+"""``kubesched config``: ``check`` lists the plugins that a configuration runs, ``convert`` writes any version as v1."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _header(loaded: Loaded) -> str:
-    """Comment lines about what the written file needs."""
+    """Return comment lines about requirements of the written file."""
     if not loaded.retired:
         return ""
     names = ", ".join(sorted(loaded.retired))

@@ -1,4 +1,4 @@
-"""``kubesched conformance``: see :func:`.arguments.conformance`."""
+"""``kubesched conformance``: see :func:`.arguments.measurements.conformance`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["run"]
 
 @contextmanager
 def _without_log() -> Iterator[None]:
-    """A plugin that fails is part of many records: what differs is in the report."""
+    """Silence the log. Failing plugins are part of many records, and the report shows every difference."""
     log = logging.getLogger("kubesched")
     level = log.level
     log.setLevel(logging.CRITICAL)

@@ -1,7 +1,7 @@
-"""What commands print with: styled lines on stdout, progress bars on stderr.
+"""Output of commands: styled lines on stdout, progress bars on stderr.
 
-Colour only on a terminal, and no escape sequence at all with ``NO_COLOR`` or ``TERM=dumb``; a progress bar only when stderr is
-a terminal and ``--quiet`` was not given. Results always go to stdout, everything else to stderr.
+There is colour only on a terminal, and no escape sequence at all with ``NO_COLOR`` or ``TERM=dumb``. A progress bar is
+shown only if stderr is a terminal and ``--quiet`` was not given. Results always go to stdout, all else to stderr.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _REFRESH_SECONDS: Final = 0.1
 
 
 def write(text: str) -> None:
-    """Text as it is, to stdout."""
+    """Write text unchanged to stdout."""
     with _writing():
         sys.stdout.write(text)
 
 
 def flush() -> None:
-    """Write what is left of the output; later Python would only mention that it failed."""
+    """Write the rest of the output. At its own last flush Python would only mention a failure."""
     with _writing():
         sys.stdout.flush()
 
@@ -49,24 +49,24 @@ def _writing() -> Iterator[None]:
 
 
 def write_json(data: Any) -> None:
-    """A document as indented JSON, to stdout."""
+    """Write a document as indented JSON to stdout."""
     from kubesched.base.large_json import large_json  # noqa: PLC0415 - only for a document
 
     write(large_json(data, indent=2).decode() + "\n")
 
 
 def warn(text: str) -> None:
-    """A remark, to stderr."""
+    """Print a remark to stderr."""
     print(f"kubesched: {text}", file=sys.stderr)
 
 
 def terminal_width() -> int | None:
-    """How many characters a line on stdout holds; None when it is no terminal."""
+    """Return the number of characters in a line on stdout; None if stdout is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def print_lines(lines: Iterable[Line]) -> None:
-    """Styled lines to stdout; plain, uncut text when it is not a terminal."""
+    """Print styled lines to stdout. They are plain, uncut text if stdout is no terminal."""
     if not sys.stdout.isatty() or _plain():
         write("".join(f"{line.text}\n" for line in lines))
         return
@@ -79,20 +79,20 @@ def print_lines(lines: Iterable[Line]) -> None:
 
 
 def _plain() -> bool:
-    """Whether no escape sequence may be printed at all: rich would leave bold type and the moves of a progress bar."""
+    """True if no escape sequence may be printed at all. Rich would still print bold type and move progress bars."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 class ProgressBar:
-    """Receives the progress of the work, at any rate. Draws only then: no threads."""
+    """Receives the progress of the work, as often as it likes. It draws only when called: there are no threads."""
 
     def update(self, done: int, total: int) -> None:
-        """``total`` 0 means unknown."""
+        """Take note of the progress. ``total`` 0 means unknown."""
 
 
 @contextmanager
 def progress_bar(title: str, *, quiet: bool = False) -> Iterator[ProgressBar]:
-    """A bar that disappears when the work is over; does nothing unless stderr is a terminal."""
+    """Show a progress bar that disappears at the end of the block. No effect unless stderr is a terminal."""
     if quiet or not sys.stderr.isatty() or _plain():
         yield ProgressBar()
         return

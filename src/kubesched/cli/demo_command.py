@@ -1,6 +1,6 @@
 """``kubesched demo``: a guided tour in under a minute, for new users.
 
-The work is in :mod:`kubesched.lab.simulate.run.showcase`; every number printed was measured in this run.
+The work is in :mod:`kubesched.lab.simulate.run.showcase`. Every number that is printed was measured in this run.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _schedule(
     registry: Registry,
     plugins: Sequence[str],
 ) -> Outcome:
-    """One run, with live progress: a bar on a terminal, a line per quarter elsewhere."""
+    """Make one run and show its progress: a bar on a terminal, elsewhere a line for each quarter."""
     print_lines([Line(""), Line(title, "title")])
     quarters = 0
     live = sys.stderr.isatty()

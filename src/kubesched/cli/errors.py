@@ -1,7 +1,7 @@
-"""One message per mistake, never a traceback: which exceptions the user can fix, and their texts.
+"""Errors that a user can fix, each as one message without a traceback.
 
-Caller: :mod:`.main`. The packages' exceptions are looked up only when something has gone wrong, so that this module
-costs nothing to import.
+Caller: :mod:`.main`. Exception classes of other packages are imported only after an error, so that importing this
+module costs nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ __all__ = ["CliError", "describe"]
 
 
 class CliError(Exception):
-    """Something the user can fix; the text is all that is printed. ``code`` is the exit code."""
+    """Mistake that the user can fix. The text is all that is printed. ``code`` is the exit code."""
 
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
@@ -18,8 +18,8 @@ class CliError(Exception):
 
 
 def describe(error: BaseException) -> str | None:
-    """The message for a mistake of the user's, None for a defect of ours."""
-    if isinstance(error, MemoryError):  # first: without memory the imports below may fail too
+    """Return the message for a mistake of the user's; None for a defect of this program."""
+    if isinstance(error, MemoryError):  # first, as without memory the imports below may fail too
         return "there is not enough memory for this; give the process more, or make the run smaller"
     from kubesched.api.wire import ApiError  # noqa: PLC0415
     from kubesched.base.extras import MissingPackageError  # noqa: PLC0415 - see above

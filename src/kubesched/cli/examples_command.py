@@ -1,4 +1,4 @@
-"""``kubesched examples``: copy the examples that come with an installation to where they can be read and changed."""
+"""``kubesched examples``: copy the examples of an installation to a folder where they can be read and changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     target = Path(options.folder)
     try:
-        # What an installation compiles, and what Jupyter and editors leave.
+        # Leave out compiled files, and files that Jupyter and editors leave behind.
         shutil.copytree(data_folder("examples"), target, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     except FileExistsError:
         raise CliError(f"{target}: exists already and is not overwritten; give another name") from None

@@ -1,4 +1,4 @@
-"""The way in: Ctrl-C is quiet before anything else is imported, and there is somewhere to write to. Next is :mod:`.main`."""
+"""Entry point: makes Ctrl-C quiet before anything else is imported, and opens missing streams. Next is :mod:`.main`."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """:func:`kubesched.cli.main.main` as a program of its own."""
+    """Run :func:`kubesched.cli.main.main` as a program."""
     be_quiet()
     _open_streams()
     from .main import main as run  # noqa: PLC0415 - the rest of the program
@@ -17,13 +17,13 @@ def main() -> int:
     try:
         return run()
     finally:
-        be_quiet()  # an event loop that is closed sets what Python has by default
+        be_quiet()  # a closed event loop restores Python's default handler
 
 
 def _open_streams() -> None:
-    """Streams that take every text: closed ones lead nowhere, and all write UTF-8, as the documents that are printed are.
+    """Make the standard streams take every text: closed ones lead nowhere, and output is UTF-8.
 
-    A closed one must not stay free: the next file that is opened would become the standard output.
+    The descriptor of a closed stream must not stay free: the next file to be opened would become the standard output.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)

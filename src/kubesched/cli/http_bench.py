@@ -1,9 +1,9 @@
-"""``kubesched bench --http``: pods created over HTTP by one client while the cluster schedules and runs them.
+"""``kubesched bench --http``: pods created over HTTP by one client, while the cluster schedules and runs them.
 
-    kubesched up, a process of its own ◀── pods, so many requests at a time ── this process
+    kubesched up, a process of its own ◀── pods, ``connections`` requests at a time ── this process
 
-Every run has a fresh cluster: API server, scheduler, controllers, kubelets and events in one event loop, as a user of
-``kubesched up`` has them. Caller: :mod:`.bench_command`, which measures everything inside one process itself.
+Every run has a fresh cluster, as a user of ``kubesched up`` has it: API server, scheduler, controllers, kubelets and
+events in one event loop. Caller: :mod:`.bench_command`, which itself measures everything inside one process.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = ["PLAIN_POD", "HttpRun", "create_pods", "run"]
 
 NODES: Final = 5_000
 PODS_CREATED: Final = 6_000
-#: How often the pods are polled when the last one has been created (seconds).
+#: Seconds between two polls of the pods, once the last one has been created.
 _LOOK_SECONDS: Final = 0.05
-#: When nothing has changed for so long (seconds), what is still pending stays so.
+#: Seconds without a change after which pending pods are taken to stay pending.
 _PATIENCE_SECONDS: Final = 60.0
 _REQUESTS: Final = {"cpu": "10m", "memory": "50Mi"}
 PLAIN_POD: Final[Mapping[str, Any]] = {
@@ -50,24 +50,24 @@ PLAIN_POD: Final[Mapping[str, Any]] = {
 
 
 class HttpRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One run. Times are in seconds; ``cpu_us_per_pod`` is the cluster's, None where the system does not report it."""
+    """One run. Times are in seconds. ``cpu_us_per_pod`` is the cluster's; None if the system does not report it."""
 
-    #: From starting the process to its first answer.
+    #: Measured from the start of the process to its first answer.
     startup_seconds: float
     created: int
     creations_per_second: float
-    #: Of one creation, request to answer.
+    #: Time of one creation, from request to answer.
     latency_ms: Percentiles
-    #: How many pods were on a node when the last creation was answered.
+    #: Pods that were on a node when the last creation was answered.
     bound_by_then: int
-    #: From the last creation's answer until all are on a node, and until all run.
+    #: Measured from the last creation's answer until all pods are on a node, and until all run.
     bound_after_seconds: float
     running_after_seconds: float
     cpu_us_per_pod: float | None
 
 
 def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
-    """Measure and print. ``machine`` is what the figures come from."""
+    """Measure and print. ``machine`` describes where the figures come from."""
     refuse_others(options, "--http")
     nodes, pods = options.nodes or NODES, options.pods or PODS_CREATED
     runs = []
@@ -119,12 +119,12 @@ async def _measure(url: str, process: int, pods: int, connections: int, startup:
 async def create_pods(
     transport: Transport, pod: Mapping[str, Any], pods: int, connections: int, bar: ProgressBar
 ) -> list[float]:
-    """Create so many such pods, ``connections`` requests under way at any time; the seconds that each took."""
+    """Create ``pods`` copies of ``pod``, ``connections`` at a time. Return the seconds that each creation took."""
     latencies: list[float] = []
     left = iter(range(pods))
 
     async def requests() -> None:
-        for _ in left:  # shared: each takes the next one
+        for _ in left:  # shared: each task takes the next number
             sent = time.perf_counter()
             await transport.create(PODS, "default", pod)
             latencies.append(time.perf_counter() - sent)
@@ -138,7 +138,7 @@ async def create_pods(
 
 
 async def _settled(transport: Transport, since: float) -> tuple[float, float]:
-    """Wait until every pod runs: seconds until all were on a node, and until all ran."""
+    """Wait until every pod runs. Return the seconds until all were on a node, and until all ran."""
     bound: float | None = None
     fewest, changed = sys.maxsize, since
     while True:
@@ -176,7 +176,7 @@ _MORE_IS_BETTER: Final = ("creationsPerSecond", "boundByThenPercent")
 
 
 def _summary(runs: Sequence[HttpRun]) -> dict[str, dict[str, float]]:
-    """The worst, the median and the best of each figure."""
+    """Return the worst, the median and the best of each figure."""
     values: dict[str, list[float]] = {
         "creationsPerSecond": [item.creations_per_second for item in runs],
         "boundByThenPercent": [100.0 * item.bound_by_then / item.created for item in runs],

@@ -1,7 +1,6 @@
-"""``kubesched import``: a real cluster into a file that ``kubesched up --snapshot`` and simulations start from.
+"""``kubesched import``: copy a real cluster to a file from which ``kubesched up --snapshot`` and simulations start.
 
-From ``kubectl get … -o yaml|json`` dumps, or straight from an API server by kubeconfig. Secrets and their
-values stay behind.
+It reads ``kubectl get … -o yaml|json`` dumps, or an API server by kubeconfig. Secrets and their values stay behind.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     if bool(options.paths) == (options.kubeconfig is not None):
         raise CliError("give either dumps (files or directories) or --kubeconfig FILE", code=2)
     if options.context is not None and options.kubeconfig is None:
-        raise CliError("--context NAME is one of a kubeconfig; give --kubeconfig FILE too", code=2)
+        raise CliError("--context NAME needs --kubeconfig FILE", code=2)
     if not options.output:
         raise CliError("--output: the name of the file is empty", code=2)
     with claimed(options.output, "--output"):
@@ -50,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
             warn(warning)
         if not found.objects:
             where = ", ".join(options.paths) or options.kubeconfig
-            raise CliError(f"{where}: holds nothing that would be kept; nothing was saved")
+            raise CliError(f"{where}: has no object that can be imported; nothing was saved")
         clock = RealClock()
         store = Store(clock, random=random.Random(options.seed), auto_namespaces=True)
         for refused in found.store_in(store):
@@ -64,8 +63,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _from_server(options: argparse.Namespace) -> Import:
-    """List every kind that is imported; a kind the server does not know is skipped."""
-    # Only here: the HTTP client is an extra.
+    """List every kind that is imported. A kind that the server does not know is skipped."""
+    # Imported only here: the HTTP client is an extra.
     from kubesched.client.access import AccessError, load_kubeconfig  # noqa: PLC0415
     from kubesched.client.connection_log import connection_failure  # noqa: PLC0415
     from kubesched.client.http import HttpTransport  # noqa: PLC0415
@@ -96,7 +95,7 @@ async def _from_server(options: argparse.Namespace) -> Import:
 
 
 async def _list(transport: Transport, kind: Kind) -> AsyncIterator[dict[str, Any]]:
-    """Every object of a kind, page by page."""
+    """Yield every object of a kind, page by page."""
     token = ""
     while True:
         page = await transport.list(kind, limit=_PAGE, continue_token=token)

@@ -1,7 +1,8 @@
-"""Ctrl-C ends the program, whatever it is doing: also in a plugin that does not return, or that catches the interrupt.
+"""Ctrl-C ends the program, whatever it is doing: even in a plugin that does not return, or that catches the interrupt.
 
-Callers: :mod:`.main` for commands that run in virtual time or without an event loop, and the commands that serve, whose loop
-handles signals in good order as long as it comes round to it. What comes before is in :mod:`.quiet`.
+Callers: :mod:`.main`, for commands that run in virtual time or without an event loop; and commands that serve. The
+loop of the latter handles signals in good order, as long as no callback holds it. :mod:`.quiet` handles signals before
+this module is imported.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ __all__ = ["add_signal_handler", "interruptible", "run_loop"]
 
 T = TypeVar("T")
 
-#: So many signals end the process at once, with nothing cleaned up.
+#: Number of the signal that ends the process at once, with nothing cleaned up.
 _AT_ONCE: Final = 3
 _INTERRUPTED: Final = 130
-#: A loop that does not come round to a signal for so long is held up.
+#: Seconds that a loop may leave a signal unhandled before it counts as held up.
 _HELD_UP_SECONDS: Final = 1.0
-_HELD_UP: Final = b"kubesched: stopping, but something that does not return, such as a plugin, holds it up; Ctrl-C again interrupts that\n"
-#: What asks a command to end. A closed terminal and a service manager mean the same as Ctrl-C.
+_HELD_UP: Final = (
+    b"kubesched: stopping is held up by code that does not return, such as a plugin; Ctrl-C again interrupts it\n"
+)
+#: Signals that ask a command to end. A closed terminal and a service manager mean the same as Ctrl-C.
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -39,10 +42,10 @@ def _end_at_once() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt wherever the program is; the third ends the process.
+    """Make Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt anywhere. The third signal ends the process.
 
-    asyncio, left to itself, would only cancel its main task at the first, which code that does not return never notices.
-    A signal that is ignored, or that the program which calls this handles, is left alone.
+    At the first signal asyncio alone would only cancel its main task, and code that does not return would never notice.
+    A signal that is ignored, or that the calling program handles, is left alone.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -67,8 +70,10 @@ def interruptible() -> Iterator[None]:
 
 
 def run_loop(main: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
-    """``asyncio.run`` for a command: what tasks raise while they are cancelled after Ctrl-C is not reported, because the
-    interrupt itself is one of those errors, and signals that come while the loop is closed are not either.
+    """Run a command's coroutine as ``asyncio.run`` does, without reports of what happens after Ctrl-C.
+
+    Not reported: errors that tasks raise while they are cancelled, as the interrupt is one of them, and signals that
+    come while the loop is closed.
     """
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         try:
@@ -80,7 +85,7 @@ def run_loop(main: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.Ab
             raise
         finally:
             if threading.current_thread() is threading.main_thread():
-                signal.set_wakeup_fd(-1)  # the loop closes the socket behind it before it gives up the signals
+                signal.set_wakeup_fd(-1)  # the loop closes the socket of that descriptor before it gives up the signals
 
 
 def _interrupt() -> None:
@@ -94,10 +99,11 @@ def add_signal_handler(
     *,
     held_up: Callable[[], None] = _interrupt,
 ) -> None:
-    """As the loop's own method; but for a loop that does not come round to a signal for a second, what holds it up is named.
+    """Add a signal handler as the loop's own method does, with a way out for a loop that is held up.
 
-    A second signal then calls ``held_up`` in whatever the program is doing, which is to interrupt it; one that came during that
-    second counts. If that does not help for a second, the next one ends the process at once.
+    If the loop has not handled the signal for a second, a message says that it is held up. A second signal then calls
+    ``held_up`` in whatever code is running, to interrupt it; a second signal during that first second counts too. If
+    that does not help for a second, the next signal ends the process at once.
     """
     waiting = _Waiting(number, held_up)
 
@@ -105,12 +111,12 @@ def add_signal_handler(
         waiting.over()
         callback()
 
-    loop.add_signal_handler(number, come_round)  # it has the signal wake the loop up
+    loop.add_signal_handler(number, come_round)  # makes the signal wake the loop
     signal.signal(number, waiting.signalled)
 
 
 class _Waiting:
-    """Signals that the loop has not come round to."""
+    """Signals that the loop has not handled yet."""
 
     def __init__(self, number: int, held_up: Callable[[], None]) -> None:
         self._number = number
@@ -121,13 +127,13 @@ class _Waiting:
         self._timer: threading.Timer | None = None
 
     def over(self) -> None:
-        """The loop has come round."""
+        """Note that the loop has handled them."""
         self._count, self._interrupted = 0, False
         if self._timer is not None:
             self._timer.cancel()
 
     def signalled(self, number: int, frame: FrameType | None) -> None:
-        """Called in the main thread, between two steps of whatever runs there."""
+        """Take a signal. Called in the main thread, between two steps of the code that runs there."""
         now = time.monotonic()
         if not self._count:
             self._count, self._since = 1, now
@@ -143,7 +149,7 @@ class _Waiting:
             self._held_up()
 
     def _late(self, thread: int) -> None:
-        """The second is over; in a thread of its own, as the main one is busy."""
+        """Act after the second is over. Runs in a thread of its own, as the main thread is busy."""
         if self._count == 1:
             os.write(2, _HELD_UP)
         elif self._count:

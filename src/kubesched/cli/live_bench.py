@@ -3,7 +3,7 @@
     --run         kubesched up --no-scheduler ◀─ pods, pending ─ this process; then `kubesched run` starts
     --kubeconfig  any cluster, whose scheduler runs already    ◀─ pods ─ this process
 
-The bindings are seen by a watch, CPU and memory are read from /proc. Nothing here knows the scheduler that is measured,
+A watch sees the bindings; CPU and memory are read from /proc. Nothing here depends on the scheduler that is measured,
 so figures of two schedulers can be compared. Caller: :mod:`.bench_command`.
 """
 
@@ -44,9 +44,9 @@ PODS_CREATED: Final = 5_000
 _DEFAULT_NAME: Final = "default-scheduler"
 _QPS: Final = 5_000
 _LABEL: Final = "kubesched.io/bench"
-#: When nothing has changed for so long (seconds), what is still pending stays so.
+#: Seconds without a change after which pending pods are taken to stay pending.
 _PATIENCE_SECONDS: Final = 60.0
-#: Events may still be on their way after the last binding: they have ended when none came for so long.
+#: Seconds without a new event after which no more are expected. Some may still come after the last binding.
 _EVENTS_SECONDS: Final = 1.0
 
 _SPEC: Final[Mapping[str, Any]] = PLAIN_POD["spec"]
@@ -59,26 +59,26 @@ clientConnection: {{kubeconfig: {kubeconfig}, qps: {qps}, burst: {qps}}}
 
 
 class LiveRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One run. Times are in seconds; what the system does not report is None."""
+    """One run. Times are in seconds. Figures that the system does not report are None."""
 
     pods: int
-    #: How many of the pods have an event that says so: they are part of the work.
+    #: Pods with an event about their binding. Events are part of the scheduler's work.
     events: int
-    #: From the start of the scheduler's process to the first binding; None when it ran already.
+    #: Measured from the start of the scheduler's process to the first binding; None if it ran already.
     first_binding_seconds: float | None
     bound_per_second: float
-    #: From the first binding to the last event.
+    #: Measured from the first binding to the last event.
     cpu_us_per_pod: float | None
-    #: From the start of the process to the first binding.
+    #: Measured from the start of the process to the first binding.
     startup_cpu_seconds: float | None
     memory_mib: float | None
     peak_memory_mib: float | None
-    #: Processes that wanted to run in the last minute, at the start.
+    #: Load of the machine at the start: processes that wanted to run, averaged over the last minute.
     load: float
 
 
 def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
-    """Measure and print. ``machine`` is what the figures come from."""
+    """Measure and print. ``machine`` describes where the figures come from."""
     mode = "--run" if options.run else "--kubeconfig"
     refuse_others(options, mode, profile=options.run)
     others = {"--kubeconfig": options.kubeconfig, "--pid": options.pid, "--scheduler-name": options.scheduler_name}
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace, machine: Mapping[str, Any]) -> int:
 
 
 def _started(options: argparse.Namespace, nodes: int, pods: int, bar: ProgressBar) -> LiveRun:
-    """A fresh cluster with pending pods; then the scheduler starts."""
+    """Make one run: a fresh cluster with pending pods, then the start of the scheduler."""
     with tempfile.TemporaryDirectory(prefix="kubesched-") as scratch:
         kubeconfig, config = Path(scratch) / "kubeconfig", Path(scratch) / "config.yaml"
         config.write_text(_CONFIG.format(kubeconfig=msgspec.json.encode(str(kubeconfig)).decode(), qps=_QPS))
@@ -121,7 +121,7 @@ def _started(options: argparse.Namespace, nodes: int, pods: int, bar: ProgressBa
 
 
 def _running(options: argparse.Namespace, pods: int, bar: ProgressBar) -> LiveRun:
-    """A cluster with a scheduler; the pods are deleted afterwards."""
+    """Make one run on a cluster with a scheduler. The pods are deleted afterwards."""
 
     async def measure() -> LiveRun:
         try:
@@ -132,9 +132,9 @@ def _running(options: argparse.Namespace, pods: int, bar: ProgressBar) -> LiveRu
             watch = _Bindings(transport, options.scheduler_name or _DEFAULT_NAME, pods)
             await transport.list(
                 PODS, limit=1
-            )  # a cluster that does not answer is one error, not one of each connection
+            )  # a cluster that does not answer is one error, not one for each connection
             try:
-                # The watch looks on while pods are created: the first are bound before the last exist.
+                # The watch is open while pods are created: the first are bound before the last exist.
                 async with Supervisor("bench") as tasks:
                     measuring = tasks.spawn(watch.measure(options.pid, None, bar), "measure", lasting=False)
                     tasks.spawn(watch.create(options.connections, bar), "create", lasting=False)
@@ -159,7 +159,7 @@ def _answered(measure: Callable[[], Coroutine[Any, Any, LiveRun]]) -> LiveRun:
 
 
 class _Bindings:
-    """The pods of one run, and when each was bound."""
+    """Pods of one run, and the times of their bindings."""
 
     def __init__(self, transport: Transport, scheduler_name: str, pods: int) -> None:
         self._transport = transport
@@ -178,7 +178,7 @@ class _Bindings:
                 await self._transport.delete(PODS, "default", item.name, grace_period_seconds=0)
 
     async def measure(self, process: int | None, started: float | None, bar: ProgressBar) -> LiveRun:
-        """Wait for all bindings and their events; ``started`` is when the process was, by the performance counter."""
+        """Wait for all bindings and their events. ``started``: when the process started, by the performance counter."""
         before = cpu_seconds(process) if process is not None else None
         first, last, at_first = await self._bound(process, bar)
         events = await self._events()
@@ -198,7 +198,7 @@ class _Bindings:
         )
 
     async def _bound(self, process: int | None, bar: ProgressBar) -> tuple[float, float, float | None]:
-        """When the first and the last pod were seen bound, and the CPU time of the process at the first."""
+        """Return the times of the first and the last binding seen, and the process's CPU time at the first."""
         selector = f"{_LABEL}={self._label}"
         page = await self._transport.list(PODS, label_selector=selector)
         bound = {item.uid for item in page.items if item.typed.spec.node_name}
@@ -224,7 +224,7 @@ class _Bindings:
         raise CliError(f"the watch of the pods ended with {self._pods - len(bound)} pods unbound")
 
     async def _events(self) -> int:
-        """How many of the pods have a Scheduled event, when no more come."""
+        """Wait until no more events come. Return the number of pods that have a Scheduled event."""
         uids = {item.uid for item in await self._of_run()}
         found, since = 0, time.perf_counter()
         while found < self._pods and time.perf_counter() - since < _EVENTS_SECONDS:
@@ -240,7 +240,7 @@ class _Bindings:
 
 
 async def _patiently(stream: AsyncIterator[Sequence[WatchEvent]]) -> AsyncIterator[Sequence[WatchEvent]]:
-    """The batches of a watch; TimeoutError when none comes for a while."""
+    """Yield the batches of a watch. Raise TimeoutError if none comes for _PATIENCE_SECONDS."""
     try:
         while True:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -272,7 +272,7 @@ _MORE_IS_BETTER: Final = ("boundPerSecond", "events")
 
 
 def _summary(runs: Sequence[LiveRun]) -> dict[str, dict[str, float]]:
-    """The worst, the median and the best of each figure."""
+    """Return the worst, the median and the best of each figure."""
     summary = {}
     for name in _FIGURES:
         each = [value for item in runs if (value := msgspec.to_builtins(item)[name]) is not None]

@@ -1,6 +1,6 @@
 """Plugins and configuration for commands: :mod:`kubesched.lab.simulate.inputs.loading`, with remarks on stderr.
 
-What plugins print is kept apart from what commands print.
+Output of plugins goes to stderr, so that it does not mix with output of commands.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["load_registry", "load_setup"]
 
 
 def load_registry(modules: Sequence[str] = ()) -> tuple[Registry, list[str]]:
-    """Every plugin there is, and the names of those that the given modules brought.
+    """Load all plugins. Return their registry, and the names of those that the given modules added.
 
     Raises:
-        PluginError: when a module cannot be imported or a plugin of it does not fit.
+        PluginError: if a module cannot be imported or one of its plugins does not fit.
     """
     with contextlib.redirect_stdout(sys.stderr):
         registry, own = loading.load_registry(modules)
@@ -41,10 +41,10 @@ def load_setup(
     remark_unused: bool = True,
     gates: FeatureGates = DEFAULT_GATES,
 ) -> tuple[Registry, KubeSchedulerConfiguration, list[str]]:
-    """Registry and configuration by the options ``--plugin-module``, ``--enable-plugin`` and a file; and remarks.
+    """Load plugins and configuration by ``--plugin-module``, ``--enable-plugin`` and a file. Return remarks, too.
 
     Raises:
-        CliError, PluginError, ConfigError: when one of them cannot be used.
+        CliError, PluginError, ConfigError: if one of them cannot be used.
     """
     registry, own = load_registry(options.plugin_module)
     for name in options.enable_plugin:

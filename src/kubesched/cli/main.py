@@ -1,8 +1,8 @@
-"""``kubesched``: the arguments of every command, and what every command has in common.
+"""``kubesched``: the table of commands, and what all commands have in common.
 
-A command ``x`` is a function in :mod:`.arguments` and a module ``x_command`` with ``run``; here is only the table of
-them. The modules are imported when they run, so that ``--help`` and ``--version`` are quick. Exit codes: 0 done, 1 it could
-not be done (or a check failed), 2 wrong usage, 70 a defect of kubesched ended it (its traceback is printed), 130 interrupted.
+A command ``x`` is a function below :mod:`.arguments` and a module ``x_command`` with ``run``. The module is imported
+when the command runs, so that ``--help`` and ``--version`` are quick. Exit codes: 0 done; 1 failed (or a check failed);
+2 wrong usage; 70 ended by a defect of kubesched, with its traceback; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 from kubesched import __version__
 from kubesched.base.extras import needing
 
-from . import arguments
+from .arguments import clusters, measurements, simulations, small
 from .console import flush
 from .errors import CliError, describe
 from .interrupts import interruptible
@@ -32,30 +32,30 @@ _ABOUT: Final = """\
 The Kubernetes scheduler in Python: simulate a cluster from manifests, see where pods go and why some do not,
 measure, and check decisions against recorded ones."""
 
-#: The exit code after a defect of ours: EX_SOFTWARE of sysexits.h.
+#: Exit code after a defect of this program: EX_SOFTWARE of sysexits.h.
 CRASHED: Final = 70
 
-#: Name, what it does in a line, its arguments.
+#: Name, description in one line, function that adds the arguments.
 _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
-    ("demo", "a cluster, pods being placed, a pending pod explained; under a minute", arguments.demo),
-    ("examples", "copy the examples that come along to a folder", arguments.examples),
-    ("simulate", "schedule manifests on a simulated cluster, and say what is pending and why", arguments.simulate),
-    ("sweep", "many runs with different parameters, on processes or a cluster, into one table", arguments.sweep),
-    ("trace", "read a published batch trace, and write its tasks as pods that arrive over time", arguments.trace),
-    ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", arguments.up),
-    ("run", "schedule a real cluster, with kube-scheduler's flags and files", arguments.run),
-    ("import", "copy a real cluster into a file to start from", arguments.import_),
-    ("bench", "measure throughput, latencies and memory of the whole path", arguments.bench),
-    ("conformance", "replay decisions recorded from Kubernetes and compare", arguments.conformance),
-    ("config", "check a KubeSchedulerConfiguration, or convert an older one to v1", arguments.config),
-    ("plugins", "list the plugins there are and the extension points they extend", arguments.plugins),
-    ("completion", "print a script that completes commands in a shell", arguments.completion),
-    ("version", "show the version and what it runs on", arguments.version),
+    ("demo", "a cluster, pods being placed, a pending pod explained; under a minute", small.demo),
+    ("examples", "copy the examples of this installation to a folder", small.examples),
+    ("simulate", "schedule manifests on a simulated cluster, and say what is pending and why", simulations.simulate),
+    ("sweep", "many runs with different parameters, on processes or a cluster, into one table", simulations.sweep),
+    ("trace", "read a published batch trace, and write its tasks as pods that arrive over time", simulations.trace),
+    ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", clusters.up),
+    ("run", "schedule a real cluster, with kube-scheduler's flags and files", clusters.run),
+    ("import", "copy a real cluster into a file to start from", clusters.import_),
+    ("bench", "measure throughput, latencies and memory of the whole path", measurements.bench),
+    ("conformance", "replay decisions recorded from Kubernetes and compare", measurements.conformance),
+    ("config", "check a KubeSchedulerConfiguration, or convert an older one to v1", small.config),
+    ("plugins", "list all plugins and the extension points they implement", small.plugins),
+    ("completion", "print a script that completes commands in a shell", small.completion),
+    ("version", "show the versions of kubesched and of its parts", small.version),
 )
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All commands; the parsed arguments name the command's module."""
+    """Return the parser of all commands. The parsed arguments name the command's module."""
     parser = argparse.ArgumentParser(prog="kubesched", description=_ABOUT)
     parser.add_argument("--version", action="version", version=f"kubesched {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
@@ -67,9 +67,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is returned, except for usage errors, which raise SystemExit(2) as argparse does."""
+    """Run a command and return its exit code. A usage error raises SystemExit(2), as argparse does."""
     given = list(sys.argv[1:] if argv is None else argv)
-    # The flags of "run" are kube-scheduler's, read and refused as there; argparse reads them differently.
+    # The flags of "run" are kube-scheduler's, and are read and refused as there. argparse reads flags differently.
     options = build_parser().parse_args(given) if given[:1] != ["run"] else None
     try:
         if options is None:
@@ -80,12 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:
-        # The reader of our output has exited (head, less). Python must not try to flush again.
+        # The reader of the output has exited (head, less). Python must not try to flush again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except CliError as error:
         return _fail(str(error), error.code)
-    except (Exception, SystemExit) as error:  # a plugin that wants to end the process does not choose the exit code
+    except (Exception, SystemExit) as error:  # a plugin that ends the process must not choose the exit code
         message = describe(error)
         if message is None:
             return _crash(error)
@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """``kubesched run``, which handles signals and failures itself."""
+    """Run ``kubesched run``, which handles signals and failures itself."""
     with needing("kubesched run", "run"):
         from .run.command import main as run_main  # noqa: PLC0415 - it needs the extra "run"
     code = run_main(arguments)
@@ -103,7 +103,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _crash(error: BaseException) -> int:
-    """A defect of kubesched: the traceback for a bug report, then what happened in one line."""
+    """Report a defect of kubesched: the traceback for a bug report, then one line that sums it up."""
     from kubesched.base.tasks import TaskCrashedError  # noqa: PLC0415 - not needed without a failure
 
     summary = str(error) if isinstance(error, TaskCrashedError) else f"{type(error).__name__}: {error}"
@@ -119,7 +119,7 @@ def _crash(error: BaseException) -> int:
 
 
 def _outside(error: BaseException) -> str:
-    """Where the first cause was raised, as file and line, when neither kubesched nor an installed library did; else ""."""
+    """Return the file and line that raised the first cause; "" if that was kubesched or an installed library."""
     while error.__cause__ is not None:
         error = error.__cause__
     frames = traceback.extract_tb(error.__traceback__)

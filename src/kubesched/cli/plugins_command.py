@@ -1,4 +1,4 @@
-"""``kubesched plugins``: every known plugin, its source, and the points it extends."""
+"""``kubesched plugins``: every known plugin, its source, and the extension points that it implements."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What ``kubesched up`` writes about preemptions: who was evicted where and for whom, and why it was not another node.
+"""Log of preemptions for ``kubesched up``: who was evicted where and for whom, and why not on another node.
 
-In a burst only the first of each second are described, because finding out why all other candidates lost costs more than
-the preemption itself; the others are counted.
+In a burst only the first preemptions of each second are described, as explaining why all other candidates lost costs
+more than the preemption itself. The others are counted.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .console import write
 
 __all__ = ["PreemptionLog"]
 
-#: So many are described per second of this machine.
+#: Most preemptions that are described in a second of this machine's time.
 _MOST: Final = 3
 
 
 class PreemptionLog:
-    """Writes to standard output. To be called with every preemption, within its attempt."""
+    """Writes each preemption to standard output. Call it within the attempt that preempts."""
 
     def __init__(self, clock: Clock) -> None:
-        """``clock``: the cluster's."""
+        """``clock`` is the cluster's."""
         self._clock = clock
         self._seen = 0
 

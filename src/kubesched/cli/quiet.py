@@ -1,6 +1,6 @@
-"""Ctrl-C ends the process without a word, until :mod:`.interrupts` handles it: while it is imported, and when it is about to end.
+"""Ctrl-C ends the process without a word while :mod:`.interrupts` does not handle it: at the start and at the end.
 
-What this imports is imported without protection, so it is next to nothing. Caller: :mod:`.first`.
+The imports of this module are not protected, so there are almost none. Caller: :mod:`.first`.
 """
 
 import os
@@ -14,11 +14,11 @@ __all__ = ["be_quiet", "end_quietly"]
 
 
 def end_quietly(number: int, frame: object) -> None:
-    """End the process as one that was interrupted. There is nothing to clean up, and an import must not be left half done."""
+    """End the process as interrupted. There is nothing to clean up, and no import may be left half done."""
     os._exit(130)
 
 
 def be_quiet() -> None:
-    """From now on Ctrl-C is quiet, unless it is ignored, as in the background, or the program handles it."""
+    """Make Ctrl-C quiet, unless it is ignored, as in the background, or the program handles it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end_quietly)

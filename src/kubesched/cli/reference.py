@@ -1,6 +1,6 @@
-"""The reference pages in ``docs/``, made from the tables in the source: ``python -m kubesched.cli.reference docs``.
+"""Reference pages in ``docs/``, made from the tables and docstrings in the source: ``make reference``.
 
-A test compares the pages with the tables, and checks that every field has a text.
+A test compares the pages with the source, and checks that every field has a text.
 """
 
 from __future__ import annotations
@@ -23,28 +23,31 @@ from kubesched.scheduler.framework import metrics
 from kubesched.scheduler.plugins import in_tree_registry
 from kubesched.scheduler.server.metrics_page import page as metrics_page
 
+from .reference_code import contract_page, python_page
 from .reference_texts import FIELDS, GATES, SELECTOR_TYPES, WITHOUT_EFFECT
 from .run.flags import FLAG_SET
 
 __all__ = ["configuration_page", "configuration_types", "flags_page", "gates_page", "main", "pages"]
 
-_MADE: Final = "This page is made from the tables in the source: `python -m kubesched.cli.reference docs`."
+_MADE: Final = "This page is made from the source: `make reference`."
 _REGISTERED: Final = frozenset(in_tree_registry())
 _SIMPLE: Final = {str: "string", int: "int", float: "float", bool: "bool", bytes: "base64", Duration: "duration"}
 
 
 def pages() -> dict[str, str]:
-    """Every generated page: the name of its file and its text."""
+    """Return every generated page: file name to text."""
     return {
         "configuration-reference.md": configuration_page(),
         "feature-gates.md": gates_page(),
         "flags.md": flags_page(),
         "metrics.md": metrics_page(),
+        "plugin-contract.md": contract_page(_MADE),
+        "python-reference.md": python_page(_MADE),
     }
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write all pages into a directory; the exit code."""
+    """Write all pages into a directory. Return the exit code."""
     if len(arguments) != 1 or not Path(arguments[0]).is_dir():
         print("usage: python -m kubesched.cli.reference DIRECTORY", file=sys.stderr)
         return 2
@@ -63,11 +66,11 @@ def _table(head: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequenc
 
 
 def flags_page() -> str:
-    """Every flag of ``kubesched run``, by group."""
+    """Return the page of all flags of ``kubesched run``, by group."""
     parts = [
         "# Flags of `kubesched run`",
-        "The flags of kube-scheduler 1.36, with its names, types and defaults, and a few of our own. `kubesched run --help` shows the "
-        "same. Underscores in names are hyphens; a bool takes its value after `=` only.",
+        "The flags of kube-scheduler 1.36, with its names, types and defaults, and a few that only kubesched has. `kubesched run --help` "
+        "shows the same. Underscores in names count as hyphens. A bool takes a value only after `=`.",
         _MADE,
     ]
     retired = {flag.name: flag for flag in older().flags}
@@ -88,7 +91,7 @@ def flags_page() -> str:
 
 
 def configuration_types() -> list[type[msgspec.Struct]]:
-    """The types of the configuration in reading order, arguments of plugins last."""
+    """Return the types of the configuration in reading order, with the arguments of plugins last."""
     found: dict[type[msgspec.Struct], None] = {}
 
     def add(type_: type[msgspec.Struct]) -> None:
@@ -114,11 +117,11 @@ def _structs(hint: Any) -> Iterator[type[msgspec.Struct]]:
 
 
 def configuration_page() -> str:
-    """Every field of the configuration file."""
+    """Return the page of all fields of the configuration file."""
     parts = [
         "# Configuration reference",
-        f"Every field of `apiVersion: {API_VERSION}`, `kind: KubeSchedulerConfiguration`. [Configuration](configuration.md) says how "
-        "files of older versions are read. `kubesched config check FILE` checks a file, `kubesched config convert FILE` writes it with "
+        f"Every field of `apiVersion: {API_VERSION}`, `kind: KubeSchedulerConfiguration`. [Configuration](configuration.md) describes how "
+        "files of older versions are read. `kubesched config check FILE` checks a file; `kubesched config convert FILE` writes it with "
         "every default.",
         _MADE,
     ]
@@ -177,7 +180,7 @@ def _default(value: Any) -> str:
 
 
 def gates_page() -> str:
-    """Every feature gate, and what it does here."""
+    """Return the page of all feature gates and their effects."""
     with_metrics = {row.gate for row in metrics.DEFINITIONS if row.gate}
     rows = []
     for feature in FEATURES.values():
@@ -200,9 +203,9 @@ def gates_page() -> str:
                 "# Feature gates",
                 "`--feature-gates` knows every gate that kube-scheduler 1.36 reads, with its checks: an unknown gate, a locked gate "
                 "that is changed, and a gate that needs another one are errors. `AllAlpha` and `AllBeta` set all gates of a stage.",
-                "The last column says what a gate switches here. A gate that turns on what kubesched does not have is refused, also when "
-                "`AllAlpha` turns it on: add `NAME=false` for each that the message names. A gate without effect is accepted, and shown by "
-                "`kubernetes_feature_enabled`. Tests show each row: what is decided with the gate on and off, or the refusal.",
+                "The last column says what a gate switches here. A gate that turns on a feature that kubesched lacks is refused, even if "
+                "`AllAlpha` turns it on: add `NAME=false` for each gate that the message names. A gate without effect is accepted, and shown by "
+                "`kubernetes_feature_enabled`. Tests show each row: the decision with the gate on and off, or the refusal.",
                 _MADE,
                 _table(head, rows).rstrip(),
             )

@@ -1,6 +1,6 @@
-"""Files that commands write. The one a cluster is saved to: one run at a time, and no save that loses what there was to save.
+"""Files that commands write. A saved cluster is written by one run at a time, and a failed save loses nothing.
 
-Callers: :mod:`.up_command` for its snapshot, :mod:`.import_command` for what it writes; the format is in
+Callers: :mod:`.up_command` and :mod:`.import_command` for saved clusters, whose format is in
 :mod:`kubesched.cluster.files.snapshot_file`. Commands with other results use :func:`output_file`.
 """
 
@@ -34,25 +34,25 @@ __all__ = [
     "save_or_rescue",
 ]
 
-#: Errors of a file system that cannot take more; the system does not say of which file.
+#: Errors of a full or failing file system. The system does not say which file they concern.
 _DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @contextmanager
 def claimed(given: str, option: str) -> Iterator[None]:
-    """Keep other runs off a file that is going to be replaced, and find out now whether that can be done.
+    """Keep other runs off a file that will be replaced, and check now that it can be.
 
-    A second file, ``.NAME.lock``, is locked meanwhile; the lock ends with its process, even if that is killed.
+    A second file, ``.NAME.lock``, is locked for that time. The lock ends with its process, even a killed one.
 
     Raises:
-        CliError: when another run holds the file, when no file can be made in its directory, or when the path is
-            that of a directory, a device or the like. ``option`` is how the user named it.
+        CliError: if another run holds the file, if no file can be made in its directory, or if the path is not a
+            regular file. ``option`` is the user's name for it.
     """
     path = Path(os.path.realpath(given))
     where = f"{option} {given}"
     with contextlib.suppress(OSError):
         if not stat.S_ISREG(path.stat().st_mode):
-            raise CliError(f"{where}: is there and is no regular file; give the name of a file")
+            raise CliError(f"{where}: exists and is not a regular file; give the name of a file")
     place = path.with_name(f".{path.name}.lock")
     try:
         remove_leftover(path)
@@ -77,10 +77,10 @@ def claimed(given: str, option: str) -> Iterator[None]:
 
 @contextmanager
 def output_file(given: str, option: str) -> Iterator[BinaryIO]:
-    """A file that a command writes its result to, open from the beginning: see :func:`~kubesched.base.whole_file.whole_file`.
+    """Open a file for a command's result, from the beginning; see :func:`~kubesched.base.whole_file.whole_file`.
 
     Raises:
-        CliError: when it cannot be written; ``option`` is how the user named it.
+        CliError: if it cannot be written. ``option`` is the user's name for it.
     """
     where = f"{option} {given}"
     if not given:
@@ -101,10 +101,10 @@ def output_file(given: str, option: str) -> Iterator[BinaryIO]:
 
 
 def refuse_missing_directory(given: str, option: str) -> None:
-    """No command makes directories for the files that it writes: a name that is mistyped is to be noticed.
+    """Check the directory of an output file. No command makes one, so that a mistyped name is noticed.
 
     Raises:
-        CliError: when the file's directory is not there.
+        CliError: if the directory does not exist.
     """
     parent = Path(given).parent
     if not parent.exists():
@@ -114,21 +114,21 @@ def refuse_missing_directory(given: str, option: str) -> None:
 
 
 def refuse_to_overwrite(given: str, option: str, advice: str) -> None:
-    """Nothing that people write themselves is written over unasked.
+    """Check that an output file overwrites nothing unasked: a user may have written it.
 
     Raises:
-        CliError: when the file is there and is not empty.
+        CliError: if the file exists and is not empty.
     """
     path = Path(given)
     if path.is_file() and path.stat().st_size:
-        raise CliError(f"{option} {given}: is there and is not overwritten; {advice}")
+        raise CliError(f"{option} {given}: exists and is not overwritten; {advice}")
 
 
 def refuse_inputs(outputs: Iterable[tuple[str, str]], inputs: Iterable[str]) -> None:
-    """A result never takes the place of what it was made from.
+    """Check that no output takes the place of an input.
 
     Raises:
-        CliError: when one of ``outputs``, by option and name, is one of ``inputs``, or a file in a directory of these.
+        CliError: if one of ``outputs`` (option and name) is one of ``inputs``, or a file in an input directory.
     """
     read = {os.path.realpath(name) for name in inputs}
     for option, given in outputs:
@@ -140,21 +140,21 @@ def refuse_inputs(outputs: Iterable[tuple[str, str]], inputs: Iterable[str]) -> 
 
 
 def refuse_other_file(given: str, option: str) -> None:
-    """Nothing but an older saved cluster is written over.
+    """Check that an output file overwrites nothing but an older saved cluster.
 
     Raises:
-        CliError: when the file is there, is not empty and holds something else.
+        CliError: if the file exists, is not empty and holds something else.
     """
     path = Path(given)
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size and not is_saved_cluster(path):
             raise CliError(
-                f"{option} {given}: is there and is no saved cluster; it is not overwritten, give another name"
+                f"{option} {given}: exists and is not a saved cluster; it is not overwritten, give another name"
             )
 
 
 def _locked(place: Path) -> int:
-    """A descriptor of the lock file, which is ours and has our process id in it."""
+    """Lock the lock file and write this process's id into it. Return its descriptor."""
     while True:
         descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -182,10 +182,10 @@ def _holder(place: Path) -> str:
 
 
 async def save_or_rescue(store: Store, path: str) -> int:
-    """Save a cluster; where that fails, to a directory for temporary files rather than not at all.
+    """Save a cluster. If that fails, save it to a temporary directory instead.
 
     Raises:
-        CliError: when it was not saved where it should be, saying where it is instead.
+        CliError: if it was not saved to ``path``; the text says where it is instead.
     """
     try:
         return await in_turns(saving(store, path))
@@ -197,9 +197,9 @@ async def save_or_rescue(store: Store, path: str) -> int:
     except OSError as error:
         raise CliError(
             f"{path}: cannot be saved: {reason}; nor in {tempfile.gettempdir()}: {error.strerror or error}; "
-            "what was there before is unchanged, what happened in this run is lost"
+            "the old file is unchanged, and the changes of this run are lost"
         ) from None
     raise CliError(
-        f"{path}: cannot be saved: {reason}; what was there before is unchanged. "
+        f"{path}: cannot be saved: {reason}; the old file is unchanged. "
         f"The cluster's {count} objects are in {rescue}: move that file to where it belongs"
     )

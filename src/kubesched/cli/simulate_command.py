@@ -1,4 +1,4 @@
-"""``kubesched simulate``: see :func:`.arguments.simulate`."""
+"""``kubesched simulate``: see :func:`.arguments.simulations.simulate`."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def run(options: argparse.Namespace) -> int:
         raise CliError(f"--feature-gates: {error}") from None
     registry, config, remarks = load_setup(options, options.config, gates=gates)
     manifests, template, title = _input(options)
-    # What plugins print must not be part of a document.
+    # Output of plugins must not become part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
     with progress_bar("pods bound", quiet=options.quiet) as bar, aside, ExitStack() as outputs:
-        # Opened before the run: what cannot be written to is to be known before.
+        # Opened before the run, so that a file that cannot be written is reported before it.
         page = outputs.enter_context(output_file(options.report, "--report")) if options.report is not None else None
         tables = [(name, path, outputs.enter_context(output_file(path, "--save"))) for name, path in options.save]
         outputs.callback(settle_collector())
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]:
-    """Input of a simulation: manifests, the template of hollow nodes, and a title."""
+    """Return the manifests, the template of hollow nodes, and a title."""
     paths = [path for group in options.filename for path in group]
     if not paths and not options.trace and options.start is None:
         text = "give manifests with -f, a cluster with --from, or a table of pods with --trace"
@@ -106,7 +106,7 @@ def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]
 
 
 def _check_result(result: Result) -> None:
-    """Refuse to end as if all were well when pods were refused, or something raised an exception."""
+    """Fail if pods were refused or an exception was raised: the command must not seem to have succeeded."""
     if result.errors:
         count = sum(item.count for item in result.errors)
         what = "an exception was" if count == 1 else f"{count:,} exceptions were"
@@ -119,7 +119,7 @@ def _check_result(result: Result) -> None:
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
-    """Refuse names that no file can be written by, before a long run and not after it."""
+    """Refuse names of outputs that cannot be written, before a long run and not after it."""
     given = [*([options.report] if options.report is not None else []), *(path for _, path in options.save)]
     read = (
         [path for group in options.filename for path in group] + options.trace + options.stages + options.plugin_module

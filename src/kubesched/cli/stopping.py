@@ -1,8 +1,8 @@
-"""Stopping: Ctrl-C, SIGTERM and a closed terminal mean the same, at any time.
+"""Stopping a cluster: Ctrl-C, SIGTERM and a closed terminal mean the same, at any time.
 
-While a cluster starts they end the start; while it runs they end the run in good order; while it is being stopped
-and saved they change nothing. When a plugin holds the loop up, a second one interrupts it; see :mod:`.interrupts`.
-Caller: :mod:`.up_command`.
+While a cluster starts, a signal ends the start. While it runs, a signal ends the run in good order. While it is being
+stopped and saved, a signal changes nothing. If a plugin holds the loop up, a second signal interrupts it; see
+:mod:`.interrupts`. Caller: :mod:`.up_command`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignal:
-    """Set by the first signal. Make it inside the event loop whose program is to be stopped."""
+    """Event that the first signal sets. Make it inside the event loop of the program to be stopped."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._event = asyncio.Event()
-        # nohup has a closed terminal ignored; a shell has Ctrl-C ignored in the background, but kill -INT is meant.
+        # nohup makes SIGHUP ignored, and that is kept. A shell makes SIGINT ignored in the background, but kill -INT
+        # must work.
         nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         self._signals = [one for one in _SIGNALS if not (nohup and one is signal.SIGHUP)]
         for number in self._signals:
@@ -43,10 +44,10 @@ class StopSignal:
 
     @contextmanager
     def interrupts(self) -> Iterator[None]:
-        """A signal ends this block at once, as it awaits nothing.
+        """Let a signal end this block at once. The block must not await.
 
         Raises:
-            CliError: when it was ended.
+            CliError: if a signal ended it.
         """
         before = {number: signal.signal(number, _interrupt) for number in self._signals}
         try:
@@ -59,15 +60,15 @@ class StopSignal:
         self.check()
 
     def check(self) -> None:
-        """Raise CliError when a signal has come."""
+        """Raise CliError if a signal has come."""
         if self._event.is_set():
             raise _stopped()
 
     async def unless(self, work: Coroutine[Any, Any, T]) -> T:
-        """What some work returns; a signal cancels it.
+        """Return the result of ``work``. A signal cancels it.
 
         Raises:
-            CliError: when it was cancelled.
+            CliError: if it was cancelled.
         """
         try:
             return await unless(self._event, work, "start")

@@ -1,4 +1,4 @@
-"""``kubesched sweep``: see :func:`.arguments.sweep`."""
+"""``kubesched sweep``: see :func:`.arguments.simulations.sweep`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .saved_file import output_file, refuse_inputs
 
 __all__ = ["run"]
 
-#: So many different errors of failed runs are shown.
+#: Most different errors of failed runs that are shown.
 _MOST_ERRORS: Final = 5
 
 
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         if name not in known:
             raise CliError(f"--{option} {name}: no run has such a parameter")
     with ExitStack() as outputs:
-        # Opened before the runs: what cannot be written to is to be known before.
+        # Opened before the runs, so that a file that cannot be written is reported before them.
         plot = None
         if options.plot is not None:
             _check_plot(options.plot)
@@ -81,7 +81,7 @@ def _run(options: argparse.Namespace, description: Description, plot: BinaryIO |
 
 
 def _axis(name: str, text: str) -> object:
-    """Values of ``--grid``: a list, a mapping of labels, or several separated by commas."""
+    """Return the values of ``--grid``: a list, a mapping of labels, or several separated by commas."""
     value = read_value(text, f"--grid {name}")
     if isinstance(value, str) and name != "seed" and "," in value:
         return [read_value(part, f"--grid {name}") for part in value.split(",")]
@@ -98,10 +98,10 @@ def _show(table: SweepTable, options: argparse.Namespace, figures: list[str] | N
 
 
 def _check_plot(file: str) -> None:
-    """What can be known about a plot before the runs are made.
+    """Check a plot as far as possible before the runs are made.
 
     Raises:
-        CliError: when there is no matplotlib, or it does not write such files.
+        CliError: if matplotlib is missing, or does not write files of this format.
     """
     try:
         known = new_figure(1).canvas.get_supported_filetypes()

@@ -1,4 +1,4 @@
-"""``kubesched trace``: see :func:`.arguments.trace`."""
+"""``kubesched trace``: see :func:`.arguments.simulations.trace`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .errors import CliError
 
 __all__ = ["READERS", "run"]
 
-#: Format to its reader, and whether several files are one trace.
+#: Reader of each format. The second value is true if one trace may be several files.
 READERS: Final[dict[str, tuple[Callable[..., Trace], bool]]] = {
     "alibaba-2018": (traces.read_alibaba_2018, False),
     "alibaba-2020": (traces.read_alibaba_2020, False),
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _reader_options(reader: Callable[..., Trace], options: argparse.Namespace) -> dict[str, Any]:
-    """What the reader takes besides the file."""
+    """Return the reader's options, apart from the files."""
     takes = [name for name, one in inspect.signature(reader).parameters.items() if one.kind is one.KEYWORD_ONLY]
     given = dict(options.settings)
     if options.limit is not None:

@@ -67,19 +67,19 @@ from .stopping import StopSignal
 
 __all__ = ["run"]
 
-#: Hollow kubelets renew their leases this often (seconds), as real ones.
+#: Seconds between two renewals of a hollow kubelet's lease, as with real kubelets.
 _HEARTBEAT_SECONDS: Final = 10.0
-#: Pods that are deleted are gone after so many seconds, as those of programs that end when they are asked to.
+#: Seconds after which a deleted pod is gone, as with programs that end when asked to.
 _STOP_SECONDS: Final = 1.0
-#: What holds the event loop for so long (seconds) is logged.
+#: Seconds of holding the event loop that are logged.
 _HOLD_SECONDS: Final = 0.5
-#: Events are looked through for old ones this often (seconds).
+#: Seconds between two searches for expired events.
 _EXPIRY_SECONDS: Final = 60.0
 
 
 def run(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("kubesched.scheduler").setLevel(logging.INFO)  # what SIGUSR2 asks for is said at that level
+    logging.getLogger("kubesched.scheduler").setLevel(logging.INFO)  # the answer to SIGUSR2 is logged at this level
     speed: float = options.speed
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     if speed != 1:
@@ -117,9 +117,9 @@ async def _up(options: argparse.Namespace) -> int:
 
 
 async def _save(store: Store, server: HttpServer, options: argparse.Namespace) -> None:
-    """Save a cluster that has run, whatever ended it: at once, as what stops it may kill it a few seconds later.
+    """Save a cluster that has run, whatever ended it. Do it at once: a service manager may soon kill the process.
 
-    Writes are refused first, so the file has all that clients were answered.
+    Writes are refused first, so that the file has every write that a client got an answer for.
     """
     await server.close()
     if options.snapshot:
@@ -139,7 +139,7 @@ async def _expire_events(store: Store) -> None:
 
 
 def _check_files(options: argparse.Namespace) -> None:
-    """Refuse names of files that would go wrong in the end."""
+    """Refuse names of files that would fail in the end."""
     if options.snapshot == "":
         raise CliError("--snapshot: the name of the file is empty", code=2)
     if options.snapshot and os.path.realpath(options.snapshot) == os.path.realpath(options.kubeconfig_out):
@@ -152,7 +152,7 @@ def _check_files(options: argparse.Namespace) -> None:
 
 
 def _check_access(options: argparse.Namespace) -> None:
-    """Refuse to serve other machines without protection by accident."""
+    """Refuse to serve other machines without protection, which may be an accident."""
     if options.token is None and not options.insecure_without_token and not is_loopback(options.host):
         raise CliError(
             f"--host {options.host}: other machines can reach it, and without a token every client has all permissions; "
@@ -166,7 +166,7 @@ def _check_access(options: argparse.Namespace) -> None:
 
 
 def _check_kubeconfig(given: str) -> None:
-    """Refuse to write over a file that is not a kubeconfig of ours: it may be the user's way into real clusters."""
+    """Refuse to overwrite a file that no ``kubesched up`` wrote: it may be the user's access to real clusters."""
     path = Path(given)
     if path.is_dir():
         raise CliError(f"--kubeconfig-out {given}: is a directory; give the name of a file")
@@ -188,7 +188,7 @@ def _check_kubeconfig(given: str) -> None:
 
 
 def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embedded:
-    """The cluster that the options describe, with all its objects; nothing moves yet."""
+    """Return the cluster that the options describe, with all its objects. Nothing moves yet."""
     registry, config, remarks = load_setup(options, options.config)
     for remark in remarks:
         warn(remark)
@@ -222,10 +222,10 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
 
 
 def _stages(options: argparse.Namespace) -> tuple[Stage, ...]:
-    """The rules of the files, or for pods the default ones and what the options say of these."""
+    """Return the stage rules of the files. If they have none for pods, add the defaults and those of the options."""
     stages, seconds = load_stages(options.stages), options.stop_pods_after
     if seconds is not None and rules_of("Pod", stages, ()):
-        warn(f"--stop-pods-after {seconds:g}: left out, --stages has rules for pods")
+        warn(f"--stop-pods-after {seconds:g}: ignored, because --stages has rules for pods")
     pods = rules_of("Pod", stages, default_stages(stop_delay=_STOP_SECONDS if seconds is None else seconds))
     if options.complete_jobs is not None:
         pods += (job_end(options.complete_jobs),)
@@ -233,10 +233,10 @@ def _stages(options: argparse.Namespace) -> tuple[Stage, ...]:
 
 
 def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapshot: Snapshot | None) -> Clock:
-    """The cluster's time: this machine's, unless it passes faster or has been later already.
+    """Return the cluster's clock: this machine's, unless time passes faster or a snapshot is from a later time.
 
-    A cluster that ran ahead when it was saved continues at that time. One that was saved in the past skips ahead: the
-    time between has passed, as for a real cluster that was switched off.
+    A cluster that ran ahead when it was saved continues at its own time. One that was saved in the past skips to now:
+    the time between has passed, as for a real cluster that was switched off.
     """
     real = SteadyClock()
     now = real.now()
@@ -253,7 +253,7 @@ def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapsho
 def _fill(
     store: Store, options: argparse.Namespace, start: str, snapshot: Snapshot | None, dump: Import | None
 ) -> None:
-    """A saved or imported cluster if there is one, hollow nodes, manifests."""
+    """Fill the store with a saved or imported cluster if there is one, hollow nodes, and manifests."""
     started = snapshot is not None or dump is not None
     if started:
         if snapshot is not None:
@@ -264,7 +264,7 @@ def _fill(
                 warn(text)
             count = len(dump.objects)
         if options.nodes:
-            warn(f"--nodes {options.nodes}: left out, the nodes come from {start}")
+            warn(f"--nodes {options.nodes}: ignored, because the nodes come from {start}")
         if not options.quiet:
             write(f"{'restored' if snapshot is not None else 'read'} {count} objects from {start}\n")
     elif options.nodes:
@@ -277,7 +277,7 @@ def _fill(
                     bar.update(done, options.nodes)
     elif options.node_template or options.node_resources:
         given = f"--node-template {options.node_template}" if options.node_template else "--node-resource"
-        warn(f"{given}: left out, --nodes says how many to make of it")
+        warn(f"{given}: ignored without --nodes, the number of nodes to make")
     loaded = load_manifests((path for group in options.filename for path in group), lenient=True)
     for warning in (*loaded.warnings, *unknown_fields(loaded.objects)):
         warn(warning)
@@ -287,7 +287,7 @@ def _fill(
             if item.kind.namespaced:
                 ensure_namespace(store, item)
             _create(store, item, exists_is_fine=started)
-    loaded.close()  # raises what is wrong
+    loaded.close()  # raises the problems that were found
 
 
 def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> None:
@@ -300,14 +300,14 @@ def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> No
 
 
 async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tuple[HttpServer, Path]:
-    """Listen, and write the kubeconfig."""
+    """Start the server and write the kubeconfig."""
     token = secrets.token_urlsafe(24) if options.token == "" else options.token
     cert, key, ca = options.tls_cert, options.tls_key, options.tls_ca
     if token is not None and not options.tls and cert is None:
         warn("kubectl sends a token over HTTPS only, so its requests will be rejected; add --tls")
     if options.tls and cert is None:
         try:
-            # By this machine's clock: clients use theirs.
+            # Dates are by this machine's clock, as clients use theirs.
             made: CertificateFiles = make_certificates(scratch, RealClock(), ("localhost", "127.0.0.1", options.host))
         except RuntimeError as error:
             raise CliError(str(error)) from None

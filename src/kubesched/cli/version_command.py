@@ -15,7 +15,7 @@ from .console import write
 
 __all__ = ["run"]
 
-#: The Kubernetes release whose behaviour is followed.
+#: Kubernetes release whose behaviour this program follows.
 KUBERNETES: Final = "1.36"
 
 

@@ -1,15 +1,14 @@
-"""How to reach an API server and authenticate: from a kubeconfig, from inside a cluster, or by an address.
+"""Access to an API server: its address and credentials, from a kubeconfig, from inside a cluster, or by an address.
 
-Reading kubeconfigs (several files, contexts, inline data, exec plugins, OIDC, proxies) is left to the loader of
-kubernetes_asyncio, which is imported only when it is needed. Callers: the command line, on the way to
-:class:`.http.HttpTransport`.
+The loader of kubernetes_asyncio reads kubeconfigs (several files, contexts, inline data, exec plugins, OIDC, proxies).
+It is imported only when it is needed. Callers: the command line, on the way to :class:`.http.HttpTransport`.
 
     kubeconfig given          -> that file, its current context or the one named
     only a server address     -> that address, nothing else
     neither, inside a cluster -> the service account
     neither, outside          -> AccessError
 
-Token files are read again every minute, certificates, keys and authorities when they change.
+Token files are read again every minute; certificates, keys and authorities when they change.
 """
 
 from __future__ import annotations
@@ -36,33 +35,33 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS: Final = 60.0
 
 _NOTHING: Final = (
-    "invalid configuration: no configuration has been provided; this is no pod of a cluster: name a kubeconfig with "
+    "invalid configuration: no configuration has been provided; this process is not in a pod of a cluster: name a kubeconfig with "
     "--kubeconfig, or as clientConnection.kubeconfig in the file of --config"
 )
 
 
 class AccessError(ValueError):
-    """Access that cannot be used; the message names the file and what is wrong. It holds no secrets."""
+    """The given access cannot be used. The message names the file and the fault. It holds no secrets."""
 
 
 class Credentials(Protocol):
-    """The source of the Authorization header of requests."""
+    """Source of the Authorization header of requests."""
 
     async def header(self) -> str | None:
-        """The header's value now, None without one.
+        """Return the header's value for a request made now; None if there is no header.
 
         Raises:
-            AccessError: when it cannot be had.
+            AccessError: if the value cannot be obtained.
         """
         ...
 
     def rejected(self) -> None:
-        """The server answered 401: the next header has to be a new one, if there is a way to have one."""
+        """Mark the value as refused (401): the next header must be a new one, if there is a way to get one."""
         ...
 
 
 class _Fixed:
-    """A token (or basic authentication) that never changes."""
+    """Token (or basic authentication) that never changes."""
 
     def __init__(self, header: str | None) -> None:
         self._header = header
@@ -71,11 +70,11 @@ class _Fixed:
         return self._header
 
     def rejected(self) -> None:
-        """There is no other one."""
+        """Do nothing: there is no other token."""
 
 
 class TokenFile:
-    """A token in a file that another process refreshes, as the kubelet does for service accounts."""
+    """Token in a file that another process refreshes, as the kubelet does for service accounts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -114,7 +113,7 @@ class _Loaded:
                 self._loader.__dict__.pop("exec_plugin_expiry", None)
                 self._stale = False
             elif "exec_plugin_expiry" not in self._loader.__dict__ and self._is_loaded:
-                return self._token  # it does not expire until it is refused
+                return self._token  # a token without an expiry is good until it is refused
             try:
                 await self._loader._load_authentication()
             except Exception as error:
@@ -123,7 +122,7 @@ class _Loaded:
 
     @property
     def _is_loaded(self) -> bool:
-        """Whether the plugin was asked already; instead of a token it may have given a certificate."""
+        """True if the plugin was asked already. It may have given a certificate instead of a token."""
         return not {"token", "cert_file"}.isdisjoint(self._loader.__dict__)
 
     @property
@@ -136,9 +135,9 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """The address of a cluster and the credentials for it. ``ssl`` is None for plain HTTP; ``proxy`` is a URL or empty.
+    """Address of a cluster and the credentials for it. ``ssl`` is None for plain HTTP; ``proxy`` is a URL or empty.
 
-    ``server_name`` is the name that the server's certificate has to have, when it is not the address's.
+    ``server_name`` is the name that the server's certificate must have. Empty: the name in the address.
     """
 
     url: str
@@ -150,17 +149,17 @@ class ClusterAccess:
 
 
 def default_kubeconfig() -> str:
-    """``$KUBECONFIG``, which may name several files, else ``~/.kube/config``."""
+    """Return ``$KUBECONFIG``, which may name several files, or ``~/.kube/config``."""
     return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
 
 
 async def load_access(
     kubeconfig: str = "", master: str = "", *, environ: Mapping[str, str] | None = None
 ) -> ClusterAccess:
-    """What a scheduler's flags ``--kubeconfig`` and ``--master`` mean (spec configuration section 7).
+    """Resolve the scheduler's flags ``--kubeconfig`` and ``--master`` to an access (rules/configuration §7).
 
     Raises:
-        AccessError: when there is no way to a server.
+        AccessError: if neither flag nor the environment leads to a server.
     """
     if kubeconfig:
         return await load_kubeconfig(kubeconfig, server=master)
@@ -171,12 +170,12 @@ async def load_access(
 
 
 async def load_kubeconfig(path: str | Path | None = None, context: str = "", *, server: str = "") -> ClusterAccess:
-    """The access a kubeconfig describes; without ``path`` the default one. ``server`` overrides its address.
+    """Read the access that a kubeconfig describes; without ``path`` the default one. ``server`` overrides its address.
 
     Raises:
-        AccessError: for a file that cannot be read, and for parts that are missing or not supported.
+        AccessError: if the file cannot be read, or a part of it is missing or not supported.
     """
-    # Only here: it costs a third of a second and 40 MB.
+    # Imported only here: it costs a third of a second and 40 MB.
     with needing("reading a kubeconfig", "server"):
         from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger  # noqa: PLC0415
 
@@ -186,7 +185,7 @@ async def load_kubeconfig(path: str | Path | None = None, context: str = "", *, 
 
     source = os.fspath(path) if path else default_kubeconfig()
     places = _files(source)
-    # The loader logs what an exec plugin wrote to stderr, which may be a secret; every failure is reported here.
+    # The loader logs the stderr of an exec plugin, which may be a secret. Every failure is reported here instead.
     logging.getLogger("kubernetes_asyncio.config").setLevel(logging.CRITICAL)
     try:
         config = KubeConfigMerger(source).config
@@ -216,7 +215,7 @@ def _files(source: str) -> list[Path]:
 
 
 class _Settings:
-    """What the loader fills in: the attributes of its client's configuration that matter here."""
+    """Attributes of a client configuration, as far as they matter here. The loader fills them in."""
 
     def __init__(self) -> None:
         self.api_key: dict[str, str] = {}
@@ -239,12 +238,12 @@ def _credentials(loader: Any, settings: _Settings, source: str, places: list[Pat
     return _Fixed(settings.api_key.get("BearerToken"))
 
 
-#: Names of the authority's file, the client certificate's and the key's.
+#: File names of the authority, the client certificate and its key.
 _TlsFiles = tuple[str | None, str | None, str | None]
 
 
 def _tls_files(loader: Any, settings: _Settings) -> _TlsFiles:
-    """The files of the moment: an exec plugin may have written other ones since."""
+    """Return the present file names: an exec plugin may have written other files since the last call."""
     found = loader.__dict__
     return (
         settings.ssl_ca_cert,
@@ -254,7 +253,7 @@ def _tls_files(loader: Any, settings: _Settings) -> _TlsFiles:
 
 
 def _tls(url: str, source: str, files: Callable[[], _TlsFiles], *, verify: bool = True) -> FollowedContext | None:
-    """The context of an HTTPS server, which follows its files."""
+    """Return the context for an HTTPS server, which follows its files; None for plain HTTP."""
     if not url.startswith("https://"):
         return None
 
@@ -265,7 +264,7 @@ def _tls(url: str, source: str, files: Callable[[], _TlsFiles], *, verify: bool 
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if cert and key:
-            context.load_cert_chain(cert, key, password="")  # without a prompt for it
+            context.load_cert_chain(cert, key, password="")  # no prompt for a password
         return context
 
     try:
@@ -293,14 +292,14 @@ def _in_cluster(environ: Mapping[str, str]) -> ClusterAccess:
 
 
 def _url(address: str, source: str) -> str:
-    """The address with a scheme. A bare host gets http, as upstream does for --master."""
+    """Return the address with a scheme. A bare host gets http, as upstream does for --master."""
     if not address:
         raise AccessError(f"{source}: the cluster has no server address")
     url = address if "://" in address else f"http://{address}"
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none, or half an IPv6 address
+    except ValueError:  # an invalid port, or half an IPv6 address
         is_address = False
     if not is_address:
         raise AccessError(f"{source}: {address!r} is no server address: it must be http:// or https:// and a host")
@@ -312,7 +311,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _without_output(error: Exception) -> str:
-    """The loader's message in a line. What an exec plugin printed is left out: it may be a secret."""
+    """Return the loader's message as one line, without the output of an exec plugin: it may be a secret."""
     if isinstance(error, yaml.YAMLError):
         mark = getattr(error, "problem_mark", None)
         return f"is no YAML{f': line {mark.line + 1}, column {mark.column + 1}' if mark is not None else ''}"

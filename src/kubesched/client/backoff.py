@@ -1,6 +1,6 @@
-"""Waiting longer after each failure, and waiting in line before each request.
+"""Backoff after failures, and the rate limiter of requests.
 
-Used by the reflector (between rounds), by writes that are worth a second try, and by the metered transport.
+Used by the reflector (between rounds), by writes that are worth another try, and by the metered transport.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = [
 T = TypeVar("T")
 logger = logging.getLogger("kubesched.client")
 
-#: The longest time (seconds) that a server can have a client wait by Retry-After or ``retryAfterSeconds``.
+#: Most seconds that a server can make a client wait by Retry-After or ``retryAfterSeconds``.
 MOST_RETRY_AFTER = 60.0
 
-#: Waits longer than this for the rate limiter are logged as information, shorter ones only for debugging.
+#: A longer wait (seconds) for the rate limiter is logged as information, a shorter one only for debugging.
 SLOW_WAIT_SECONDS = 1.0
 
 WRITE_ATTEMPTS = 4
@@ -45,7 +45,7 @@ _RETRIABLE_REASONS = frozenset({"InternalError", "ServiceUnavailable", "Conflict
 class Backoff:
     """Delays of list and watch: 0.8 s doubling to 30 s, each plus up to 100 % jitter.
 
-    Two minutes without a failure start over (rules/metrics-and-client §6.4).
+    After two minutes without a failure they start over (rules/metrics-and-client §6.4).
     """
 
     INITIAL = 0.8
@@ -59,7 +59,7 @@ class Backoff:
         self._last: float | None = None
 
     def next_delay(self, now: float) -> float:
-        """Seconds to wait now; ``now`` is the event loop's time."""
+        """Return the seconds to wait after a failure now. ``now`` is the event loop's time."""
         if self._last is not None and now - self._last > self.RESET_AFTER:
             self._base = self.INITIAL
         self._last = now
@@ -69,10 +69,10 @@ class Backoff:
 
 
 class TokenBucket:
-    """At most ``qps`` requests a second in the long run, ``burst`` at once; waiters are served in order.
+    """Rate limiter: ``qps`` requests a second in the long run, ``burst`` at once. Waiters are served in order.
 
     Raises:
-        ValueError: when ``qps`` is not positive or ``burst`` is below 1.
+        ValueError: if ``qps`` is not positive or ``burst`` is below 1.
     """
 
     def __init__(self, qps: float, burst: int) -> None:
@@ -84,7 +84,7 @@ class TokenBucket:
         self._updated: float | None = None
 
     def reserve(self, now: float) -> float:
-        """Take a token, on credit if need be; the seconds until it is there."""
+        """Take a token, on credit if need be. Return the seconds until it is available."""
         if self._updated is not None:
             self._tokens = min(float(self.burst), self._tokens + (now - self._updated) * self.qps)
         self._updated = now
@@ -92,7 +92,7 @@ class TokenBucket:
         return 0.0 if self._tokens >= 0.0 else -self._tokens / self.qps
 
     async def acquire(self) -> float:
-        """Wait in line for a token; the seconds waited. A cancelled waiter gives its token back."""
+        """Wait in line for a token and return the seconds waited. A cancelled waiter gives its token back."""
         delay = self.reserve(asyncio.get_running_loop().time())
         if delay <= 0.0:
             return 0.0
@@ -107,10 +107,10 @@ class TokenBucket:
 
 
 def retry_after(value: object) -> float | None:
-    """Seconds to wait before a request is repeated, from a ``retryAfterSeconds`` of JSON or the text of a Retry-After header.
+    """Return the seconds to wait before a request is repeated. ``value`` is a JSON value or a Retry-After header.
 
-    At most :data:`MOST_RETRY_AFTER`: any server may say anything. None for what is no whole number of seconds, dates among
-    them: API servers send numbers.
+    At most :data:`MOST_RETRY_AFTER`, as a server may send any number. None if ``value`` is no number of seconds: a date
+    in a header, for example. API servers send numbers.
     """
     if isinstance(value, str):
         if not (value.isascii() and value.isdigit()):
@@ -122,17 +122,17 @@ def retry_after(value: object) -> float | None:
 
 
 def token_bucket(qps: float, burst: int) -> TokenBucket | None:
-    """The limiter of a client connection; a negative ``qps`` means none."""
+    """Return the rate limiter of a client connection; None (no limit) if ``qps`` is negative."""
     return None if qps < 0 else TokenBucket(qps, burst)
 
 
 def is_other_uid(error: BaseException) -> bool:
-    """Whether a write was rejected because the object of that name has another UID than the precondition."""
+    """True if a write was rejected because the object's UID differs from the UID in the precondition."""
     return isinstance(error, ApiError) and error.reason == "Conflict" and "UID in precondition" in error.message
 
 
 def is_write_retriable(error: BaseException) -> bool:
-    """Whether a status write is worth another try: conflict, internal error, unavailable, connection refused."""
+    """True if a status write is worth another try: conflict, internal error, unavailable, connection refused."""
     if isinstance(error, ApiError):
         return error.reason in _RETRIABLE_REASONS and not is_other_uid(error)
     return isinstance(error, OSError) and (
@@ -150,12 +150,13 @@ async def retry(
     jitter: float,
     retriable: Callable[[BaseException], bool],
 ) -> T:
-    """Do ``call`` up to ``attempts`` times, with ``first_delay`` seconds, then times ``factor``, in between.
+    """Await ``call()`` up to ``attempts`` times, with a delay in between.
 
-    Each delay is longer by a random share of itself, up to ``jitter``.
+    The first delay is ``first_delay`` seconds, each further one ``factor`` times the last. Each is longer by a random
+    share of itself, up to ``jitter``.
 
     Raises:
-        Exception: what the last try raised, or the first error that is not ``retriable``.
+        Exception: the error of the last try, or the first error that is not ``retriable``.
     """
     delay = first_delay
     for _ in range(attempts - 1):
@@ -170,10 +171,10 @@ async def retry(
 
 
 def retry_write(call: Callable[[], Awaitable[T]], rng: Random) -> Coroutine[Any, Any, T]:
-    """Do ``call``, four tries in all, 10 ms x 5 between them with 10 % jitter (rules/cycle §10.3).
+    """Await ``call()`` up to four times. Delays are 10 ms, 50 ms and 250 ms, with 10 % jitter (rules/cycle §10.3).
 
     Raises:
-        Exception: what the last try raised, or the first error that is not worth another.
+        Exception: the error of the last try, or the first error that is not worth another try.
     """
     return retry(
         call,

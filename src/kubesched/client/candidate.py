@@ -41,8 +41,8 @@ class LeaseCandidate:
     ``emulation_version`` are semantic versions without a leading ``v``.
 
     Attributes:
-        informer: the informer of this one object; ``/readyz`` reports whether it has synced.
-        renewals: writes of ``renewTime``, creation included.
+            informer: informer of this one object; ``/readyz`` reports whether it has synced.
+            renewals: number of writes of ``renewTime``, creation included.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class LeaseCandidate:
             await asyncio.sleep(backoff.next_delay(asyncio.get_running_loop().time()))
 
     async def _write(self) -> None:
-        """Create the object, or set its ``renewTime``."""
+        """Create the object, or set its ``renewTime`` if it exists."""
         namespace, name = self._lease.namespace, self._lease.identity
         try:
             found = (await self._transport.get(LEASE_CANDIDATES, namespace, name)).data()
@@ -125,7 +125,7 @@ class LeaseCandidate:
             await self._transport.create(LEASE_CANDIDATES, namespace, candidate)
             return
         spec = found.get("spec") or {}
-        # Not before the ping that it answers, whatever the difference of the two clocks.
+        # Never before the ping that this write answers, even if the two clocks differ.
         moment = max(self._clock.now(), _moment(spec, "pingTime"))
         found["spec"] = {**spec, "renewTime": micro_time(moment)}
         await self._transport.update(LEASE_CANDIDATES, namespace, name, found)
@@ -143,7 +143,7 @@ class LeaseCandidate:
         self._look(new)
 
     def on_delete(self, obj: Any) -> None:
-        """Another client removed the candidate: it is created again at once."""
+        """Create the candidate again at once: another client removed it."""
         self._pinged.set()
 
     def _look(self, candidate: Mapping[str, Any]) -> None:
@@ -153,6 +153,6 @@ class LeaseCandidate:
 
 
 def _moment(spec: Mapping[str, Any], field: str) -> float:
-    """Seconds since the epoch of a time in a spec; 0 without one."""
+    """Return a time in a spec as seconds since the epoch; 0 if it is missing."""
     text = spec.get(field)
     return parse_time(text) if text else 0.0

@@ -1,10 +1,10 @@
-"""One log line for a state of the connection to an API server, instead of one for every kind of object and every retry.
+"""Log of the connection to an API server: one line for a state, not one for every kind of object and every retry.
 
     works ◀──▶ credentials refused, certificate refused, name unknown, nothing listens, connection lost
 
-A state is logged when it begins, then every :data:`REMIND_SECONDS` with the number of failures since. Errors that concern one
-request, as a missing permission does, are left to the caller. Callers: reflectors and the lease, which share a log; commands that
-give up say the same with :func:`connection_failure`.
+A state is logged when it begins, then every :data:`REMIND_SECONDS` with the number of failures since. An error of one
+request, such as a missing permission, is left to the caller. Callers: reflectors and the lease, which share a log.
+Commands that give up use the same words, from :func:`connection_failure`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["ConnectionLog", "connection_failure"]
 
 logger = logging.getLogger("kubesched.client")
 
-#: A state that lasts is logged again after so long (seconds).
+#: Seconds after which a lasting state is logged again.
 REMIND_SECONDS: Final = 300.0
-#: One that comes and goes is logged again after so long at the earliest.
+#: Least seconds between two lines about a state that comes and goes.
 _AGAIN_SECONDS: Final = 10.0
 
-#: Advice for a user about each state.
+#: Advice to a user about each state.
 _ADVICE: Final = {
     "the credentials are refused": "check token, client certificate or exec plugin of the kubeconfig, and whether they have expired",
     "the TLS connection fails": "check certificate-authority, server and tls-server-name of the kubeconfig",
@@ -42,7 +42,7 @@ _CREDENTIALS, _TLS, _NAME, _REFUSED, _LOST = _ADVICE
 
 
 def connection_failure(server: str, error: BaseException) -> str:
-    """Which state of the connections to ``server`` an error shows, and what to check; "" for an error of one request."""
+    """Describe the state of the connection that an error shows, with advice; "" for an error of one request."""
     state = _state_of(error)
     if not state:
         return ""
@@ -52,17 +52,17 @@ def connection_failure(server: str, error: BaseException) -> str:
 
 
 class ConnectionLog:
-    """The state of the connections to ``server``, an address that is shown."""
+    """Log of the state of the connections to ``server``, an address for display."""
 
     def __init__(self, server: str = "") -> None:
         self._server = f"API server {server}" if server else "API server"
         self._state = ""
-        #: When each state was last logged.
+        #: Time of the last line about each state.
         self._logged: dict[str, float] = {}
         self._more = 0
 
     def failed(self, error: BaseException) -> bool:
-        """Take note of a failure; False for one that is not about the connection, which the caller has to log."""
+        """Note a failure. Return False if it does not concern the connection; then the caller has to log it."""
         state = _state_of(error)
         if not state:
             return False
@@ -80,14 +80,14 @@ class ConnectionLog:
         return True
 
     def worked(self) -> None:
-        """A request was answered."""
+        """Note that a request was answered."""
         if self._state:
             self._state, self._more = "", 0
             logger.info("%s: the connection works", self._server)
 
 
 def _state_of(error: BaseException) -> str:
-    """The state that an error shows; "" for one that concerns a single request."""
+    """Return the state that an error shows; "" for an error of a single request."""
     if isinstance(error, ApiError):
         return _CREDENTIALS if error.code == 401 else ""
     if not isinstance(error, OSError) or isinstance(error, NotLeaderError | AnswerTooLongError):

@@ -1,7 +1,7 @@
-"""Where a kubeconfig's credentials come from besides files: an exec plugin, and the issuer of OIDC tokens. Bytes and time have limits.
+"""Credentials that a kubeconfig obtains from an exec plugin or from an issuer of OIDC tokens, within limits.
 
-The loader of kubernetes_asyncio reads both to their end, however long it takes to come. Caller: :mod:`.access`, for which these take the
-place of the loader's own.
+The loader of kubernetes_asyncio reads both to their end, however long they are or take. The classes here take the
+place of the loader's own and limit bytes and time. Caller: :mod:`.access`.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ with needing("reading a kubeconfig", "server"):
 
 __all__ = ["use_bounded_sources"]
 
-#: A plugin may wait for a person who logs in.
+#: Seconds that a plugin may take. It may be waiting for a person to log in.
 _PLUGIN_SECONDS: Final = 120.0
 _ANSWER_SECONDS: Final = 30.0
-#: Tokens and certificates have some kilobytes.
+#: Most bytes of a plugin's output or an issuer's answer. Tokens and certificates have some kilobytes.
 _MOST_BYTES: Final = 1 << 20
 
 
 def use_bounded_sources() -> None:
-    """Have the loader use what is here; it takes both from the names of its module."""
+    """Make the loader use the classes of this module, by replacing the names in the loader's module."""
     setattr(kube_config, ExecProvider.__name__, _Plugin)
     setattr(kube_config, OpenIDRequestor.__name__, _Issuer)
 
 
 class _Plugin(ExecProvider):
-    """A program that prints an ExecCredential. What it says on stderr is dropped: it may be a secret."""
+    """Program that prints an ExecCredential. Its stderr is dropped: it may hold a secret."""
 
     async def run(self, previous_response: str | None = None) -> Any:
-        """The status of the ExecCredential.
+        """Run the program and return the status of the ExecCredential.
 
         Raises:
-            ConfigException: the program fails, prints something else or too much, or does not end.
+            ConfigException: if the program fails, prints something else or too much, or does not end.
         """
         info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
         process = await asyncio.create_subprocess_exec(
@@ -80,9 +80,10 @@ class _Plugin(ExecProvider):
 
 
 class _Issuer(OpenIDRequestor):
-    """An issuer of OIDC tokens, whose answers are JSON.
+    """Issuer of OIDC tokens, whose answers are JSON.
 
-    It gets a secret: it has to have a certificate of the authority that is named, or of the system's. The loader would take any.
+    It receives a secret, so its certificate is checked against the named authority, or the system's. The loader would
+    accept any certificate.
     """
 
     def _get_connector(self) -> aiohttp.TCPConnector:
@@ -105,10 +106,10 @@ class _Issuer(OpenIDRequestor):
 
 
 async def _read(stream: asyncio.StreamReader | aiohttp.StreamReader, what: str) -> bytes:
-    """A stream to its end.
+    """Read a stream to its end.
 
     Raises:
-        ConfigException: it has too many bytes.
+        ConfigException: if it has too many bytes.
     """
     found = bytearray()
     while piece := await stream.read(1 << 16):

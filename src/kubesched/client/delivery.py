@@ -1,7 +1,7 @@
-"""Delivery of changes to the handlers of an informer; objects that a handler failed on are delivered again.
+"""Delivery of changes to the handlers of an informer. An object that a handler failed on is delivered again.
 
 A handler that raises has not taken the object, or only in part. From then on the handler is *behind* with that
-object: it receives its current state again, at its next change or after a backoff, whichever is first, until a call
+object. It receives the object's current state at the next change or after a backoff, whichever is first, until a call
 succeeds. Other handlers and other objects are not affected. Owner: :class:`~.informer.Informer`.
 
     last call that failed    object now      next call
@@ -28,41 +28,40 @@ __all__ = ["Deliveries", "ResourceEventHandler", "uid_of"]
 
 logger = logging.getLogger("kubesched.client")
 
-#: Objects delivered again in one batch before other tasks run.
+#: Objects delivered again before other tasks get a turn.
 _YIELD_INTERVAL = 64
 
 
 class ResourceEventHandler(Protocol):
-    """Receives changes, in order, after the store has them. Objects are shared: never change one.
+    """Receiver of changes, in order, after the store has them. Objects are shared: never change one.
 
-    What a handler raises is logged, and the object is delivered to it again. Each method must therefore bear
-    that an earlier call did all or part of its work: an addition of an object that is known, a deletion of one that
-    is not.
+    An error that a handler raises is logged, and the object is delivered to it again. So each method must work even if
+    an earlier call did all or part of its work: an object may be added that is known, or deleted that is not known.
 
-    A handler may have ``on_delete_all(objs)`` as well. While it is the only one, it receives deletions that come together
-    in one call. If that raises, each of them is delivered by itself.
+    A handler may have ``on_delete_all(objs)`` as well. While it is the only handler, deletions that come together reach
+    it in one call. If that call raises, each deletion is delivered by itself.
     """
 
     def on_add(self, obj: Any, is_initial: bool) -> None:
-        """A new object; ``is_initial`` when it was part of the first list."""
+        """Take a new object. ``is_initial`` is true if it was part of the first list."""
         ...
 
     def on_update(self, old: Any, new: Any) -> None:
-        """Another version of a known object. The UID may differ when a deletion was never seen."""
+        """Take another version of a known object. The UIDs differ if a deletion in between was not seen."""
         ...
 
     def on_delete(self, obj: Any) -> None:
-        """The final state of a deleted object, or a :class:`DeletedFinalStateUnknown`."""
+        """Take the deletion of an object: its final state, or a :class:`DeletedFinalStateUnknown`."""
         ...
 
 
 class _Behind:
-    """An object that a handler could not take."""
+    """Record of an object that a handler is behind with."""
 
     __slots__ = ("attempts", "backoff", "due", "error", "taken", "tried")
 
     def __init__(self, taken: Any, backoff: Backoff) -> None:
-        #: The last state that the handler took completely, None when there is none.
+        #: The last state that the handler took completely; None if there is none.
         self.taken = taken
         #: The state of the last call that failed.
         self.tried: Any = None
@@ -73,9 +72,9 @@ class _Behind:
 
 
 class _Listener:
-    """A handler and the objects, by key, that it is behind with.
+    """Handler, and its records of objects that it is behind with, by key.
 
-    ``delete_all`` is the handler's ``on_delete_all``, None when it has none.
+    ``delete_all`` is the handler's ``on_delete_all``, or None.
     """
 
     __slots__ = ("behind", "delete_all", "handler")
@@ -89,7 +88,7 @@ class _Listener:
 class Deliveries:
     """All handlers of one informer.
 
-    ``current`` gives the object of a key as the store has it, or None. Counters are plain attributes.
+    ``current(key)`` returns the object as the store has it, or None. Counters are plain attributes.
     """
 
     def __init__(self, kind: Kind, rng: Random, current: Callable[[str], Any]) -> None:
@@ -101,17 +100,17 @@ class Deliveries:
         self._order = 0
         self._wake = asyncio.Event()
         self.adds = self.updates = self.deletes = 0
-        #: Calls that raised, and objects that were taken after that.
+        #: Calls that raised, and objects taken after such a call.
         self.errors = self.recovered = 0
 
     @property
     def behind(self) -> int:
-        """How many objects wait to be delivered again, counted once for each handler."""
-        # Each of them is due at some time; nearly always there is none.
+        """Number of objects that wait to be delivered again, counted once for each handler."""
+        # Every such object has an entry in _due, which is nearly always empty.
         return sum(len(listener.behind) for listener in self._listeners) if self._due else 0
 
     def register(self, handler: ResourceEventHandler, objects: dict[str, Any]) -> None:
-        """Add a handler; it receives all ``objects`` at once, as initial additions."""
+        """Add a handler. It receives all ``objects`` at once, as initial additions."""
         listener = _Listener(handler)
         self._listeners = (*self._listeners, listener)
         for key, obj in objects.items():
@@ -121,12 +120,12 @@ class Deliveries:
         self._listeners = tuple(known for known in self._listeners if known.handler is not handler)
 
     def close(self) -> None:
-        """From now on no listener receives anything."""
+        """Remove all handlers and forget what was to be delivered again."""
         self._listeners = ()
         self._due.clear()
 
     def audience(self) -> tuple[_Listener, ...]:
-        """The handlers of this moment: a list is delivered to those that were there when it came."""
+        """Return the present handlers. A list is delivered only to handlers that were present when it came."""
         return self._listeners
 
     # -- changes, after the store has them -------------------------------------------------------------
@@ -148,7 +147,7 @@ class Deliveries:
                 self._failed(listener, key, old, new, error)
 
     def delete(self, key: str, obj: Any, audience: tuple[_Listener, ...] | None = None) -> None:
-        """``obj`` is the final state or a :class:`DeletedFinalStateUnknown`."""
+        """Deliver a deletion. ``obj`` is the final state or a :class:`DeletedFinalStateUnknown`."""
         self.deletes += 1
         for listener in self._listeners if audience is None else audience:
             if listener.behind and key in listener.behind:
@@ -161,7 +160,7 @@ class Deliveries:
                 self._failed(listener, key, last, last, error)
 
     def delete_all(self, gone: Mapping[str, Any]) -> None:
-        """Deletions that came together, in order: key to final state."""
+        """Deliver deletions that came together. ``gone`` maps keys to final states, in order."""
         only = self._listeners[0] if len(self._listeners) == 1 and len(gone) > 1 else None
         if only is not None and only.delete_all is not None and not only.behind:
             try:
@@ -188,7 +187,7 @@ class Deliveries:
     # -- once more -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Deliver again what is due, until cancelled. No timer is set while no listener is behind."""
+        """Deliver objects again when they are due, until cancelled. No timer is set while no handler is behind."""
         loop = asyncio.get_running_loop()
         count = 0
         while True:
@@ -206,7 +205,7 @@ class Deliveries:
                 continue
             heappop(self._due)
             known = listener.behind.get(key)
-            # A change may have been delivered, or have failed, meanwhile; and the handler may have been removed.
+            # Meanwhile a change may have been delivered or have failed, or the handler may have been removed.
             if known is not None and known.due <= due and listener in self._listeners:
                 self._again(listener, key)
                 count += 1
@@ -214,11 +213,11 @@ class Deliveries:
                     await asyncio.sleep(0)
 
     def _again(self, listener: _Listener, key: str) -> None:
-        """Bring a handler in step with the current state of an object it is behind with."""
+        """Bring a handler in step with the current state of an object that it is behind with."""
         known = listener.behind[key]
         obj, handler, taken = self._current(key), listener.handler, known.taken
         if taken is None and obj is not None and uid_of(obj) != uid_of(known.tried):
-            taken = known.tried  # the handler may have taken part of the predecessor, and has to release it
+            taken = known.tried  # the handler may hold a part of the object's predecessor, and has to release it
         try:
             if obj is None:
                 handler.on_delete(DeletedFinalStateUnknown(key, known.tried if taken is None else taken))
@@ -235,7 +234,7 @@ class Deliveries:
         logger.info("handler %s took %s %s after %d failures", name, self._kind, key, known.attempts)
 
     def _failed(self, listener: _Listener, key: str, taken: Any, tried: Any, error: Exception) -> None:
-        """Plan the next call. The same error of the same object is logged once."""
+        """Plan the next call. Repetitions of the same error for one object are not logged."""
         self.errors += 1
         loop = asyncio.get_running_loop()
         known = listener.behind.get(key)
@@ -260,5 +259,5 @@ class Deliveries:
 
 
 def uid_of(obj: Any) -> str:
-    """The UID of an object; kinds without a type of ours are plain data."""
+    """Return the UID of an object. Kinds without a class of their own are plain data."""
     return str(obj["metadata"].get("uid", "")) if isinstance(obj, dict) else str(obj.metadata.uid)

@@ -1,12 +1,12 @@
-"""Events: counted, built and sent. The one core under everything that records events.
+"""Events: counting, building and sending them. Everything that records events uses this module.
 
-An :class:`EventWriter` keeps what was recorded by key, builds the object and sends it: POST first, PATCH when it is
-repeated, POST again when the server has lost it. What is a repetition, and which ones are sent, is a :class:`Counting`:
+An :class:`EventWriter` keeps recorded events by key, builds the API object and sends it: POST first, PATCH for a
+repetition, POST again if the server has lost it. A :class:`Counting` decides what is a repetition and what is sent:
 
 * :data:`SERIES`: events.k8s.io, upstream's ``tools/events`` (rules/metrics-and-client §5.3);
-* :class:`Counts`: core/v1 as upstream's ``tools/record`` writes it (``events_cache.go``), section 5.5.
+* :class:`Counts`: core/v1, upstream's ``tools/record``, ``events_cache.go`` (rules/metrics-and-client §5.5).
 
-Callers: :mod:`.events` has a queue and tasks in front of it for the scheduler. Controllers and hollow kubelets await
+Callers: :mod:`.events`, which adds a queue and tasks for the scheduler. Controllers and hollow kubelets await
 :meth:`EventWriter.record`.
 """
 
@@ -40,24 +40,24 @@ logger = logging.getLogger("kubesched.client")
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
-#: Events kept for repetition, the least recently recorded goes first. Upstream's series have no bound; an event storm
-#: must not fill our memory.
+#: Most events kept for repetition. The least recently recorded one goes first. Upstream's series have no bound, but an
+#: event storm must not fill the memory.
 CACHE_SIZE: Final = 20_000
 
-#: The message with this number, among different ones of one type and reason, is the first to be combined.
+#: Number of the first message that is combined, among different messages of one type and reason.
 _COMBINE_FROM: Final = 10
 _COMBINE_SECONDS: Final = 600.0
 _COMBINED: Final = "(combined from similar events): "
 _BURST: Final = 25.0
 _REFILL_SECONDS: Final = 300.0
-#: Objects whose floods are limited at a time.
+#: Most objects whose floods are limited at one time.
 _SUBJECTS: Final = 4096
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 _REFERENCE_FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "uid", "resourceVersion")
 
-#: What an event can be about.
+#: Objects that an event can be about.
 Referable: TypeAlias = Pod | Node | ObjectReference | Item
 
 
@@ -71,7 +71,7 @@ class Reference(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def to(cls, obj: Referable) -> Reference:
-        if isinstance(obj, Pod):  # first, and alone: a check against a union of types makes the union each time
+        if isinstance(obj, Pod):  # first, and alone: a test against a union would build the union each time
             meta = obj.metadata
             return cls("v1", "Pod", meta.namespace, meta.name, meta.uid, meta.resource_version)
         if isinstance(obj, Node):
@@ -85,7 +85,7 @@ class Reference(msgspec.Struct, frozen=True, gc=False):
 
 
 class Key(msgspec.Struct, frozen=True, gc=False):
-    """What makes two events the same. ``text`` is the note when that is part of it, otherwise empty."""
+    """Identity of an event: events with equal keys are repetitions. ``text`` is the note if it counts, else empty."""
 
     type: str
     action: str
@@ -98,19 +98,19 @@ class Key(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entry(msgspec.Struct, eq=False, gc=False):
-    """An event that has been recorded at least once. ``name`` is empty until it is sent for the first time."""
+    """Event that has been recorded at least once. ``name`` is empty until it is sent for the first time."""
 
     key: Key
     regarding: Reference
     note: str
     time: float
     last: float  # clock time of the last repetition
-    seen: float  # when that was counted, by the clock of the caller's timers
+    seen: float  # time at which it was counted, by the clock of the caller's timers
     count: int = 0
     name: str = ""
-    posted: bool = False  # the server has it, as far as we know
+    posted: bool = False  # the server has it, as far as is known
     sending: bool = False  # a request about it is under way
-    again: bool = False  # and its count is to follow
+    again: bool = False  # its count is to be sent after that request
 
     @property
     def namespace(self) -> str:
@@ -121,38 +121,42 @@ class Counting(ABC):
     """A way of counting repetitions, in the API group of ``kind``."""
 
     kind: ClassVar[Kind]
-    #: A repetition replaces the note and the version of the object.
+    #: True if a repetition replaces the note and the version of the object.
     newest: ClassVar[bool] = False
-    #: The final count is sent when an event leaves the cache.
+    #: True if the final count is sent when an event leaves the cache.
     closes: ClassVar[bool] = False
-    #: A name that is taken is replaced; otherwise it is the same event, written by an earlier request.
+    #: True if an event whose name is taken gets another name. Otherwise the name's owner is this event, from an earlier
+    #: request.
     renames: ClassVar[bool] = False
     #: Codes of refusals that are normal and not reported.
     expected: ClassVar[frozenset[int]] = frozenset()
 
     @abstractmethod
     def identify(self, event: Key, note: str, time: float) -> tuple[Key, str]:
-        """What makes an event a repetition, and the note to show. ``event`` names the object with its version."""
+        """Return the key that makes an event a repetition, and the note to show. ``event`` has the object's version."""
 
     @abstractmethod
     def is_due(self, entry: Entry, time: float) -> bool:
-        """Whether an event that was just counted is to be sent now."""
+        """True if an event that was just counted is to be sent now."""
 
     @abstractmethod
     def fields(self, entry: Entry) -> dict[str, Any]:
-        """The fields that only this group's events have."""
+        """Return the fields that only this group's events have."""
 
     @abstractmethod
     def repetition(self, entry: Entry) -> dict[str, Any]:
-        """The fields that a repetition changes."""
+        """Return the fields that a repetition changes."""
 
     def record(self, entry: Entry) -> EventRecord | None:
-        """The event as a record that is made into an object when it is read; None when it has to be one at once."""
+        """Return the event as a record, to be made into an object when it is read. None: make the object at once."""
         return None
 
 
 class _Series(Counting):
-    """First of its kind: POST. Second: PATCH of ``series``. From the third on the count grows in memory only."""
+    """Series of equal events. First: POST. Second: PATCH of ``series``.
+
+    From the third on only the count in memory grows.
+    """
 
     kind = EVENTS
     closes = True
@@ -199,7 +203,7 @@ def _head(kind: Kind, key: Key, namespace: str, name: str, time: float) -> dict[
 
 
 def _is_plain(entry: Entry) -> bool:
-    """Whether all that an event is made of is text that JSON can hold; recorders may be given anything."""
+    """True if all parts of an event are text that JSON can hold. Recorders may be given anything."""
     key = entry.key
     words = key.type, key.action, key.reason, key.controller, key.instance, entry.note, *astuple(key.regarding)
     if key.related is not None:
@@ -228,30 +232,31 @@ SERIES: Final = _Series()
 
 @dataclass(slots=True)
 class _Subject:
-    """What one component has recorded about one object."""
+    """Record of one component's events about one object."""
 
     at: float = 0.0
     tokens: float = _BURST
-    #: By type and reason: when the last one was recorded, and the messages that were not combined.
+    #: For each type and reason: the time of the last event, and the messages that were not combined.
     groups: dict[tuple[str, str], tuple[float, set[str]]] = field(default_factory=dict)
 
 
 class Counts(Counting):
-    """Every repetition raises ``count``, floods are cut short. One for each writer: it knows what was written.
+    """Counting of core/v1 events: each repetition raises ``count``, and floods are cut short. Each writer has its own.
 
-    From the tenth different message of one kind within ten minutes on, all go into one ``(combined from similar
-    events)``; and one object gets 25 writes, then one every five minutes. That last rule is what keeps a ReplicaSet of
-    thousands of pods cheap: nothing is built or sent for what it leaves out.
+    From the tenth different message of one type and reason on, further messages go into one event ``(combined from
+    similar events)``; ten minutes without a message start over. An object gets 25 writes at once, then one every five
+    minutes. This limit keeps a ReplicaSet of thousands of pods cheap: an event above it is neither built nor sent.
     """
 
     kind = CORE_EVENTS
     newest = True
     renames = True
-    #: No event can be written to a namespace that is being or was deleted.
+    #: Refusals by a namespace that is being deleted, or was: no event can be written to it.
     expected = frozenset({403, 404})
 
     def __init__(self) -> None:
-        #: By component and UID; the least recently used is forgotten first, and begins with all its tokens again.
+        #: By component and UID. The least recently used subject is forgotten first, and later begins with all its
+        #: tokens again.
         self._subject = lru_cache(_SUBJECTS)(lambda component, uid: _Subject())
 
     def identify(self, event: Key, note: str, time: float) -> tuple[Key, str]:
@@ -291,11 +296,11 @@ class Counts(Counting):
 
 
 class EventWriter:
-    """Counts events and sends those that are due, by any transport. Of one event there is one request at a time.
+    """Counts events and sends those that are due. Each event has at most one request under way.
 
-    ``report`` receives what is given up. ``retry`` is offered what failed by an error of the connection, or because a
-    series that was to be created again is there, with the number of tries made. It returns whether it will call
-    :meth:`send` again. Without it, and after any other refusal, the event is given up until it is repeated.
+    ``report`` receives a text about each event that is given up. ``retry`` receives an event and the number of tries
+    made, after an error of the connection, or when a series that was to be created again exists. It returns True if it
+    will call :meth:`send` again. Without it, and after any other refusal, the event is given up until it is repeated.
     """
 
     def __init__(
@@ -321,26 +326,26 @@ class EventWriter:
         self.posted = self.patched = self.absorbed = self.failed = 0
 
     def __len__(self) -> int:
-        """How many events are kept for repetition."""
+        """Number of events kept for repetition."""
         return len(self._entries)
 
     async def record(
         self, about: Item, component: str, type_: str, reason: str, message: str, *, host: str = ""
     ) -> None:
-        """Record an event about an object in the name of a component, now. Never raises what the transport raises."""
+        """Record an event about an object in the name of a component, now. Errors of the transport are not raised."""
         now = self._clock.now()
         await self.take(Key(type_, "", reason, component, host, Reference.to(about)), message, now, now)
 
     async def take(self, event: Key, note: str, time: float, seen: float) -> None:
-        """Count an event recorded at ``time`` (epoch seconds) and send it when it is due.
+        """Count an event recorded at ``time`` (epoch seconds) and send it if it is due.
 
-        ``seen`` is the time now by which :meth:`expire` is called.
+        ``seen`` is the present time, by the clock that is passed to :meth:`expire`.
         """
         for entry in self.take_now(event, note, time, seen):
             await self.send(entry)
 
     def take_now(self, event: Key, note: str, time: float, seen: float) -> Sequence[Entry]:
-        """Like :meth:`take`, as far as nothing has to be waited for; what is left for :meth:`send`."""
+        """Do the part of :meth:`take` that needs no waiting. Return the entries that are left for :meth:`send`."""
         key, note = self._counting.identify(event, note, time)
         entry = self._entries.get(key)
         if entry is None:
@@ -364,7 +369,7 @@ class EventWriter:
         return left
 
     def _is_recorded(self, entry: Entry) -> bool:
-        """Send an event for the first time, if that need not be waited for; False when it is left to :meth:`send`."""
+        """Send an event for the first time, if that needs no waiting. Return False if it is left to :meth:`send`."""
         if entry.sending or entry.posted:
             return False
         entry.name = entry.name or self._name(entry.regarding.name, entry.time)
@@ -381,7 +386,7 @@ class EventWriter:
         return entry.posted
 
     async def expire(self, seen: float, seconds: float) -> None:
-        """Drop the events that were last counted that long ago; the final count of a series is sent."""
+        """Drop the events that were last counted ``seconds`` ago or earlier. The final count of a series is sent."""
         expired = list(takewhile(lambda entry: seen - entry.seen >= seconds, self._entries.values()))
         for entry in expired:
             del self._entries[entry.key]
@@ -395,11 +400,11 @@ class EventWriter:
             await self.send(entry)
 
     def _closes(self, entry: Entry) -> bool:
-        """Whether the count of an event that is dropped is to be sent."""
+        """True if the count of an event has to be sent when the event is dropped."""
         return self._counting.closes and entry.count > 1
 
     async def send(self, entry: Entry, tries: int = 0) -> None:
-        """Send an event or its count. While the same one is on its way, its count follows when that has ended."""
+        """Send an event or its count. If a request about it is under way, the count is sent after that."""
         if entry.sending:
             entry.again = True
             return
@@ -422,14 +427,14 @@ class EventWriter:
             self._failed(entry, error, tries)
 
     def _failed(self, entry: Entry, error: Exception, tries: int) -> None:
-        # A series that is created again and found there: the next try is a PATCH.
+        # A series that was to be created again exists: the next try is a PATCH.
         there = isinstance(error, ApiError) and error.reason == "AlreadyExists" and entry.count > 1
         passing = there or isinstance(error, OSError)
         if not (passing and self._retry is not None and self._retry(entry, tries + 1)):
             self._give_up(entry, error)
 
     async def _patch(self, entry: Entry) -> None:
-        """Send the count; an event that the server does not know (any more) is not posted."""
+        """Send the count. If the server does not know the event (any more), mark it as not posted."""
         counting = self._counting
         try:
             await self._transport.patch(counting.kind, entry.namespace, entry.name, counting.repetition(entry))
@@ -450,7 +455,7 @@ class EventWriter:
                 if not (taken and counting.renames):
                     entry.posted = taken
                     raise
-                entry.name = ""  # another component recorded it in this instant
+                entry.name = ""  # another component recorded an event of this name in the same instant
             else:
                 entry.posted = True
                 self.posted += 1
@@ -460,9 +465,9 @@ class EventWriter:
         return {**head, **self._counting.fields(entry)}
 
     def _name(self, regarding: str, time: float) -> str:
-        """``REGARDING.HEX`` of the time in nanoseconds, moved on when two events share an instant.
+        """Return ``REGARDING.HEX``, with the time in nanoseconds, or one more than the last if that is not later.
 
-        A random name when the object's does not make one.
+        If the object's name does not lead to a valid name, the result is random.
         """
         self._nanoseconds = max(int(time * 1e9), self._nanoseconds + 1)
         name = f"{regarding}.{self._nanoseconds:x}"
@@ -474,7 +479,7 @@ class EventWriter:
         self.failed += 1
         if isinstance(error, ApiError) and error.code in self._counting.expected:
             return
-        if not isinstance(error, ApiError | OSError):  # a defect: its traceback is wanted
+        if not isinstance(error, ApiError | OSError):  # a defect of this program, so the traceback is needed
             logger.error("event %s/%s could not be sent", entry.namespace, entry.name, exc_info=error)
         about, text = entry.regarding, str(error) or repr(error)
         self._report(f"event {entry.key.reason} about {about.kind} {entry.namespace}/{about.name} given up: {text}")

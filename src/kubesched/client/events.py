@@ -1,7 +1,7 @@
 """Events about objects (events.k8s.io/v1), sent in the background, so that recording never waits.
 
-Each profile has an :class:`EventRecorder`; all of them feed one :class:`EventBroadcaster`: a queue and tasks in front of
-an :class:`~.event_writer.EventWriter`, which turns repetitions into series and sends them (rules/metrics-and-client §5).
+Each profile has an :class:`EventRecorder`. All recorders feed one :class:`EventBroadcaster`: a queue and tasks in front
+of an :class:`~.event_writer.EventWriter`, which turns repetitions into series (rules/metrics-and-client §5).
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ __all__ = ["NOTE_LIMIT", "QUEUE_SIZE", "EventBroadcaster", "EventRecorder", "Eve
 
 logger = logging.getLogger("kubesched.client")
 
-#: Bytes of UTF-8 in a note.
+#: Most bytes of UTF-8 in a note.
 NOTE_LIMIT = 1024
 QUEUE_SIZE = 1000
 ATTEMPTS = 12
 RETRY_SECONDS = 10.0
 RETRY_JITTER = 0.25
-#: A series not repeated for this long is finished; also how often this is checked.
+#: Seconds without a repetition after which a series is finished; also the interval of that check.
 FINISH_SECONDS = 360.0
-#: How often running series are reported to the server, so that they do not expire.
+#: Seconds between two reports of running series to the server, so that they do not expire.
 REFRESH_SECONDS = 1800.0
-#: Events sent before other tasks run, for transports that never wait.
+#: Events sent before other tasks get a turn, for transports that never wait.
 YIELD_INTERVAL = 32
-#: Events on their way at a time. Upstream has no bound; one at a time fills the queue while pods are bound faster.
+#: Most events on their way at one time. Upstream has no bound. With one, the queue would fill while pods are bound
+#: faster.
 SENDERS = 128
 
 #: type, action, reason, reporting controller, reporting instance
@@ -47,7 +48,7 @@ _Words: TypeAlias = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class EventStatistics:
-    """A snapshot of the broadcaster's counters. ``dropped`` never left: queue full, or stopped."""
+    """Snapshot of the broadcaster's counters. ``dropped`` events were never sent: queue full, or sender stopped."""
 
     recorded: int
     dropped: int
@@ -62,11 +63,11 @@ class EventStatistics:
 
 
 class EventBroadcaster(Background):
-    """Sends what the recorders record, in order, up to ``senders`` events at a time, of one series one at a time.
+    """Sends recorded events in order, up to ``senders`` at a time, but only one at a time of each series.
 
-    The count of a series is sent every 30 minutes, and once more when the series has not grown for 6 minutes.
-    Errors of the connection are retried (12 tries, 10 s and up to 25 % apart) while later events go ahead;
-    what the server refuses is logged and given up.
+    The count of a series is sent every 30 minutes, and once more when the series has not grown for 6 minutes. After an
+    error of the connection an event is tried again (12 tries, 10 s and up to 25 % apart) while later events go ahead.
+    An event that the server refuses is logged and given up.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class EventBroadcaster(Background):
         senders: int = SENDERS,
         refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
-        """``refresh_seconds``: how often the counts of running series are sent; infinite where events do not expire."""
+        """``refresh_seconds`` is the interval of the reports of running series; infinite if events do not expire."""
         super().__init__()
         self._writer = EventWriter(
             transport, clock, SERIES, rng=rng, report=logger.warning, retry=self._again, cache_size=cache_size
@@ -103,7 +104,7 @@ class EventBroadcaster(Background):
         self._recorded = self._dropped = self._retried = 0
 
     def offer(self, words: _Words, regarding: Referable, related: Referable | None, note: str) -> None:
-        """Queue an event; drop it when the queue is full. Called by :class:`EventRecorder`."""
+        """Queue an event, or drop it if the queue is full. Called by :class:`EventRecorder`."""
         self._recorded += 1
         queue = self._queue
         if self._stopped or len(queue) >= self._queue_size:
@@ -116,12 +117,12 @@ class EventBroadcaster(Background):
             _wake(self._idle.popleft())
 
     async def drain(self) -> None:
-        """Wait until every event recorded so far was offered to the server once. Retries are not waited for.
+        """Wait until every event recorded so far was offered to the server once. Does not wait for retries.
 
         Returns at once after ``stop()``.
 
         Raises:
-            RuntimeError: when events are queued and ``run()`` was not started.
+            RuntimeError: if events are queued and ``run()`` was not started.
         """
         if self._stopped or not (self._queue or self._busy):
             return
@@ -152,7 +153,7 @@ class EventBroadcaster(Background):
             await self._work(tasks)
 
     async def _work(self, tasks: Supervisor) -> None:
-        """The first sender: it also does what is due at a time."""
+        """Run the first sender, which also does the work that is due at a certain time."""
         loop = asyncio.get_running_loop()
         sent = 0
         self._busy += 1
@@ -178,7 +179,7 @@ class EventBroadcaster(Background):
                 await asyncio.sleep(0)
 
     def _take(self, now: float) -> Sequence[Entry]:
-        """Send the first event queued as far as nothing has to be waited for; what is left to be sent."""
+        """Send the first queued event, as far as that needs no waiting. Return the entries left to be sent."""
         words, regarding, related, note, time = self._queue.popleft()
         if self._next_finish is None:
             self._next_finish = now + FINISH_SECONDS
@@ -187,7 +188,7 @@ class EventBroadcaster(Background):
         return self._writer.take_now(event, note, time, now)
 
     async def _send(self, tasks: Supervisor, entries: Sequence[Entry]) -> None:
-        """Send events; start another sender when more is queued and no other sender is free."""
+        """Send events. Start another sender if more events are queued and no other sender is free."""
         if self._queue and not self._idle and self._helpers < self._helpers_at_most:
             self._helpers += 1
             tasks.spawn(self._help(tasks), f"events-{self._helpers}")
@@ -195,7 +196,7 @@ class EventBroadcaster(Background):
             await self._writer.send(entry)
 
     async def _help(self, tasks: Supervisor) -> None:
-        """One more sender, for the queue only."""
+        """Run one more sender, for the queue only."""
         loop = asyncio.get_running_loop()
         sent = 0
         self._busy += 1
@@ -218,7 +219,10 @@ class EventBroadcaster(Background):
             self._release()
 
     async def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Until something is recorded or due. With no events kept there is no timer: a simulation may end."""
+        """Wait until an event is recorded or work is due.
+
+        Without events there is no timer, so that a simulation can end.
+        """
         due = [time for time in (self._next_finish, self._next_refresh) if time is not None]
         if self._retries:
             due.append(self._retries[0][0])
@@ -256,7 +260,7 @@ class EventBroadcaster(Background):
         await self._writer.refresh()
 
     def _again(self, entry: Entry, tries: int) -> bool:
-        # As many may wait for another try as for the first: an outage must not fill the memory.
+        # Retries have the same bound as the queue, so that an outage cannot fill the memory.
         if tries >= ATTEMPTS or len(self._retries) >= self._queue_size:
             return False
         self._retried += 1
@@ -267,7 +271,7 @@ class EventBroadcaster(Background):
 
 
 class EventRecorder:
-    """Records events in the name of one profile. ``record`` only queues: it never waits and never raises."""
+    """Recorder of events in the name of one profile. ``record`` only queues: it never waits and never raises."""
 
     def __init__(self, broadcaster: EventBroadcaster, reporting_controller: str, reporting_instance: str) -> None:
         self._broadcaster = broadcaster
@@ -285,9 +289,10 @@ class EventRecorder:
     ) -> None:
         """Queue an event. ``type`` is Normal or Warning; the note is cut to 1024 bytes.
 
-        The same event again (everything but the note equal, the object's version included) makes a series.
+        A repetition continues a series. Two events are repetitions if all but the note is equal; the object's version
+        counts, too.
         """
-        # No character takes more than four bytes.
+        # A character takes at most four bytes.
         if len(note) > NOTE_LIMIT // 4:
             note = limit_note(note)
         names = self.reporting_controller, self.reporting_instance
@@ -300,9 +305,9 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 
 def limit_note(note: str) -> str:
-    """A note of at most 1024 bytes: a longer one keeps its first 1020 and ends in `` ...``."""
+    """Limit a note to 1024 bytes: a longer one keeps its first 1020 and ends in `` ...``."""
     encoded = note.encode("utf-8", "replace")
     if len(encoded) <= NOTE_LIMIT:
         return note
-    # A character cut in half is dropped whole.
+    # A character cut in half is dropped.
     return encoded[: NOTE_LIMIT - 4].decode("utf-8", "ignore") + " ..."

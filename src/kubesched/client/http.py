@@ -1,15 +1,15 @@
-"""A transport over HTTP: an API server, real or embedded, as :class:`kubesched.api.wire.Transport`.
+"""Transport over HTTP: an API server, real or embedded, as :class:`kubesched.api.wire.Transport`.
 
-Objects travel as JSON bytes: a list is split into its items without decoding them, a watch is read line by line in
-batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` and tests; rate limits are in
+Objects travel as JSON bytes. A list is split into its items without decoding them; a watch is read line by line, in
+batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` and tests. Rate limits are in
 :mod:`.metered`.
 
-    refused by the server      -> ApiError, with details["retryAfterSeconds"] when it said when to come back
-    not reached, cut off       -> OSError (ConnectionRefusedError when nothing listens)
-    lease lost meanwhile       -> NotLeaderError: a write that waited for a connection, or to be repeated, is not sent
-    401                        -> once again with new credentials, if they can be renewed; then ApiError
-    429 or 5xx with Retry-After -> waited for, at most a minute, and repeated, at most ``max_retries`` times
-    more bytes than a limit    -> AnswerTooLongError, which is an OSError
+    refused by the server       -> ApiError; details["retryAfterSeconds"] if the server said when to come back
+    not reached, cut off        -> OSError (ConnectionRefusedError if nothing listens)
+    lease lost meanwhile        -> NotLeaderError: a write that waited for a connection, or for a retry, is not sent
+    401                         -> one more try with new credentials, if they can be renewed; then ApiError
+    429 or 5xx with Retry-After -> wait, at most a minute, and retry, at most ``max_retries`` times
+    more bytes than a limit     -> AnswerTooLongError, which is an OSError
 """
 
 from __future__ import annotations
@@ -59,50 +59,50 @@ __all__ = ["FencedConnector", "HttpTransport", "RequestObserver"]
 
 logger = logging.getLogger("kubesched.client")
 
-#: Seconds a request other than a watch may take.
+#: Seconds that a request other than a watch may take.
 REQUEST_TIMEOUT: Final = 60.0
-#: Retries of one request (rules/metrics-and-client §7.2).
+#: Most retries of one request (rules/metrics-and-client §7.2).
 MAX_RETRIES: Final = 10
-#: Requests of a transport under way at a time, each on a connection of its own; watches are not among them.
+#: Most requests of a transport under way at one time, each on its own connection. Watches do not count.
 REQUESTS_AT_A_TIME: Final = 128
 #: Seconds before a read whose connection broke is tried again.
 RESET_DELAY: Final = 1.0
-_LARGE: Final = 2**20  # beyond this aiohttp wants a file, to send it piece by piece
+_LARGE: Final = 2**20  # bytes; aiohttp wants a longer body as a file, to send it piece by piece
 
 
 _encode = msgspec.json.Encoder().encode
 
 
 class RequestObserver(Protocol):
-    """Receives what each HTTP request did. ``code`` is the status code, ``<error>`` without an answer."""
+    """Observer of HTTP requests. ``code`` is the status code, or ``<error>`` if there was no answer."""
 
     def finished(self, method: str, code: str, seconds: float) -> None:
-        """A request was answered or failed; of a watch, its opening."""
+        """Take note that a request was answered or failed. For a watch this is its opening."""
         ...
 
     def transferred(self, method: str, sent: int, received: int) -> None:
-        """Bytes of a request's body and of its answer's. Not called for watches."""
+        """Take note of the bytes of a request's body and of its answer. Not called for watches."""
         ...
 
     def repeated(self, method: str, code: str) -> None:
-        """A request is sent again because of this answer."""
+        """Take note that a request is sent again because of this answer."""
         ...
 
 
 class FencedConnector(aiohttp.BaseConnector):
-    """Evaluates ``may_write`` for a write as soon as its connection is ready.
+    """Connector that evaluates ``may_write`` for each write as soon as its connection is ready.
 
-    A connection may take as long as a lease lasts, and aiohttp repeats some requests by itself: a look before the
-    request is not enough.
+    A check before the request is not enough: connecting may take as long as a lease lasts, and aiohttp repeats some
+    requests by itself.
     """
 
     may_write: Callable[[], bool] | None = None
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's signature
-        """A connection for a request.
+        """Return a connection for a request.
 
         Raises:
-            NotLeaderError: when it is a write, and this process may not write.
+            NotLeaderError: if the request is a write, and this process may not write.
         """
         connection = await super().connect(req, traces, timeout)
         if req.method != "GET" and self.may_write is not None and not self.may_write():
@@ -112,17 +112,17 @@ class FencedConnector(aiohttp.BaseConnector):
 
 
 class _TcpConnector(FencedConnector, aiohttp.TCPConnector):
-    """Connections over TCP."""
+    """Fenced connector over TCP."""
 
 
 class HttpTransport:
     """Requests to the API server at ``base_url``.
 
-    ``token`` or ``credentials`` is sent with every request. ``context`` is for HTTPS, fixed or following files; ``server_name`` is the name that the
-    certificate must have when it is not the address's; ``proxy`` a proxy's URL (else the environment's). A given
-    ``session`` is used and left open; otherwise one is made and closed by ``close``. ``observer`` receives what each
-    request did, retries included. ``may_write`` may be set at any time; see :class:`FencedConnector`, which the
-    connector of a given session has to be.
+    ``token`` or ``credentials`` are sent with every request. ``context`` is for HTTPS, fixed or following its files.
+    ``server_name`` is the name that the certificate must have, if it is not the one in the address. ``proxy`` is a
+    proxy's URL; by default the environment decides. A given ``session`` is used and left open; otherwise one is made,
+    and closed by ``close``. ``observer`` is told of each request, retries included. ``may_write`` may be set at any
+    time; a given session then needs a :class:`FencedConnector`.
     """
 
     at_once: Final = False
@@ -153,22 +153,22 @@ class HttpTransport:
         self._slots = asyncio.Semaphore(REQUESTS_AT_A_TIME)
         self._held = Held()
         self._headers_without_body = {"Accept": "application/json", "User-Agent": user_agent}
-        #: What every request is given.
-        # The environment is read here and not by the session, which would do it in a thread for every request and
+        #: Options of every request.
+        # The proxy is read from the environment here. The session would do it in a thread for every request, and would
         # take passwords from ~/.netrc.
         self._options: dict[str, Any] = {"proxy": proxy or environment_proxy(self._base, os.environ) or None}
         if server_name:
             self._options["server_hostname"] = server_name
         self._observer = observer
         self._may_write: Callable[[], bool] | None = None
-        #: For writes; None when they need what only a session can do.
+        #: Connections for writes; None if writes need a session, for a proxy or for a password in the address.
         self._writing: WriteConnections | None = None
         if session is None and not self._options["proxy"] and "@" not in self._base:
             self._writing = WriteConnections(self._base, tls=self._tls, server_name=server_name, timeout=timeout)
 
     @classmethod
     def connect(cls, access: ClusterAccess, **options: Any) -> HttpTransport:
-        """A transport for an access that was read from a kubeconfig or elsewhere."""
+        """Return a transport for an access that was read from a kubeconfig or elsewhere."""
         return cls(
             access.url,
             credentials=access.credentials,
@@ -179,7 +179,7 @@ class HttpTransport:
         )
 
     async def close(self) -> None:
-        """Close the connections; the session, too, unless it was handed in."""
+        """Close the connections. A session is closed too, unless it was given."""
         if self._writing is not None:
             await self._writing.close()
         session, self._session = self._session, None
@@ -194,10 +194,10 @@ class HttpTransport:
 
     @property
     def may_write(self) -> Callable[[], bool] | None:
-        """Evaluated whenever a write is about to be sent, repetitions included; None allows all.
+        """Function that is called before a write is sent, retries included, and allows it or not. None allows all.
 
         Raises:
-            TypeError: when set on a transport whose session cannot evaluate it.
+            TypeError: if set on a transport whose session cannot call it.
         """
         return self._may_write
 
@@ -216,7 +216,7 @@ class HttpTransport:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = _TcpConnector(limit=0)
-            # Without automatic decompression and cookies: neither is used by API servers here.
+            # No automatic decompression and no cookies: API servers use neither here.
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18
             )
@@ -225,11 +225,14 @@ class HttpTransport:
         return self._session
 
     def _context(self) -> ssl.SSLContext | bool:
-        """For a request by way of the session, whose connections belong to the context that they were made with."""
+        """Return the context for a request through the session.
+
+        Its connections belong to the context they were made with.
+        """
         return self._tls.current() if self._tls is not None else True
 
     def _refused(self) -> None:
-        """The server refused the credentials: what can be renewed is."""
+        """Mark the credentials as refused by the server, so that they are renewed if that is possible."""
         if self._credentials is not None:
             self._credentials.rejected()
         if self._tls is not None:
@@ -260,7 +263,7 @@ class HttpTransport:
         content_type: str = "application/json",
         retry: bool = True,
     ) -> bytes | bytearray:
-        """The answer's body, which is a bytearray when it is large."""
+        """Return the answer's body; a large one is a bytearray."""
         raw = None if body is None else _encode(body)
         tries = 0
         renewed = False
@@ -275,7 +278,8 @@ class HttpTransport:
                     continue
                 after = retry_after(error.details.get("retryAfterSeconds"))
                 may = retry and (error.code == 429 or error.code >= 500)
-                # Of a version that this server has not seen: waiting does not help, the reflector asks without one.
+                # The server has not yet seen the requested version. Waiting does not help; the reflector asks without a
+                # version.
                 if (
                     after is None
                     or not may
@@ -348,11 +352,11 @@ class HttpTransport:
     async def watch(
         self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        """A batch per piece that arrives.
+        """Yield a batch of events for each piece that arrives.
 
         Raises:
-            ApiError: whatever the server reports, in the stream too.
-            OSError: when the connection cannot be had, or breaks.
+            ApiError: an error that the server reports, in the stream too.
+            OSError: if the connection cannot be made, or breaks.
         """
         query = {"watch": "true", "allowWatchBookmarks": "true", **_query(options)}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
@@ -425,7 +429,7 @@ class HttpTransport:
         return False
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
-        """See :meth:`kubesched.api.wire.Transport.evict`; a budget's 429 is handed on, not waited out."""
+        """See :meth:`kubesched.api.wire.Transport.evict`. A disruption budget's 429 is not retried."""
         metadata = {"name": name, "namespace": namespace}
         body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
         if grace_period_seconds is not None:
@@ -437,20 +441,20 @@ class HttpTransport:
 
 
 def _refusal(status: int, after: str, raw: bytes | bytearray) -> ApiError:
-    """``after`` is the answer's header Retry-After."""
+    """Return the error of a refusal. ``after`` is the answer's header Retry-After."""
     error = status_error(raw, status)
     error.code = status
     seconds = retry_after(after.strip())
     if seconds is not None:
         error.details["retryAfterSeconds"] = seconds
     else:
-        # Only with the header may a request be repeated unchanged.
+        # A request may be repeated unchanged only if the header is there.
         error.details.pop("retryAfterSeconds", None)
     return error
 
 
 def _network_error(error: aiohttp.ClientError) -> OSError:
-    """A client error as the OSError that backoff rules check; without what the library's text says of TLS settings."""
+    """Convert a client error to the OSError that backoff rules check, without the library's remarks on TLS settings."""
     forget_frames(error)
     if isinstance(error.__cause__, NotLeaderError):
         return error.__cause__
@@ -482,7 +486,7 @@ def _path(kind: Kind, namespace: str = "", name: str = "", subresource: str = ""
 
 
 def _query(options: ListOptions | WatchOptions) -> dict[str, str]:
-    """The query of a list or watch, without what is empty."""
+    """Return the query parameters of a list or watch. Empty ones are left out."""
     query = {
         "labelSelector": options.get("label_selector", ""),
         "fieldSelector": options.get("field_selector", ""),

@@ -1,7 +1,7 @@
-"""Reads one HTTP/1.1 answer from the pieces that arrive. Bytes in, an :class:`Answer` out.
+"""Reader of one HTTP/1.1 answer from the pieces that arrive. Bytes in, an :class:`Answer` out.
 
-The parser is llhttp's, through httptools. Here is what it leaves to its user: interim answers are skipped, an answer without a
-length ends with its connection, and sizes have limits. Caller: :mod:`.write_connections`.
+The parser is llhttp, through httptools. This module adds what the parser leaves to its user: it skips interim answers,
+ends an answer without a length with its connection, and limits sizes. Caller: :mod:`.write_connections`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MOST_BODY: Final = 64 << 20
 
 
 class UnreadableAnswerError(ConnectionError):
-    """What arrived is no answer of HTTP/1.1, or too long a one."""
+    """The bytes that arrived are not an answer in HTTP/1.1, or too long a one."""
 
 
 class Answer(NamedTuple):
-    """Names of headers are in lower case. ``is_last``: the connection cannot be used again."""
+    """One answer. Names of headers are in lower case. ``is_last`` is true if the connection cannot be used again."""
 
     status: int
     headers: Mapping[str, str]
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 
 class AnswerReader:
-    """One answer. Use another reader for the next."""
+    """Reader of one answer. Use another reader for the next."""
 
     __slots__ = ("_answer", "_body", "_head", "_headers", "_is_in_body", "_parser", "_size", "_wrong")
 
@@ -42,17 +42,17 @@ class AnswerReader:
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
-        #: Bytes of the head, and of the body.
+        #: Bytes of the head and of the body so far.
         self._head = self._size = 0
         self._is_in_body = False
         self._wrong = ""
         self._answer: Answer | None = None
 
     def feed(self, data: bytes) -> Answer | None:
-        """The answer, when these bytes complete it.
+        """Take bytes. Return the answer if they complete it.
 
         Raises:
-            UnreadableAnswerError: when it is none.
+            UnreadableAnswerError: if the bytes are not an answer.
         """
         if not self._is_in_body:
             self._head += len(data)
@@ -70,7 +70,7 @@ class AnswerReader:
         return self._answer
 
     def end(self) -> Answer | None:
-        """The answer, when the end of the connection completes it."""
+        """Take note of the end of the connection. Return the answer if that completes it."""
         if self._is_in_body and not {"content-length", "transfer-encoding"} & self._headers.keys():
             self.on_message_complete()
         return self._answer
@@ -78,7 +78,7 @@ class AnswerReader:
     # -- called by the parser ------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self._answer is not None:  # more than one answer to one request
+        if self._answer is not None:  # more than one answer to a request
             self._answer = self._answer._replace(is_last=True)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -101,7 +101,7 @@ class AnswerReader:
 
     def on_message_complete(self) -> None:
         if not self._is_in_body:
-            self._headers, self._head = {}, 0  # an interim answer; the answer follows
+            self._headers, self._head = {}, 0  # an interim answer; another one follows
         elif self._answer is None:
             parser = self._parser
             is_last = not parser.should_keep_alive()

@@ -1,6 +1,6 @@
-"""What an API server's answers say: lists, events of a watch, Status objects. Bytes in, items and errors out.
+"""Reader of an API server's answers: lists, watch events, Status objects. Bytes in, items and errors out.
 
-Objects are not decoded here, only the few fields of an :class:`~kubesched.api.wire.Item`. Caller: :mod:`.http`.
+Of each object only the few fields of an :class:`~kubesched.api.wire.Item` are decoded. Caller: :mod:`.http`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from kubesched.base.turns import Steps
 
 __all__ = ["AnswerTooLongError", "error_of", "has_cause", "read_events", "read_item", "reading_list", "status_error"]
 
-#: The bytes of one event: API servers keep objects of 1.5 MiB at most.
+#: Most bytes of one event. API servers keep objects of 1.5 MiB at most.
 _LINE_LIMIT: Final = 16 * 1024 * 1024
-#: A list of more bytes is split into parts, as one of 160 MB takes 0.1 s.
+#: A list of more bytes is decoded in parts of about this size: 160 MB at once would take 0.1 s.
 _PART: Final = 4 * 1024 * 1024
 _ITEMS_PER_STEP: Final = 512
 _ITEMS: Final = b'"items":['
-#: In so many bytes a list's items begin.
+#: Bytes within which the items of a list must begin.
 _MOST_HEAD: Final = 64 * 1024
 
 
 class AnswerTooLongError(ConnectionError):
-    """A peer sent more than it may; the connection was closed."""
+    """A peer sent more bytes than it may. The connection was closed."""
 
     def __init__(self, limit: int, what: str = "the answer") -> None:
         super().__init__(errno.EMSGSIZE, f"{what} is longer than {limit} bytes, which is the limit")
@@ -62,7 +62,7 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-#: What decoding raises for bytes that a peer sends.
+#: Errors of decoding bytes that a peer sent.
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _object = msgspec.json.Decoder(_Object).decode
@@ -71,10 +71,10 @@ _event = msgspec.json.Decoder(_Event).decode
 
 
 def reading_list(kind: Kind, raw: bytes | bytearray) -> Steps[ListPage]:
-    """A page of a list, in steps: a server may send all objects as one.
+    """Read a page of a list, in steps: a server may send all objects in one page.
 
     Raises:
-        ApiError: 500, when the bytes are none.
+        ApiError: 500, if the bytes are not a list.
     """
     metadata = _ListMetadata()
     items: list[Item] = []
@@ -91,10 +91,10 @@ def reading_list(kind: Kind, raw: bytes | bytearray) -> Steps[ListPage]:
 
 
 def _parts(raw: bytes | bytearray) -> Iterator[_List]:
-    """A list as shorter ones that have its metadata, all but the last of about ``_PART`` bytes.
+    """Yield a list as shorter lists with the same metadata, each of about ``_PART`` bytes except the last.
 
-    It is cut where a ``}`` is followed by what the first item begins with, if all before is complete. Lists are written so
-    by Go's encoder and by ours; others remain whole.
+    A cut is made after a ``}``, where the following bytes equal the beginning of the first item. It is used only if the
+    part before it is complete JSON. Go's encoder and this project's write such lists; any other list stays whole.
     """
     start = raw.find(_ITEMS, 0, _MOST_HEAD) + len(_ITEMS)
     if start < len(_ITEMS) or len(raw) <= _PART:
@@ -116,10 +116,10 @@ def _parts(raw: bytes | bytearray) -> Iterator[_List]:
 
 
 def read_item(kind: Kind, raw: bytes | bytearray) -> Item:
-    """One object.
+    """Read one object.
 
     Raises:
-        ApiError: 500, when the bytes are none.
+        ApiError: 500, if the bytes are not an object.
     """
     try:
         return _item(kind, bytes(raw))
@@ -128,7 +128,7 @@ def read_item(kind: Kind, raw: bytes | bytearray) -> Item:
 
 
 def _item(kind: Kind, raw: bytes) -> Item:
-    """An item from its bytes; a list's items lack kind and version on a real server and get them here."""
+    """Return an item from its bytes. The items of a real server's list lack kind and version, which are added here."""
     found = _object(raw)
     if found.kind is None and len(raw) > 2:
         raw = b'{"kind":"' + kind.kind.encode() + b'","apiVersion":"' + kind.api_version.encode() + b'",' + raw[1:]
@@ -144,7 +144,7 @@ def _item(kind: Kind, raw: bytes) -> Item:
 
 
 async def read_events(kind: Kind, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[WatchEvent]]:
-    """The lines of a stream, in batches as they arrive. A last line cut short is dropped."""
+    """Yield the events of a stream, one in each line, in batches as they arrive. A last line cut short is dropped."""
     rest: list[bytes] = []
     held = 0
     async for chunk in chunks:
@@ -183,7 +183,10 @@ def _unreadable(what: str, error: Exception) -> ApiError:
 
 
 def status_error(raw: bytes | bytearray, code: int) -> ApiError:
-    """The error in a Status; a body that is none is quoted. Fields of other types than a Status has do not count."""
+    """Return the error in a Status. Any other body is quoted.
+
+    Fields with types that a Status does not have are ignored.
+    """
     try:
         status = msgspec.json.decode(raw)
     except _UNREADABLE:
@@ -195,7 +198,7 @@ def status_error(raw: bytes | bytearray, code: int) -> ApiError:
 
 
 def error_of(status: Mapping[str, Any], code: int, message: str) -> ApiError:
-    """The error that a Status describes; ``code`` and ``message`` for one that does not say."""
+    """Return the error that a Status describes. ``code`` and ``message`` stand in for missing fields."""
     said, reason, text, details = (status.get(name) for name in ("code", "reason", "message", "details"))
     if isinstance(said, int) and 100 <= said < 600:
         code = said
@@ -208,7 +211,7 @@ def error_of(status: Mapping[str, Any], code: int, message: str) -> ApiError:
 
 
 def has_cause(error: ApiError, reason: str) -> bool:
-    """Whether a Status names this reason among its causes."""
+    """True if a Status names this reason among its causes."""
     causes = error.details.get("causes")
     return isinstance(causes, list) and any(isinstance(one, dict) and one.get("reason") == reason for one in causes)
 

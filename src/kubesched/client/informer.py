@@ -1,7 +1,7 @@
-"""A local, current copy of one kind of object, and handlers that receive every change.
+"""Informer: a current local copy of the objects of one kind, with handlers that receive every change.
 
-The assembly makes informers (usually through :class:`~kubesched.client.port.ApiPort`), adds handlers, gives
-``run()`` a task, and waits for ``wait_synced()``. Handlers run in the event loop, one object after the other.
+The assembly makes informers (usually through :class:`~kubesched.client.port.ApiPort`), adds handlers, runs
+``run()`` in a task, and waits for ``wait_synced()``. Handlers run in the event loop, one object after the other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger("kubesched.client")
 
 @dataclass(frozen=True, slots=True)
 class InformerStatistics:
-    """A snapshot of an informer's counters."""
+    """Snapshot of an informer's counters."""
 
     synced: bool
     objects: int
@@ -51,17 +51,18 @@ class InformerStatistics:
     undecodable: int
     errors: int
     handler_errors: int
-    #: Objects that some handler failed on and that will be delivered to it again; those that it took later.
+    #: ``behind``: objects that wait to be delivered again to a handler that failed on them; ``recovered``: those taken
+    #: later.
     behind: int
     recovered: int
 
 
 class Informer(Background):
-    """The objects of ``kind`` that match the selectors, kept current.
+    """Current copy of the objects of ``kind`` that match the selectors.
 
-    Stale and repeated events are dropped; an object that cannot be decoded is logged with its key and
-    field path, counted, and treated as absent until a readable version arrives. With ``skip_ended`` handlers do not
-    receive a change that comes together with the object's deletion.
+    Stale and repeated events are dropped. An object that cannot be decoded is logged with its key and field path,
+    counted, and treated as absent until a readable version arrives. With ``skip_ended`` handlers do not receive a
+    change that arrives together with the object's deletion.
     """
 
     def __init__(
@@ -109,15 +110,15 @@ class Informer(Background):
     # -- reading -------------------------------------------------------------------------------------------
 
     def get(self, namespace: str, name: str) -> Any:
-        """The object, or None. Cluster-scoped objects have an empty namespace."""
+        """Return the object, or None. Cluster-scoped objects have an empty namespace."""
         return self._store.objects.get(f"{namespace}/{name}" if namespace else name)
 
     def get_by_key(self, key: str) -> Any:
-        """The object with this ``namespace/name``, or None."""
+        """Return the object with this ``namespace/name``, or None."""
         return self._store.objects.get(key)
 
     def values(self) -> list[Any]:
-        """All objects, as a list of the caller's own."""
+        """Return all objects, as a new list."""
         return list(self._store.objects.values())
 
     def keys(self) -> list[str]:
@@ -127,38 +128,38 @@ class Informer(Background):
         return len(self._store.objects)
 
     def add_index(self, name: str, function: IndexFunction) -> None:
-        """Keep objects findable by the strings ``function`` gives for each; it must be pure.
+        """Add an index: ``function(obj)`` returns the strings under which an object is found. It must be pure.
 
         Raises:
-            ValueError: when the name is taken.
+            ValueError: if the name is taken.
         """
         self._store.add_index(name, function)
 
     def by_index(self, name: str, value: str) -> list[Any]:
-        """The objects with ``value`` in index ``name``.
+        """Return the objects with ``value`` in index ``name``.
 
         Raises:
-            KeyError: when there is no such index.
+            KeyError: if there is no such index.
         """
         return self._store.by_index(name, value)
 
     def show_as(self, view: Callable[[Any], Any]) -> None:
-        """Hold and deliver what ``view`` makes of each object. Before :meth:`run`."""
+        """Store and deliver ``view(obj)`` in place of each object. Call it before :meth:`run`."""
         self._view = view
 
     def keep_documents(self, wanted: Callable[[Any], bool]) -> None:
-        """Keep the JSON of the objects that ``wanted`` accepts, with the fields that are not decoded. Before :meth:`run`."""
+        """Keep the JSON of objects for which ``wanted(obj)`` is true, with all fields. Call it before :meth:`run`."""
         self._documents = {}
         self._wants_document = wanted
 
     def document(self, key: str) -> bytes | None:
-        """The JSON of an object as the API server wrote it; None when it is not kept."""
+        """Return the JSON of an object as the API server wrote it; None if it is not kept."""
         return self._documents.get(key) if self._documents is not None else None
 
     # -- life ----------------------------------------------------------------------------------------------
 
     def add_handler(self, handler: ResourceEventHandler) -> None:
-        """Register a handler. It receives every object already known at once, as initial additions."""
+        """Add a handler. It receives every known object at once, as initial additions."""
         self._deliveries.register(handler, dict(self._store.objects))
 
     def remove_handler(self, handler: ResourceEventHandler) -> None:
@@ -166,16 +167,16 @@ class Informer(Background):
 
     @property
     def behind(self) -> int:
-        """How many objects some handler failed on; they are delivered again."""
+        """Number of objects that wait to be delivered again, because a handler failed on them."""
         return self._deliveries.behind
 
     @property
     def has_synced(self) -> bool:
-        """Whether the first list is in the store and was delivered to every handler."""
+        """True if the first list is in the store and was delivered to every handler."""
         return self._synced
 
     async def wait_synced(self) -> bool:
-        """Wait for the first list; False when the informer ended before it had one."""
+        """Wait for the first list. Return False if the informer ended before it came."""
         await self._sync_or_end.wait()
         return self._synced
 
@@ -237,7 +238,7 @@ class Informer(Background):
         if self._documents is not None:
             self._documents = documents
 
-        # A handler added from here on receives the whole new store by itself.
+        # A handler that is added from here on receives the whole new store when it is added.
         deliveries = self._deliveries
         audience = deliveries.audience()
         async for gone in in_batches(before.items(), YIELD_INTERVAL):
@@ -288,10 +289,10 @@ class Informer(Background):
         self._deliveries.delete_all(finals)
 
     def _forget(self, item: Item) -> Any:
-        """Drop a deleted object from the store; what is to be delivered, or None."""
+        """Drop a deleted object from the store. Return the object or tombstone to deliver, or None."""
         store, key = self._store, item.key
         known = store.objects.get(key)
-        # Not "<=": some servers send the last version itself as the final state.
+        # Not "<=": some servers send the last version unchanged as the final state.
         if known is None or item.resource_version < version_of(known):
             self._stale += 1
             if known is None and not store.is_stale(key, item.resource_version):
@@ -304,12 +305,13 @@ class Informer(Background):
         self._drop_document(key)
         store.forget(key, item.resource_version)
         if uid_of(old) != item.uid:
-            # What went is a successor of that name that we never saw; of the one we knew the end was missed.
+            # The deleted object was a successor of the same name that was never seen; the end of the known one was
+            # missed.
             final = DeletedFinalStateUnknown(key, old)
         return final
 
     def _vanish(self, key: str, version: int) -> DeletedFinalStateUnknown | None:
-        """From now on the object counts as absent: its current state cannot be read. What is to be delivered, or None."""
+        """Treat an object as absent, as its current state cannot be read. Return the tombstone to deliver, or None."""
         old = self._store.pop(key)
         self._drop_document(key)
         self._store.forget(key, version)

@@ -1,13 +1,13 @@
-"""Leader election on a Lease: which of several schedulers may write.
+"""Leader election on a Lease: it decides which of several schedulers may write.
 
 :class:`LeaderElector` acquires the lease, renews it, and releases it when it is cancelled. The scheduler's own
 requests go through a :class:`~kubesched.client.metered.MeteredTransport` that checks ``may_write`` before each
 write, so that nothing is written after the lease is lost.
 
-Source: rules/serving §7 and §8. Expiry is judged by the loop's clock, from the moment
-this process saw the record change: the clocks of other machines do not matter.
+Expiry is judged by the loop's clock, from the moment at which this process saw the record change: the clocks of
+other machines do not matter. Called by the assembly of ``kubesched run``.
 
-Called by the assembly of ``kubesched run``.
+Source: rules/serving §7 and §8.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _JITTER: Final = 1.2
 
 
 class LeaseError(ValueError):
-    """Timings that cannot work. The text is upstream's."""
+    """The timings cannot work. The text is upstream's."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseConfig:
-    """What is contended for, by whom, and the timings in seconds.
+    """Name of the lease, identity of this candidate, and the timings in seconds.
 
-    ``coordinated``: the API server's election controller selects the leader (gate CoordinatedLeaderElection); the
-    lease is then never created nor taken by this process.
+    ``coordinated``: the API server's election controller selects the leader (gate CoordinatedLeaderElection). Then this
+    process never creates nor takes the lease.
     """
 
     identity: str
@@ -56,9 +56,10 @@ class LeaseConfig:
     coordinated: bool = False
 
     def check(self) -> None:
-        """
+        """Check the timings.
+
         Raises:
-            LeaseError: when the timings cannot work.
+            LeaseError: if they cannot work.
         """
         if self.lease_duration <= self.renew_deadline:
             raise LeaseError("leaseDuration must be greater than renewDeadline")
@@ -71,13 +72,13 @@ class LeaseConfig:
 
     @property
     def request_timeout(self) -> float:
-        """Seconds one request of the elector may take."""
+        """Most seconds that one request of the elector may take."""
         return max(1.0, self.renew_deadline / 2)
 
 
 @dataclass(slots=True)
 class _Observed:
-    """The lease as this process last saw it, and when (loop time) its content changed."""
+    """The lease as this process last saw it, and the loop time at which its content changed."""
 
     item: Item
     spec: dict[str, Any]
@@ -89,11 +90,11 @@ class _Observed:
 
 
 class LeaderElector:
-    """One candidate.
+    """One candidate for the lease.
 
     Attributes:
-        leading: whether this process holds the lease, as far as it knows.
-        slow_paths: renewals that needed a read first (``leader_election_slowpath_total``).
+        leading: True if this process holds the lease, as far as it knows.
+        slow_paths: number of renewals that needed a read first (``leader_election_slowpath_total``).
     """
 
     def __init__(
@@ -107,11 +108,11 @@ class LeaderElector:
         component: str = "default-scheduler",
         connection: ConnectionLog | None = None,
     ) -> None:
-        """``transport`` must not be fenced by this elector. ``component`` is the source of the elector's events,
-        ``connection`` logs what is wrong with the connection.
+        """``transport`` must not be fenced by this elector. ``component`` is the source of the elector's events.
+        ``connection`` logs errors of the connection.
 
         Raises:
-            LeaseError: when the timings cannot work.
+            LeaseError: if the timings cannot work.
         """
         config.check()
         self._transport = transport
@@ -129,10 +130,10 @@ class LeaderElector:
 
     @property
     def may_write(self) -> bool:
-        """Whether this process leads and its last renewal is recent enough that no other process can lead.
+        """True if this process leads and its last renewal is so recent that no other process can lead.
 
-        False as soon as the lease duration has passed since the last renewal *began*, even when the process was
-        stopped meanwhile and has not noticed yet; and as soon as another holder was seen, whose lease may be shorter.
+        False as soon as the lease duration has passed since the last renewal *began*, even if the process was stopped
+        in between and has not noticed. Also false once another holder was seen, whose lease may be shorter.
         """
         if self._observed is None or self._observed.holder != self._config.identity:
             return False
@@ -147,7 +148,10 @@ class LeaderElector:
     # -- the loops -------------------------------------------------------------------------------------
 
     async def acquire(self) -> None:
-        """Return when this process leads. Retries without limit; a failed attempt is followed by a random wait."""
+        """Return once this process leads.
+
+        There is no limit to the attempts; each failed one is followed by a random wait.
+        """
         period = self._config.retry_period
         logger.info("attempting to acquire leader lease %s/%s...", self._config.namespace, self._config.name)
         while True:
@@ -161,7 +165,7 @@ class LeaderElector:
     async def hold(self) -> None:
         """Renew the lease; return when it is lost. On return, and on cancellation, ``leading`` is False.
 
-        A cancelled or lost lease is released if it is still this process's.
+        In both cases the lease is released if this process still holds it.
         """
         try:
             while True:
@@ -174,7 +178,7 @@ class LeaderElector:
             await _finish(child(self._release(), "lease-release"))
 
     async def _renew(self) -> bool:
-        """Attempts for at most the renew deadline; True when one succeeds."""
+        """Try until the renew deadline. Return True as soon as an attempt succeeds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._config.renew_deadline
         while (left := deadline - loop.time()) > 0:
@@ -183,7 +187,7 @@ class LeaderElector:
             await asyncio.sleep(max(0.0, min(self._config.retry_period, deadline - loop.time())))
         return False
 
-    # -- one attempt (section 7.2) ---------------------------------------------------------------------
+    # -- one attempt (rules/serving §7.2) --------------------------------------------------------------
 
     async def _attempt(self, seconds: float) -> bool:
         started = asyncio.get_running_loop().time()
@@ -227,7 +231,7 @@ class LeaderElector:
         return True
 
     async def _follow(self) -> bool:
-        """Coordinated election: lead when the controller selects this one (section 8)."""
+        """Coordinated election: lead if the controller has selected this process (rules/serving §8)."""
         try:
             observed = self._observe(await self._get())
         except ApiError as error:
@@ -247,7 +251,7 @@ class LeaderElector:
         return True
 
     def _taken(self, observed: _Observed) -> dict[str, Any]:
-        """The record of the lease once this process holds it."""
+        """Return the record of the lease that names this process as its holder."""
         spec, now = observed.spec, self._now()
         is_holder = observed.holder == self._config.identity
         transitions = int(spec.get("leaseTransitions") or 0)
@@ -279,7 +283,7 @@ class LeaderElector:
         return True
 
     async def _release(self) -> None:
-        """Give the lease up if it is still this process's, so that a successor need not wait (section 7.4)."""
+        """Give the lease up if this process still holds it, so that a successor need not wait (rules/serving §7.4)."""
         observed = self._observed
         if observed is None or observed.holder != self._config.identity:
             return
@@ -315,7 +319,7 @@ class LeaderElector:
         self._observe(await self._transport.update(LEASES, self._config.namespace, self._config.name, lease))
 
     def _observe(self, item: Item) -> _Observed:
-        """Remember the lease; its time starts again when the content differs."""
+        """Remember the lease. Its time starts again if the content differs."""
         spec = item.data().get("spec") or {}
         observed = self._observed
         if observed is None or spec != observed.spec:
@@ -333,7 +337,7 @@ class LeaderElector:
             self._on_new_leader(holder)
 
     async def _record(self, what: str) -> None:
-        """A legacy Event on the lease. Losing it harms nothing: it is logged and no more."""
+        """Record a legacy Event on the lease. A failure is only logged: losing the event harms nothing."""
         now = timestamp(self._clock.now())
         event = {
             "apiVersion": "v1",
@@ -361,7 +365,7 @@ class LeaderElector:
 
 
 async def _finish(task: asyncio.Task[None]) -> None:
-    """Wait for a task to its end, whatever is cancelled meanwhile: who waits for it closes the connections it uses."""
+    """Wait until a task ends, even if cancelled meanwhile: the caller closes its connections after that."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

@@ -1,7 +1,7 @@
-"""A transport that waits for the rate limiter and counts its requests.
+"""Transport that waits for the rate limiter and counts its requests.
 
-:class:`~kubesched.client.port.ApiPort` wraps its transports in this; everything else in the package sees
-only :class:`~kubesched.api.wire.Transport`.
+:class:`~kubesched.client.port.ApiPort` wraps its transports in it. Everything else in the package sees only
+:class:`~kubesched.api.wire.Transport`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["NO_RESPONSE", "MeteredTransport", "NotLeaderError"]
 
 T = TypeVar("T")
 
-#: The code counted for a request that got no answer, as upstream writes it.
+#: Code under which a request without an answer is counted, as upstream writes it.
 NO_RESPONSE = "<error>"
 
 
@@ -44,13 +44,13 @@ class NotLeaderError(ConnectionAbortedError):
 class MeteredTransport:
     """``inner`` behind a token bucket. Every request takes a token, list pages too; opening a watch takes none.
 
-    ``limiter`` may be set at any time; None means no limit. ``requests`` counts by (HTTP method, code) and
-    may be shared between transports. ``on_request`` receives each: method, code, seconds without the wait;
-    ``on_wait`` receives method and the seconds waited for the limiter.
-    ``may_write`` is evaluated right before each write is sent, after the wait for the limiter.
+    ``limiter`` may be set at any time; None means no limit. ``requests`` counts by (HTTP method, code) and may be
+    shared between transports. ``on_request`` receives each request: method, code, seconds without the wait.
+    ``on_wait`` receives the method and the seconds waited for the limiter. ``may_write`` is evaluated right before each
+    write is sent, after the wait for the limiter.
 
     Raises (every write):
-        NotLeaderError: when ``may_write`` is False; nothing was sent.
+        NotLeaderError: if ``may_write`` returns False; nothing was sent.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class MeteredTransport:
         return answer
 
     def _answered(self, method: str, code: str, seconds: float | None) -> None:
-        """Count a request; it took so many seconds, or is a stream."""
+        """Count a request. ``seconds`` is its duration; None for a watch."""
         key, requests = (method, code), self.requests
         requests[key] = requests.get(key, 0) + 1
         if seconds is not None and self.on_request is not None:

@@ -1,7 +1,7 @@
-"""The smallest patches that make the changes a scheduler writes: to a pod's status, to volumes and to claims.
+"""Smallest patches for the changes a scheduler writes: to a pod's status, to volumes and to claims.
 
-:class:`~kubesched.client.port.ApiPort` computes writes here (rules/cycle §10.2, §10.3; "Volume plugins" 2.12).
-Pure functions over immutable objects.
+:class:`~kubesched.client.port.ApiPort` builds its patches here (rules/cycle §10.2, §10.3; rules/volumes §2.12).
+The functions are pure, over immutable objects.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from kubesched.base.times import timestamp
 
 __all__ = ["StatusPatches", "claim_patch", "has_condition", "pod_status_patch", "update_pod_condition", "volume_patch"]
 
-#: So many patches are remembered.
+#: Most patches that are remembered.
 _MOST: Final = 256
 
 
 def update_pod_condition(status: PodStatus, condition: PodCondition, now: float) -> tuple[PodStatus, bool]:
-    """``status`` with ``condition`` set, and whether that is a change worth writing.
+    """Return ``status`` with ``condition`` set, and True if that is a change worth writing.
 
-    ``lastTransitionTime`` becomes ``now`` (seconds since the epoch) unless a condition of the type has the
-    same status already: then its old time stays. A new ``observedGeneration`` alone is no change, and the
-    status is returned as it was.
+    ``lastTransitionTime`` becomes ``now`` (seconds since the epoch), unless the old condition of this type has the same
+    status: then its time stays. A new ``observedGeneration`` alone is no change, and the status is returned unchanged.
     """
     index = next((i for i, known in enumerate(status.conditions) if known.type == condition.type), None)
     if index is None:
@@ -44,7 +43,7 @@ def update_pod_condition(status: PodStatus, condition: PodCondition, now: float)
 
 
 def has_condition(status: PodStatus, condition: PodCondition) -> bool:
-    """Whether :func:`update_pod_condition` would leave the status as it is."""
+    """True if :func:`update_pod_condition` would leave the status unchanged."""
     old = next((known for known in status.conditions if known.type == condition.type), None)
     return old is not None and _is_same(old, condition)
 
@@ -59,10 +58,10 @@ def _is_same(old: PodCondition, new: PodCondition) -> bool:
 
 
 def pod_status_patch(old: PodStatus, new: PodStatus) -> dict[str, Any] | None:
-    """The strategic merge patch from ``old`` to ``new``, or None when they agree.
+    """Return the strategic merge patch from ``old`` to ``new``, or None if they agree.
 
-    Covers what a scheduler writes: conditions, merged by type, and ``nominatedNodeName``, null when cleared.
-    Differences elsewhere in the status are ignored.
+    It covers what a scheduler writes: conditions, merged by type, and ``nominatedNodeName``, null if cleared. Other
+    differences in the status are ignored.
     """
     status = _conditions_patch(old.conditions, new.conditions)
     if old.nominated_node_name != new.nominated_node_name:
@@ -71,19 +70,22 @@ def pod_status_patch(old: PodStatus, new: PodStatus) -> dict[str, Any] | None:
 
 
 class StatusPatches:
-    """The same patches for a condition and a nomination, remembered: victims and rejected pods are many, and mostly alike."""
+    """Cache of patches for a condition and a nomination: victims and rejected pods are many, and mostly alike."""
 
     def __init__(self) -> None:
         self._second = -1
-        #: Conditions, the one to set, and the generation it was observed at, to what is patched; of one second.
+        #: Patches of the present second. Key: old conditions, condition to set, and the generation at which it was
+        #: observed.
         self._known: dict[tuple[tuple[PodCondition, ...], PodCondition, int], dict[str, Any]] = {}
 
     def patch(
         self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None, now: float
     ) -> dict[str, Any] | None:
-        """What :func:`pod_status_patch` gives after :func:`update_pod_condition`. Pods share parts of it: never change them.
+        """Return the patch that sets a condition and a nomination, or None. Pods share parts of it: never change it.
 
-        A field that is None is left as it is. The UID is a precondition: the server answers 409 when the pod of that
+        Equal to :func:`pod_status_patch` after :func:`update_pod_condition`.
+
+        A field that is None is left unchanged. The UID is a precondition: the server answers 409 if the pod of that
         name is another one.
         """
         meta, status = pod.metadata, pod.status
@@ -133,7 +135,7 @@ def _conditions_patch(old: tuple[PodCondition, ...], new: tuple[PodCondition, ..
 
 
 def _changed_fields(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """What differs between two conditions of one type, removed fields as null, and the type as merge key."""
+    """Return the changed fields of a condition, removed ones as null, and its type as the merge key."""
     changed = {name: value for name, value in new.items() if old.get(name) != value}
     changed.update({name: None for name in old if name not in new})
     changed["type"] = new["type"]
@@ -141,9 +143,9 @@ def _changed_fields(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def volume_patch(volume: PersistentVolume) -> dict[str, Any]:
-    """The merge patch for a volume's claimRef and the mark of an automatic binding, if it has one.
+    """Return the merge patch for a volume's claimRef, and for the mark of an automatic binding if it has one.
 
-    Upstream replaces the whole object; we know only a part of it. The version is a precondition as there.
+    Upstream replaces the whole object, but only a part of it is known here. As upstream, the version is a precondition.
     """
     patch = _precondition(volume.metadata, BOUND_BY_CONTROLLER)
     patch["spec"] = {"claimRef": to_builtins(volume.spec.claim_ref)}
@@ -151,12 +153,12 @@ def volume_patch(volume: PersistentVolume) -> dict[str, Any]:
 
 
 def claim_patch(claim: PersistentVolumeClaim) -> dict[str, Any]:
-    """The merge patch for the node that a claim is to be provisioned for; the version is a precondition."""
+    """Return the merge patch for the node that a claim is to be provisioned for. The version is a precondition."""
     return _precondition(claim.metadata, SELECTED_NODE)
 
 
 def _precondition(meta: ObjectMeta, annotation: str) -> dict[str, Any]:
-    """A patch that sets one annotation, if the object has it, and only fits this version of the object."""
+    """Return a patch that sets one annotation, if the object has it, and only fits this version of the object."""
     annotations: Labels = {name: value for name, value in meta.annotations.items() if name == annotation}
     metadata: dict[str, Any] = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     return {"metadata": {**metadata, "annotations": annotations} if annotations else metadata}

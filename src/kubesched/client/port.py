@@ -1,7 +1,7 @@
-"""What a scheduler needs of an API server, on top of any transport.
+"""Port: all that a scheduler asks of an API server, on top of any transport.
 
-The command line assembles a port from a transport and hands it to the scheduler, which knows it only by
-shape. Informers and the event broadcaster are given tasks by the same assembly.
+The command line assembles a port from a transport and passes it to the scheduler, which knows it only by shape. The
+same assembly runs the informers and the event broadcaster in tasks.
 """
 
 from __future__ import annotations
@@ -27,25 +27,22 @@ from .reflector import PAGE_SIZE, WATCH_TIMEOUT
 
 __all__ = ["ApiPort"]
 
-#: Codes of a deletion's refusal that show the pod is gone; 409: another pod has its name now.
+#: Codes that a refused deletion has if the pod is gone. 409: another pod has its name now.
 _GONE: Final = (404, 409)
 
 
 class ApiPort:
     """Informers, bindings, status patches and events through one API server.
 
-    Requests and events have a rate limiter each, as upstream's two clients do; None means no limit. They
-    are attributes of ``transport`` and ``event_transport`` and may be changed while running. ``requests``
-    counts the requests of both by (HTTP method, code).
+    Requests and events each have a rate limiter, as upstream's two clients do; None means no limit. The limiters are
+    attributes of ``transport`` and ``event_transport`` and may be changed at any time. ``requests`` counts the requests
+    of both by (HTTP method, code).
 
-    Events have connections of their own when there is an ``event_transport``, so that they and bindings do not wait for
-    each other.
+    With an ``event_transport`` events have connections of their own, so that events and bindings do not wait for each
+    other. With ``watch_list`` informers read their list from the beginning of a watch (upstream's gate
+    WatchListClient). ``connection`` logs errors of the connection, for all informers together.
 
-    With ``watch_list`` informers read their list from the beginning of a watch (upstream's gate WatchListClient).
-
-    ``connection`` logs what is wrong with the connection, for all informers together.
-
-    The owner runs ``events.run()`` in a task of its own; until then recorded events wait in the queue.
+    The owner runs ``events.run()`` in a task. Until then recorded events wait in the queue.
     """
 
     def __init__(
@@ -101,10 +98,10 @@ class ApiPort:
         watch_timeout: tuple[float, float] | None = WATCH_TIMEOUT,
         on_error: Callable[[Exception], None] | None = None,
     ) -> Informer:
-        """A new informer; the caller adds handlers and runs it.
+        """Return a new informer. The caller adds handlers and runs it.
 
-        Of what comes together with a pod's deletion handlers receive the deletion only: who waits for a change of a pod waits
-        for its deletion, too. That is not so for other kinds: a claim's deletion frees nothing, its deallocation did.
+        When a pod's change and deletion arrive together, handlers receive only the deletion: waiters for a change of a
+        pod also wait for its deletion. Other kinds differ: deleting a claim frees nothing, its deallocation before did.
         """
         return Informer(
             self.transport,
@@ -122,7 +119,7 @@ class ApiPort:
         )
 
     def recorder(self, scheduler_name: str) -> EventRecorder:
-        """The event recorder of a profile; the same one each time."""
+        """Return the event recorder of a profile, the same one at each call."""
         recorder = self._recorders.get(scheduler_name)
         if recorder is None:
             instance = f"{scheduler_name}-{self._hostname}"
@@ -133,8 +130,8 @@ class ApiPort:
         """Bind exactly this pod, by UID. Not retried.
 
         Raises:
-            ApiError: 404 when the pod was deleted, 409 when it is bound already or has been re-created.
-            OSError: when the server cannot be reached; the pod may or may not be bound.
+            ApiError: 404 if the pod was deleted, 409 if it is bound already or has been re-created.
+            OSError: if the server cannot be reached; the pod may or may not be bound.
         """
         meta = pod.metadata
         return self.transport.bind(meta.namespace, meta.name, meta.uid, node_name)
@@ -142,7 +139,7 @@ class ApiPort:
     def is_written(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:
-        """Whether the status says all that :meth:`patch_pod_status` would write already."""
+        """True if the status already has all that :meth:`patch_pod_status` would write."""
         status = pod.status
         if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
             return False
@@ -151,15 +148,15 @@ class ApiPort:
     async def patch_pod_status(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> Item | None:
-        """Write a condition and a nomination into the pod's status, in one patch; the pod as written, None without a call.
+        """Write a condition and a nomination into the pod's status, in one patch. Return the pod as written.
 
-        ``pod`` is the state to start from. The condition's transition time and observed generation are
-        filled in here. ``nominated_node_name`` None leaves the field, "" clears it. Retried up to four
-        times on conflict, internal error, unavailability and refused connections.
+        None if there was nothing to write. ``pod`` is the state to start from. The condition's transition time and
+        observed generation are filled in here. ``nominated_node_name`` None leaves the field, "" clears it. Up to four
+        tries on conflict, internal error, unavailability and refused connections.
 
         Raises:
-            ApiError: when the server refuses; 404 when the pod was deleted, also when another one has its name now.
-            OSError: when the server cannot be reached.
+            ApiError: if the server refuses; 404 if the pod was deleted, even if another pod has its name now.
+            OSError: if the server cannot be reached.
         """
         meta, patch = pod.metadata, self._patches.patch(pod, condition, nominated_node_name, self._clock.now())
         if patch is None:
@@ -174,11 +171,11 @@ class ApiPort:
             raise
 
     async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
-        """Write a volume's claimRef, and the mark of an automatic binding; the volume as written. Not retried.
+        """Write a volume's claimRef, and the mark of an automatic binding. Return the volume as written. Not retried.
 
         Raises:
-            ApiError: 404 when the volume is gone, 409 when it is not of the given version any more.
-            OSError: when the server cannot be reached; the volume may or may not be bound.
+            ApiError: 404 if the volume is gone, 409 if it has another version than the given one.
+            OSError: if the server cannot be reached; the volume may or may not be bound.
         """
         patch = volume_patch(volume)
         item = await self.transport.patch(VOLUMES, "", volume.name, patch, patch_type=MERGE_PATCH)
@@ -186,11 +183,11 @@ class ApiPort:
         return written
 
     async def select_node(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
-        """Write the node that a claim is to be provisioned for; the claim as written. Not retried.
+        """Write the node that a claim is to be provisioned for. Return the claim as written. Not retried.
 
         Raises:
-            ApiError: 404 when the claim is gone, 409 when it is not of the given version any more.
-            OSError: when the server cannot be reached; the node may or may not be written.
+            ApiError: 404 if the claim is gone, 409 if it has another version than the given one.
+            OSError: if the server cannot be reached; the node may or may not be written.
         """
         meta, patch = claim.metadata, claim_patch(claim)
         item = await self.transport.patch(CLAIMS, meta.namespace, meta.name, patch, patch_type=MERGE_PATCH)
@@ -198,11 +195,11 @@ class ApiPort:
         return written
 
     async def delete_pod(self, pod: Pod) -> bool:
-        """Delete exactly this pod, by UID, with its own grace period; False when it was gone already.
+        """Delete exactly this pod, by UID, with its own grace period. Return False if it was gone already.
 
         Raises:
-            ApiError: when the server refuses.
-            OSError: when the server cannot be reached.
+            ApiError: if the server refuses.
+            OSError: if the server cannot be reached.
         """
         meta = pod.metadata
         try:
@@ -215,15 +212,15 @@ class ApiPort:
 
     # -- objects that plugins write ------------------------------------------------------------------------
     #
-    # Not retried: only the caller knows what a second try means. All raise ApiError when the server refuses (404, 409 for
-    # another version or UID, 422, …) and OSError when it cannot be reached.
+    # Not retried: only the caller knows the meaning of a second try. All raise ApiError if the server refuses (404, 409
+    # for another version or UID, 422, …) and OSError if it cannot be reached.
 
     async def get_object(self, kind: Kind, namespace: str, name: str) -> Any:
-        """An object as it is now, decoded as the kind's informer decodes it."""
+        """Return an object as it is now, decoded as the kind's informer decodes it."""
         return (await self.transport.get(kind, namespace, name)).typed
 
     async def create_object(self, kind: Kind, namespace: str, obj: Mapping[str, Any]) -> Any:
-        """Add an object, given in wire names; what was stored."""
+        """Add an object, given in wire names. Return the object as stored."""
         return (await self.transport.create(kind, namespace, obj)).typed
 
     async def patch_object(
@@ -236,7 +233,7 @@ class ApiPort:
         subresource: str = "",
         merge: bool = True,
     ) -> Any:
-        """Change an object by a merge patch, or by a strategic merge patch; what was stored.
+        """Change an object by a merge patch, or by a strategic merge patch. Return the object as stored.
 
         ``metadata.resourceVersion`` and ``metadata.uid`` in the patch are preconditions.
         """

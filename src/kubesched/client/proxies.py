@@ -1,7 +1,8 @@
-"""The proxy that the environment names for an address, by the rules of Go's ``http.ProxyFromEnvironment``.
+"""Proxy that the environment names for an address, by the rules of Go's ``http.ProxyFromEnvironment``.
 
-``HTTPS_PROXY`` or ``HTTP_PROXY`` by the scheme of the address, unless ``NO_PROXY`` exempts its host; in lower case too.
-Addresses of this machine are never reached through a proxy. Evaluated once for a transport, see :mod:`.http`.
+The scheme of the address selects ``HTTPS_PROXY`` or ``HTTP_PROXY``, unless ``NO_PROXY`` exempts its host. Names in
+lower case count too. Addresses of this machine are never reached through a proxy. Evaluated once for a transport, see
+:mod:`.http`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["environment_proxy"]
 
 
 def environment_proxy(url: str, environ: Mapping[str, str]) -> str:
-    """The URL of the proxy for ``url``, or "" for a direct connection."""
+    """Return the URL of the proxy for ``url``, or "" for a direct connection."""
     parts = urlsplit(url)
     proxy = _variable(environ, f"{parts.scheme}_proxy")
     if not proxy or not parts.hostname or _is_exempt(parts.hostname, _port(url), _variable(environ, "no_proxy")):
@@ -59,7 +60,7 @@ def _is_exempt(host: str, port: str, exempt: str) -> bool:
                 if address == ip_address(entry):
                     return True
             continue
-        # A name exempts itself and what is below it; ".name" and "*.name" only what is below.
+        # A name exempts itself and its subdomains; ".name" and "*.name" exempt only the subdomains.
         if entry.startswith("*."):
             entry = entry[1:]
         if entry and (host == entry or host.endswith(entry if entry.startswith(".") else f".{entry}")):

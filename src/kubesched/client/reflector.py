@@ -30,12 +30,12 @@ __all__ = ["PAGE_SIZE", "WATCH_TIMEOUT", "Reflector", "Sink", "VeryShortWatchErr
 logger = logging.getLogger("kubesched.client")
 
 PAGE_SIZE = 500
-#: Seconds a watch is asked to last; drawn again each time so that clients do not reconnect in step.
+#: Range of seconds that a watch is asked to last. Drawn for each watch, so that clients do not reconnect in step.
 WATCH_TIMEOUT = (300.0, 600.0)
-#: A stream that outlives its timeout by this much is cut off by us: the server has forgotten it.
+#: Seconds beyond its timeout after which a stream is cut off by this side: the server has forgotten it.
 WATCH_GRACE = 30.0
 SHORT_WATCH = 1.0
-#: Changes handled in one batch before other tasks run.
+#: Changes handled in one batch before other tasks get a turn.
 YIELD_INTERVAL = 512
 
 
@@ -50,30 +50,31 @@ class _SinkFailedError(Exception):
 
 
 class Sink(Protocol):
-    """Where a reflector delivers. Only one call is under way at a time.
+    """Receiver of a reflector's findings. Only one call is under way at a time.
 
-    What it raises ends the reflector: a new list would not repeat what the sink believes to have already.
+    An error that a sink raises ends the reflector: a new list would not repeat what the sink believes to have already.
     """
 
     async def replace(self, items: list[Item], version: int) -> None:
-        """A complete list, as of ``version``: it takes the place of all that was known."""
+        """Take a complete list, as of ``version``, in place of all that was known."""
         ...
 
     def upsert(self, item: Item) -> None:
-        """An object was added or modified, or is said to be: stale and repeated deliveries must have no effect."""
+        """Take an object as added or modified. Stale and repeated deliveries must have no effect."""
         ...
 
     def remove(self, items: Sequence[Item]) -> None:
-        """Objects were deleted, in this order, with no other change between them; these are their final states."""
+        """Take the final states of deleted objects, in this order. No other change came between them."""
         ...
 
 
 class Reflector:
-    """Feeds a sink with one kind of object.
+    """Lists and watches one kind of object, and feeds a sink.
 
-    With ``skip_ended`` a change is left out that comes together with the object's deletion: nothing would see it.
-    ``watch_timeout`` is the range of seconds a watch may last, None for no limit. ``on_error`` receives every
-    error that made the reflector back off. ``connection`` logs those that others have as well, and is shared with them. Counters are plain attributes, read by the informer.
+    With ``skip_ended`` a change is left out if the object's deletion arrives together with it: no one would see it.
+    ``watch_timeout`` is the range of seconds a watch may last, None for no limit. ``on_error`` receives every error
+    that made the reflector back off. ``connection`` logs errors of the connection and is shared with other reflectors.
+    Counters are plain attributes, read by the informer.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Reflector:
         self._on_error = on_error
         self._backoff = Backoff(rng)
         self._listed = False
-        self._server_pages = False  # a list from cache came in pages, so this server honours limits
+        self._server_pages = False  # a list from the cache came in pages, so this server honours limits
         self.version = 0
         self.lists = 0
         self.watches = 0
@@ -118,7 +119,7 @@ class Reflector:
         self.errors = 0
 
     async def run(self) -> None:
-        """Never returns; ends by cancellation, or with what the sink raised."""
+        """Run until cancelled, or until the sink raises an error, which is passed on."""
         while True:
             try:
                 await self._round()
@@ -131,7 +132,7 @@ class Reflector:
         begun = await self._streamed_list() if self._watch_list else None
         if begun is None:
             await self._list()
-        refused = False  # the last watch met a server fault and nothing has come since
+        refused = False  # the last watch met a server fault, and no event has come since
         while True:
             started = asyncio.get_running_loop().time()
             seen = self.events
@@ -171,7 +172,7 @@ class Reflector:
     # -- list ----------------------------------------------------------------------------------------------
 
     async def _list(self) -> None:
-        """Spec section 6.3: from the server's cache first, later not older than what is known."""
+        """List from the server's cache first, later at least the known version (rules/metrics-and-client §6.3)."""
         version = str(self.version) if self._listed else "0"
         limit = self._page_size if version == "0" or self._server_pages else 0
         try:
@@ -193,7 +194,10 @@ class Reflector:
         self._listed = True
 
     async def _streamed_list(self) -> OpenWatch | None:
-        """Spec section 6.2: the list as the beginning of a watch, which goes on; None when it has to come in pages."""
+        """Read the list from the beginning of a watch, and return the open watch (rules/metrics-and-client §6.2).
+
+        None if the list has to come in pages.
+        """
         version = str(self.version) if self._listed else ""
         while True:
             watch = self._open(version, initial=True)
@@ -217,7 +221,7 @@ class Reflector:
                 elif isinstance(error, ConnectionRefusedError) or (isinstance(error, ApiError) and error.code == 429):
                     await self._rest(error, "watch again")
                 else:
-                    # Without permission the list in pages is refused as well, which is logged there.
+                    # Without permission the list in pages will be refused as well. That refusal is logged.
                     is_said = self._connection.failed(error) or (isinstance(error, ApiError) and error.code == 403)
                     level = logging.DEBUG if is_said else logging.WARNING
                     text = "%s: the list cannot be streamed and comes in pages: %s"
@@ -229,8 +233,8 @@ class Reflector:
 
     async def _pages(self, version: str, limit: int) -> tuple[list[Item], int]:
         page = await self._page(limit=limit, resource_version=version)
-        # The first page's version is right even for a server whose later pages show later states:
-        # what happened in between is simply delivered again, and recognised.
+        # The first page's version is right even if the server's later pages show later states: the changes in
+        # between are delivered again by the watch, and recognised as known.
         found = self._version_of(page)
         items = list(page.items)
         if page.continue_token and version == "0":
@@ -244,7 +248,7 @@ class Reflector:
                 page = await self._page(resource_version=version)
                 return list(page.items), self._version_of(page)
             items.extend(page.items)
-            await asyncio.sleep(0)  # in one process nothing else waits between two pages
+            await asyncio.sleep(0)  # a transport in the same process never waits between two pages
         return items, found
 
     def _version_of(self, page: ListPage) -> int:
@@ -322,7 +326,7 @@ class Reflector:
             self._deliver(gone)
 
     def _deliver(self, gone: Sequence[Item], changed: Item | None = None) -> None:
-        """Deletions, then an addition or a modification."""
+        """Deliver deletions, then an addition or a modification."""
         try:
             if gone:
                 self._sink.remove(gone)
@@ -333,7 +337,7 @@ class Reflector:
 
 
 def _is_before(item: Item, final: Item | None) -> bool:
-    """Whether an object is deleted in the version ``final`` after this one."""
+    """True if the same object is deleted in a later version, ``final``."""
     return final is not None and item.uid == final.uid and item.resource_version < final.resource_version
 
 
@@ -342,5 +346,5 @@ def _is_expired(error: Exception) -> bool:
 
 
 def _is_too_large(error: ApiError) -> bool:
-    """The server has not yet seen the version we know (it was restarted, or is another replica)."""
+    """True if the server has not yet seen the version known here: it was restarted, or is another replica."""
     return "too large resource version" in error.message.lower() or has_cause(error, "ResourceVersionTooLarge")

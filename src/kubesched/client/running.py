@@ -1,6 +1,6 @@
-"""The life of a background activity: run once, stop from anywhere.
+"""Life of a background activity: run once, stop from anywhere.
 
-Informers and the event broadcaster derive from it; the assembly of the program runs ``run()`` in a task.
+Informers and the event broadcaster derive from it. The assembly of the program runs ``run()`` in a task.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Background"]
 
 
 class Background(ABC):
-    """Something with one ``run()`` that lasts until ``stop()``, or until its task is cancelled."""
+    """Activity with one ``run()`` that lasts until ``stop()``, or until its task is cancelled."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
@@ -22,14 +22,14 @@ class Background(ABC):
 
     @property
     def stopped(self) -> bool:
-        """Whether ``stop()`` was called or ``run()`` has ended."""
+        """True if ``stop()`` was called or ``run()`` has ended."""
         return self._stopped
 
     async def run(self) -> None:
         """Work until stopped. Returns after ``stop()``; a cancellation from outside passes through.
 
         Raises:
-            RuntimeError: when called a second time.
+            RuntimeError: if called a second time.
         """
         if self._task is not None:
             raise RuntimeError(f"{type(self).__name__}.run() may be called only once")
@@ -41,7 +41,7 @@ class Background(ABC):
         try:
             await self._main()
         except asyncio.CancelledError:
-            # stop() cancelled once; anything beyond that came from outside and must not be swallowed
+            # stop() cancelled once. Any other cancellation came from outside and must not be swallowed.
             if not self._stopped or task.uncancel() > 0:
                 raise
         finally:
@@ -61,8 +61,8 @@ class Background(ABC):
 
     @abstractmethod
     async def _main(self) -> None:
-        """The work itself; never returns on its own."""
+        """Do the work. Never returns on its own."""
 
     @abstractmethod
     def _ended(self) -> None:
-        """Release all waiters; called once the work is over."""
+        """Release all waiters. Called once the work is over."""

@@ -1,6 +1,6 @@
-"""What an informer knows: the decoded objects by key, and indexes over them.
+"""Store of an informer: the decoded objects by key, and indexes over them.
 
-Pure bookkeeping, no I/O and no handlers; :class:`Informer` decides, this stores.
+Pure bookkeeping, without I/O or handlers: :class:`Informer` decides.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ logger = logging.getLogger("kubesched.client")
 
 IndexFunction = Callable[[Any], Iterable[str]]
 
-#: Deleted keys cached: at least one generation of this many, at most two.
+#: Deleted keys are cached in two generations. Each has at most this many keys; the older one is dropped as a whole.
 FORGOTTEN_GENERATION = 4096
 
 
 def version_of(obj: Any) -> int:
-    """The resource version of a decoded object; 0 when it has none that is a number."""
+    """Return the resource version of a decoded object; 0 if it is missing or not a number."""
     if isinstance(obj, dict):
         text = (obj.get("metadata") or {}).get("resourceVersion")
     else:
@@ -31,7 +31,7 @@ def version_of(obj: Any) -> int:
 
 
 class Store:
-    """Objects by ``namespace/name``. The bytes they came from are not kept."""
+    """Objects by ``namespace/name``, with indexes. The bytes of the objects are not kept."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
@@ -42,9 +42,10 @@ class Store:
         self._indexes: dict[str, dict[str, dict[str, Any]]] = {}
 
     def is_stale(self, key: str, version: int) -> bool:
-        """Whether ``version`` of ``key`` is known already or superseded.
+        """True if ``version`` of ``key`` is known already or superseded.
 
-        For a key that is not in the store: older than the last list, or than the deletion we saw.
+        For a key that is not in the store: True if it is not newer than the last list, or than the deletion that was
+        seen.
         """
         known = self.objects.get(key)
         if known is not None:
@@ -62,7 +63,7 @@ class Store:
         self.objects[key] = obj
 
     def pop(self, key: str) -> Any:
-        """Remove and return the object of ``key``, None when there is none."""
+        """Remove and return the object of ``key``; None if there is none."""
         obj = self.objects.pop(key, None)
         if obj is not None and self._functions:
             self._unindex(key, obj)
@@ -76,7 +77,7 @@ class Store:
         self._forgotten[key] = version
 
     def replace(self, objects: dict[str, Any], floor: int) -> None:
-        """Take a complete list as of version ``floor`` in place of everything."""
+        """Replace everything by a complete list as of version ``floor``."""
         self.objects = objects
         self._floor = floor
         self._forgotten = {}
@@ -90,10 +91,10 @@ class Store:
     # -- indexes -------------------------------------------------------------------------------------------
 
     def add_index(self, name: str, function: IndexFunction) -> None:
-        """Keep objects grouped by the values ``function`` gives for each.
+        """Add an index: ``function(obj)`` returns the values under which an object is found.
 
         Raises:
-            ValueError: when the name is taken.
+            ValueError: if the name is taken.
         """
         if name in self._functions:
             raise ValueError(f"index {name!r} exists already")
@@ -104,10 +105,10 @@ class Store:
                 index.setdefault(value, {})[key] = obj
 
     def by_index(self, name: str, value: str) -> list[Any]:
-        """The objects with ``value`` in index ``name``, oldest entry first.
+        """Return the objects with ``value`` in index ``name``, oldest entry first.
 
         Raises:
-            KeyError: when there is no such index.
+            KeyError: if there is no such index.
         """
         return list(self._indexes[name].get(value, {}).values())
 

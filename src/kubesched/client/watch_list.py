@@ -1,4 +1,4 @@
-"""One watch while it is open, and the list that a streaming watch begins with (spec section 6.2).
+"""An open watch, and the list that a streaming watch begins with (rules/metrics-and-client §6.2).
 
     ADDED … (MODIFIED, DELETED) … BOOKMARK with "k8s.io/initial-events-end" │ changes, as of any watch
 
@@ -22,12 +22,12 @@ __all__ = ["InitialEvents", "OpenWatch", "read_initial_events", "stream_error"]
 
 logger = logging.getLogger("kubesched.client")
 
-#: A streamed list that has not ended after so many seconds is logged, again and again.
+#: Seconds after which a streamed list that has not ended is logged; the line is repeated at this interval.
 SLOW_SECONDS: Final = 10.0
 
 
 class OpenWatch:
-    """A stream of batches, cut off ``seconds`` after it was opened; None means never. ``events`` counts what came."""
+    """Stream of batches, cut off ``seconds`` after it was opened (None: never). ``events`` counts those so far."""
 
     def __init__(self, stream: AsyncIterator[Sequence[WatchEvent]], seconds: float | None) -> None:
         self._stream = stream
@@ -35,10 +35,10 @@ class OpenWatch:
         self.events = 0
 
     async def next_batch(self) -> Sequence[WatchEvent] | None:
-        """The next changes; None when the stream has ended or its time is over.
+        """Return the next events; None if the stream has ended or its time is over.
 
         Raises:
-            ApiError, OSError: what the transport says.
+            ApiError, OSError: any error of the transport.
         """
         if self._deadline is None:
             batch = await anext(self._stream, None)
@@ -68,10 +68,10 @@ class InitialEvents(NamedTuple):
 
 
 async def read_initial_events(watch: OpenWatch, what: str) -> InitialEvents | None:
-    """The list at the beginning of a watch; None when the watch ends before the list does. ``what`` is for the log.
+    """Read the list at the beginning of a watch. None if the watch ends before the list does. ``what`` is for the log.
 
     Raises:
-        ApiError, OSError: what the transport or the stream says.
+        ApiError, OSError: any error of the transport or in the stream.
     """
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle | None = None
@@ -105,7 +105,7 @@ async def read_initial_events(watch: OpenWatch, what: str) -> InitialEvents | No
 
 
 def stream_error(item: Item) -> ApiError:
-    """The ``Status`` inside an ERROR event."""
+    """Return the error in the ``Status`` of an ERROR event."""
     try:
         status = item.data()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,8 +1,8 @@
 """Connections for writes: one small request, one short answer, again and again.
 
-A scheduler writes a binding and an event for every pod. aiohttp's client makes some twenty objects and 250 calls for each
-request, which was half of the CPU of ``kubesched run``; a write needs a connection, one piece of bytes to send and a
-future. Reads, watches and proxies are left to aiohttp. Caller: :mod:`.http`.
+A scheduler writes a binding and an event for every pod. aiohttp's client makes about twenty objects and 250 calls for
+each request, which was half of the CPU time of ``kubesched run``. A write needs only a connection, one piece of bytes
+to send and a future. aiohttp still makes reads, watches and requests through proxies. Caller: :mod:`.http`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["WriteConnections"]
 class WriteConnections:
     """Connections to one server, each with one request at a time.
 
-    ``tls`` is for HTTPS, ``server_name`` the name that the certificate must have, when it is not the address's. ``timeout``: seconds for the
-    connection, and again for the answer; ``keep``: seconds that a connection without a request is kept. ``may_write`` is
-    evaluated whenever a request is about to be sent; None allows all.
+    ``tls`` is for HTTPS. ``server_name`` is the name that the certificate must have, if it is not the one in the
+    address. ``timeout`` is in seconds, for the connection and again for the answer. ``keep`` is the seconds that an
+    idle connection is kept. ``may_write`` is evaluated whenever a request is about to be sent; None allows all.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class WriteConnections:
         self._host = parts.hostname or ""
         self._is_https = parts.scheme == "https"
         self._port = parts.port or (443 if self._is_https else 80)
-        #: Seconds after which the next address of a name is tried, too: those of one family may lead nowhere.
+        #: Seconds after which a name's next address is tried too: the addresses of one family may lead nowhere.
         self._next_address_after = None if _is_address(self._host) else 0.25
         self._path = parts.path
         self._head = f" HTTP/1.1\r\nHost: {parts.netloc}\r\n"
@@ -56,12 +56,12 @@ class WriteConnections:
         self.may_write: Callable[[], bool] | None = None
         self._is_closed = False
         self._open: set[_Connection] = set()
-        #: Those without a request, with the time of the last one; the last used is at the end and taken first.
+        #: Idle connections, each with the time of its last request. The one used last is at the end and is taken first.
         self._idle: list[tuple[_Connection, float]] = []
         self._pruning: asyncio.TimerHandle | None = None
 
     async def close(self) -> None:
-        """Close all connections, for good; requests that are under way fail."""
+        """Close all connections for good. Requests under way fail."""
         self._is_closed = True
         for connection in list(self._open):
             connection.close()
@@ -69,15 +69,16 @@ class WriteConnections:
         if self._pruning is not None:
             self._pruning.cancel()
             self._pruning = None
-        await asyncio.sleep(0)  # sockets are closed on the loop's next turn
+        await asyncio.sleep(0)  # the loop closes sockets on its next turn
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Send a request to ``target``, a path below the base URL with its query, and read the answer.
 
         Raises:
-            NotLeaderError: when this process may not write; nothing was sent.
-            OSError: when the server cannot be reached, does not answer in time or not in HTTP/1.1, or the connection
+            NotLeaderError: if this process may not write; nothing was sent.
+            OSError: if the server cannot be reached, does not answer in time or not in HTTP/1.1, or the connection
                 breaks; the write may or may not have happened.
+            ValueError: if a header has a line break.
         """
         lines = [f"{method} {self._path}{target}{self._head}"]
         for name, value in headers.items():
@@ -92,7 +93,7 @@ class WriteConnections:
         if connection is None:
             connection = await self._connect(context)
             try:
-                self._check_lease()  # a connection may take as long as a lease lasts
+                self._check_lease()  # connecting may take as long as a lease lasts
             except NotLeaderError:
                 self._release(connection)
                 raise
@@ -107,7 +108,7 @@ class WriteConnections:
             raise
         finally:
             timer.cancel()
-            del waiting  # which keeps the error, and the error this frame
+            del waiting  # it refers to the error, and the error to this frame
         if answer.is_last:
             connection.close()
         else:
@@ -125,7 +126,7 @@ class WriteConnections:
             if connection.is_open:
                 if connection.context is context:
                     return connection
-                connection.close()  # it was made with certificates of before
+                connection.close()  # it was made with earlier certificates
         return None
 
     async def _connect(self, context: ssl.SSLContext | None) -> _Connection:
@@ -145,7 +146,7 @@ class WriteConnections:
         except OSError as error:
             forget_frames(error)
             text = f"cannot connect to {self._host}:{self._port}: {error.strerror or error}"
-            # For several addresses there is one error without a number.
+            # If there are several addresses, the error has no number.
             if error.errno == errno.ECONNREFUSED or f"[Errno {errno.ECONNREFUSED}]" in str(error):
                 raise ConnectionRefusedError(errno.ECONNREFUSED, text) from error
             raise ConnectionError(text) from error
@@ -162,7 +163,7 @@ class WriteConnections:
             self._pruning = loop.call_later(self._keep, self._prune, loop)
 
     def _prune(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close what was idle for long; again when the next one will have been."""
+        """Close connections that were idle for long, and set a timer for the next one."""
         before, idle = loop.time() - self._keep, self._idle
         while idle and idle[0][1] <= before:
             idle.pop(0)[0].close()
@@ -178,7 +179,7 @@ def _is_address(host: str) -> bool:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, and the answer that it waits for."""
+    """One connection, and the future of the answer that it waits for."""
 
     def __init__(self, lost: Callable[[_Connection], None], context: ssl.SSLContext | None) -> None:
         self.context = context
@@ -192,7 +193,7 @@ class _Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, request: bytes, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Answer]:
-        """Send a request; the future is its answer."""
+        """Send a request. Return a future of its answer."""
         self._reader = AnswerReader()
         waiting = self._waiting = loop.create_future()
         if self._transport is not None:
@@ -204,11 +205,11 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def expire(self) -> None:
-        """The answer did not come in time."""
+        """Fail the request: the answer did not come in time."""
         self._fail(TimeoutError("the server did not answer in time"))
 
     def _take(self) -> asyncio.Future[Answer] | None:
-        """The future to settle, if there is one that is awaited."""
+        """Return the future to settle, or None if no one awaits it."""
         waiting, self._waiting = self._waiting, None
         return waiting if waiting is not None and not waiting.done() else None
 
@@ -224,7 +225,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiting is None:
-            self.close()  # nothing was asked
+            self.close()  # bytes that no request asked for
             return
         try:
             answer = self._reader.feed(data)

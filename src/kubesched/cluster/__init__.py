@@ -1,13 +1,13 @@
 """The embedded cluster: an API server's store and HTTP interface, and hollow nodes, in one process.
 
-Each sub-package has one public module, its ``__init__``; lower ones know nothing of higher ones:
+Each sub-package has one public module, its ``__init__``. A package imports only from those below it::
 
-``http``                requests of kubectl and client libraries
-``kubelets``            hollow nodes and the pods on them: clients of the store
-``store``               the objects: versions, watches, deletion, quotas; the in-process transport
-``admission``           defaults, validation, admission and limits
-``schema``              what an object is made of: fields, forms, bytes, patches
+    http        requests of kubectl and client libraries
+    kubelets    hollow nodes and the pods on them: clients of the store
+    store       the objects: versions, watches, deletion, quotas; the in-process transport
+    admission   defaults, validation, admission and limits
+    schema      the structure of objects: fields, forms, bytes, patches
 
-Nothing here knows the scheduler, nor :mod:`kubesched.cluster.controllers`, which are clients of any API server, nor
-:mod:`kubesched.cluster.files`.
+None of them imports the scheduler, :mod:`kubesched.cluster.files` or :mod:`kubesched.cluster.controllers`; the
+controllers are clients of any API server.
 """

@@ -1,2 +1,5 @@
-"""Laboratory: the scheduler in virtual time (:mod:`.simulate`), many runs (:mod:`.sweeps`), measurements (:mod:`.bench`), recorded decisions
-(:mod:`.conformance`) and recorded workloads (:mod:`.traces`)."""
+"""Laboratory: tools around the scheduler, for experiments and checks.
+
+:mod:`.simulate` runs the scheduler in virtual time, :mod:`.sweeps` many runs, :mod:`.bench` measurements.
+:mod:`.conformance` replays recorded decisions, :mod:`.traces` reads recorded workloads.
+"""

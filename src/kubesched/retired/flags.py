@@ -1,7 +1,7 @@
-"""Command-line flags and feature gates of older schedulers, as data, and what a configuration becomes with them.
+"""Command-line flags and feature gates of older schedulers, as data, and the configuration that they amount to.
 
-The flag parser defines the flags of :data:`RETIRED_FLAGS` as it finds them here; when ``--config`` is not given it
-hands the values that were set to :func:`document_from_flags`. Source: rules/configuration §9.1.
+The flag parser defines the flags of :data:`RETIRED_FLAGS`. Without ``--config`` it hands the values that were set to
+:func:`document_from_flags`. Source: rules/configuration §9.1.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ RETIRED_FLAGS: Final[tuple[RetiredFlag, ...]] = (
     ),
 )
 
-#: Retired feature gate to the warning about it. Their settings go to ``LoadOptions.retired_gates``.
+#: Warnings about retired feature gates, by gate. The gates' settings go to ``LoadOptions.retired_gates``.
 RETIRED_GATES: Final[Mapping[str, str]] = {
     SPREAD_GATE: (
         f"feature gate {SPREAD_GATE} was removed; off, older configurations spread with SelectorSpread instead of "
@@ -112,7 +112,7 @@ _BY_NAME: Final = {flag.name: flag for flag in RETIRED_FLAGS}
 
 
 def flag_warnings(given: Mapping[str, Any]) -> list[str]:
-    """The warnings for the retired flags that were set (name without dashes to value), in the table's order."""
+    """Return the warnings for the retired flags that were set, in the table's order; ``given`` has no dashes."""
     return [
         f"flag --{flag.name} was removed {f'in Kubernetes {flag.removed_in}' if flag.removed_in else 'after Kubernetes 1.19'}: "
         f"{flag.message}"
@@ -122,11 +122,11 @@ def flag_warnings(given: Mapping[str, Any]) -> list[str]:
 
 
 def document_from_flags(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The configuration document that retired flags amount to; None when they ask for nothing.
+    """Make the configuration document that retired flags amount to; None when they ask for nothing.
 
-    Hand it to ``legacy.load_any`` (or ``load_any_with_api`` for a ConfigMap). With a provider or a Policy it is a
-    v1alpha1 document, with the default plugins of that version; without one it is a v1 document.
-    With ``--config`` all of these flags are ignored, as they were.
+    Hand it to :func:`.config.load.load_any` (or ``load_any_with_api`` for a ConfigMap). With a provider or a Policy
+    it is a v1alpha1 document, with the default plugins of that version; otherwise it is a v1 document. With
+    ``--config`` all of these flags are ignored, as older schedulers did.
 
     Raises:
         ConfigError: stage ``validate``, for values that contradict each other or are out of range.
@@ -157,7 +157,7 @@ def document_from_flags(given: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _algorithm_source(values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A Policy file, else a Policy's ConfigMap, else a provider; None when none of them is named."""
+    """Choose a Policy file, else a Policy's ConfigMap, else a provider; None when none of them is named."""
     file, config_map = values.get("policy-config-file"), values.get("policy-configmap")
     legacy = bool(values.get("use-legacy-policy-config"))
     if legacy and not file:

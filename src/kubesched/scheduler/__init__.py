@@ -1,13 +1,13 @@
-"""Scheduler: it watches an API server, keeps the queue and decides on which node every pod runs.
+"""Scheduler: it watches an API server, keeps a queue of pods, and decides on which node each pod runs.
 
 Packages, each importing only those below it::
 
-    scheduler.py       assembly: informers, queue, profiles, cycle
-    core/              one cycle: search, layers, binding, failure
-    plugins/  extenders/    in-tree plugins; HTTP extenders
-    queue/  cache/     pods that wait; nodes and the pods on them
-    framework/         plugin contract, and the runtime that calls plugins
-    dra/               allocation of devices
-    nodes/             table of nodes and pods that plugins read
-    config/            configuration file, flags, feature gates
+    scheduler.py             assembly: informers, queue, profiles, cycle
+    core/                    one cycle: search, layers, binding, failure
+    plugins/  extenders/     in-tree plugins; HTTP extenders
+    queue/  cache/           pods that wait; nodes and the pods on them
+    framework/               plugin contract, and the runtime that calls plugins
+    dra/                     allocation of devices
+    nodes/                   table of nodes and pods that plugins read
+    config/                  configuration file, flags, feature gates
 """

@@ -1,7 +1,7 @@
-"""The state of cache and queue, compared with the API server's, and written into the log.
+"""Debugger of cache and queue: compares them with the API server, and writes them into the log.
 
-For operators: ``kill -USR2`` (``SIGINT`` on Windows). The command line installs the signal;
-tests and tools call the methods.
+Operators use ``kill -USR2`` (``SIGINT`` on Windows). The command line installs the signal handler; tests and tools call
+the methods.
 
 Source: rules/cache-and-events §18 (upstream ``CacheDebugger``).
 """
@@ -31,14 +31,14 @@ _log = logging.getLogger("kubesched.scheduler")
 
 T = TypeVar("T")
 
-#: Nodes, or queued pods, of one message of the log.
+#: Most nodes or queued pods in one log message.
 _PER_MESSAGE: Final = 256
-#: None where the platform has neither.
+#: Signal that asks for a comparison and a dump; None if the platform has neither signal.
 _SIGNAL: Final = getattr(signal, "SIGUSR2", getattr(signal, "SIGINT", None))
 
 
 class CacheDebugger:
-    """Comparer and dumper of cache and queue. Checks everything: run on demand, not in every cycle."""
+    """Debugger of cache and queue. It checks everything, so run it on demand only."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class CacheDebugger:
         parts: Mapping[str, Any],
         tasks: Supervisor,
     ) -> None:
-        """``parts`` are what plugins share, by name; those that have the method ``problems`` check themselves.
+        """``parts`` are the objects that plugins share, by name; a part with a method ``problems`` checks itself.
 
-        ``tasks`` runs what a signal asks for.
+        ``tasks`` runs the work that a signal asks for.
         """
         self._tasks = tasks
         self._under_way = False
@@ -62,7 +62,7 @@ class CacheDebugger:
         self._parts = parts
 
     def install(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Compare and dump on each signal, in turns with others; False where the loop cannot listen for signals."""
+        """Compare and dump at each signal, in turns with other tasks. False if the loop cannot receive signals."""
         if _SIGNAL is None:
             return False
         try:
@@ -86,19 +86,19 @@ class CacheDebugger:
             self._under_way = False
 
     def run(self) -> None:
-        """Compare, then dump."""
+        """Compare, and then dump."""
         self.compare()
         self.dump()
 
     def compare(self) -> list[str]:
-        """Log and return every difference between cache and informers, and every flaw within cache, queue and plugins.
+        """Log and return the differences between cache and informers, and inconsistencies of cache, queue and plugins.
 
-        Pods in flight and unscheduled pods of other schedulers show up as missed.
+        Pods in flight and unscheduled pods of other schedulers are reported as missed.
         """
         return finish(self.comparing())
 
     def comparing(self) -> Steps[list[str]]:
-        """As :meth:`compare`, in steps between which anything may change."""
+        """Do the work of :meth:`compare` in steps, between which the cluster may change."""
         problems = yield from comparing_with_server(
             self._cache, self._nodes.values(), self._pods.values(), self._queue.all_pods()
         )
@@ -115,7 +115,7 @@ class CacheDebugger:
         return problems
 
     def part_problems(self) -> list[str]:
-        """Every flaw of what plugins share, as far as it checks itself."""
+        """Return the inconsistencies of the objects that plugins share, as far as these check themselves."""
         return [problem for part in self._parts.values() for problem in _problems_of(part)]
 
     def dump(self) -> None:
@@ -123,7 +123,7 @@ class CacheDebugger:
         finish(self.dumping())
 
     def dumping(self) -> Steps[None]:
-        """As :meth:`dump`, in steps; long lists are several messages."""
+        """Do the work of :meth:`dump` in steps. A long list becomes several messages."""
         infos = sorted(self._cache.table.all_infos(), key=lambda info: info.name)
         for nodes in _parts(infos):
             _log.info("Dump of cached NodeInfo\n%s", "\n".join(self._node_lines(info) for info in nodes))
@@ -155,13 +155,13 @@ def _problems_of(part: Any) -> list[str]:
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The items in lists of a size that is written at once; one that is empty if there are none."""
+    """Yield the items in lists of the size of one message; without items, one empty list."""
     for start in range(0, max(len(items), 1), _PER_MESSAGE):
         yield items[start : start + _PER_MESSAGE]
 
 
 def _amounts(amounts: Resources) -> str:
-    """Milli-CPU, bytes and counts by resource name."""
+    """Format amounts (milli-CPU, bytes, counts) with their resource names."""
     known = {
         "cpu": f"{amounts.milli_cpu}m",
         "memory": amounts.memory,

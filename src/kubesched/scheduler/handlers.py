@@ -1,10 +1,10 @@
-"""Watch events brought into cache and queue.
+"""Handlers of watch events: they bring objects into cache and queue.
 
-The cache is always updated first, so that a pod moved by an event already sees its effect; only for a node that
-is removed the queue is first. Objects that cannot be read (a malformed quantity) are logged and left out;
+The cache is updated before the queue, so that a pod that an event moves already sees the event's effect. Only when a
+node is removed, the queue comes first. An object that cannot be read (a malformed quantity) is logged and left out;
 nothing else is disturbed.
 
-Source: rules/cache-and-events §13 to §15.
+Source: rules/cache-and-events §13, §14, §15.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _log = logging.getLogger("kubesched.scheduler")
 
 
 class _Handler:
-    """What handlers have in common: events move pods in the queue, and their handling is timed."""
+    """Base of handlers: moves pods in the queue because of events, and times the handling of events."""
 
     def __init__(self, queue: SchedulingQueue, clock: Clock, metrics: SchedulerMetrics) -> None:
         self._queue = queue
@@ -67,10 +67,10 @@ class _Handler:
 
 
 class PodHandler(_Handler):
-    """Pods with a node go to the cache, pods of ours without one to the queue.
+    """Handler of pods: pods with a node go to the cache, own pods without a node to the queue.
 
-    Ours are those whose schedulerName is in ``recorders``. An object whose handling failed is delivered again, so
-    an earlier call may have done part of the work: what is known already is updated instead of added.
+    A pod is our own if its schedulerName is in ``recorders``. An object whose handling failed is delivered again. An
+    earlier call may have done part of the work then, so a pod that is known already is updated instead of added.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class PodHandler(_Handler):
     def _ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self._recorders
 
-    # -- dispatch (section 14.1) -----------------------------------------------------------------------
+    # -- dispatch (rules/cache-and-events §14.1) -------------------------------------------------------
 
     def on_add(self, obj: Pod, is_initial: bool) -> None:
         if obj.spec.node_name:
@@ -104,7 +104,7 @@ class PodHandler(_Handler):
 
     def on_update(self, old: Pod, new: Pod) -> None:
         if old.uid != new.uid:
-            # Another pod of that name: the deletion in between was never seen.
+            # Another pod has the name: the deletion of the old pod was never seen.
             self.on_delete(DeletedFinalStateUnknown(old.key, old))
             self.on_add(new, False)
         elif old.spec.node_name:
@@ -120,7 +120,7 @@ class PodHandler(_Handler):
         self.on_delete_all((obj,))
 
     def on_delete_all(self, objs: Sequence[Pod | DeletedFinalStateUnknown]) -> None:
-        """Deletions that came together, such as of the victims of a preemption."""
+        """Handle deletions that came together, for example of the victims of a preemption."""
         assigned: list[Pod] = []
         for obj in objs:
             pod: Pod = final_state(obj)
@@ -129,7 +129,7 @@ class PodHandler(_Handler):
                 assigned.append(pod)
                 if not stale and pod.uid in self._cache.pods and not self._cache.is_assumed(pod.uid):
                     continue  # its binding was seen
-            # A pod can be here unbound though its last state is bound: that update was never seen.
+            # A pod whose last state is bound may still be queued here: then its binding was never seen.
             if self._ours(pod) and (stale or not pod.spec.node_name or self._is_queued(pod)):
                 self._delete_assigned(assigned)
                 assigned = []
@@ -139,10 +139,10 @@ class PodHandler(_Handler):
     def _is_queued(self, pod: Pod) -> bool:
         return self._queue.views.where(pod) not in ("", "InFlight")
 
-    # -- pods on nodes (section 14.2) ------------------------------------------------------------------
+    # -- pods on nodes (rules/cache-and-events §14.2) --------------------------------------------------
 
     def _place(self, pod: Pod) -> None:
-        """A pod is on a node, and was not before or is not known to have been."""
+        """Handle a pod on a node that was not on a node before, as far as the watch has shown."""
         known = self._cache.get_pod(pod.uid)
         if known is None or self._cache.is_assumed(pod.uid):
             self._add_assigned(pod, known)
@@ -161,12 +161,12 @@ class PodHandler(_Handler):
     def _update_assigned(self, old: Pod, new: Pod) -> None:
         known = self._cache.get_pod(old.uid)
         if known is None:
-            # It could not be read when it was added, and may be now.
+            # The pod could not be read when it was added; perhaps it can be read now.
             self._add_assigned(new, self._cache.get_pod(new.uid))
             return
         start = self._clock.now()
-        # The given version may have been unreadable, and the cache kept the one before; unless it is the new one that
-        # the cache has, from an earlier call for it that failed later on.
+        # If ``old`` could not be read, the cache has the version before it: compare with that one. But if the cache has
+        # the new version already, an earlier call for it failed after that: then compare with ``old``.
         if known.pod.metadata.resource_version != new.metadata.resource_version:
             old = known.pod
         try:
@@ -181,7 +181,7 @@ class PodHandler(_Handler):
         self._observe(ASSIGNED_POD_UPDATE, start)
 
     def _delete_assigned(self, pods: Sequence[Pod]) -> None:
-        """All leave the cache before the queue is notified of the first."""
+        """Remove all pods from the cache, and then notify the queue of each."""
         if not pods:
             return
         start = self._clock.now()
@@ -196,7 +196,7 @@ class PodHandler(_Handler):
         each = (self._clock.now() - start) / len(pods)
         self._durations.labels(ASSIGNED_POD_DELETE.label).observe_many(each, len(pods))
 
-    # -- pods without a node (section 14.3) ------------------------------------------------------------
+    # -- pods without a node (rules/cache-and-events §14.3) --------------------------------------------
 
     def _add_unscheduled(self, pod: Pod) -> None:
         start = self._clock.now()
@@ -236,16 +236,16 @@ class PodHandler(_Handler):
         self._observe(UNSCHEDULED_POD_DELETE, start)
 
     def _unreadable(self, pod: Pod, error: QuantityError) -> None:
-        """A pod that no API server should have accepted: an event reports it to its owner; the queue stays as it was."""
+        """Report a pod that cannot be read to its owner, with an event. The queue stays as it was."""
         _log.error("cannot queue pod %s: %s", pod.key, error)
         note = f"the pod cannot be scheduled as it is: {error}"
         self._recorders[pod.spec.scheduler_name].record(pod, *FAILED_SCHEDULING, note)
 
     def _nomination_ended(self, pod: Pod) -> None:
-        """A nomination ended: pods that had to respect it may try again.
+        """Have pods tried again that had to respect a nomination which ended.
 
-        Not the pod itself: its own nomination never kept it out, and a rejection after each nomination would have it tried again
-        without a pause (upstream does that).
+        The nominated pod itself is left out: its own nomination never kept it from a node. Upstream includes it, and
+        such a pod is tried without a pause if each attempt nominates it and the next one rejects it.
         """
         priority, uid = pod.priority, pod.uid
         self._queue.move_all_to_active_or_backoff_queue(
@@ -253,11 +253,12 @@ class PodHandler(_Handler):
         )
 
     def _assumed_pod_deleted(self, pod: Pod) -> None:
-        """A pod vanished between decision and binding (section 14.4)."""
+        """Handle a pod that was deleted between its decision and its binding (rules/cache-and-events §14.4)."""
         assumed = self._cache.get_pod(pod.uid)
         if assumed is None:
             return
-        # A waiting pod's binding cycle cleans up; another binding will fail by itself, and has nothing left to forget.
+        # If the pod waits on Permit, its binding cycle cleans up. Otherwise the running binding will fail by itself,
+        # and finds nothing to forget.
         if not self._waiting.reject(pod.uid):
             try:
                 self._cache.forget_pod(assumed.pod)
@@ -268,7 +269,7 @@ class PodHandler(_Handler):
 
 
 class NodeHandler(_Handler):
-    """Nodes go to the cache; their changes may help pending pods (section 13)."""
+    """Handler of nodes: nodes go to the cache, and their changes may help pods (rules/cache-and-events §13)."""
 
     def __init__(self, cache: Cache, queue: SchedulingQueue, clock: Clock, metrics: SchedulerMetrics) -> None:
         super().__init__(queue, clock, metrics)
@@ -281,14 +282,15 @@ class NodeHandler(_Handler):
         self._observe(NODE_ADD, start)
 
     def on_update(self, old: Node, new: Node) -> None:
-        # Not ``old``: that version may have been unreadable, and the cache kept the one before, or none.
+        # Compare with the cache's version, not with ``old``: if ``old`` could not be read, the cache has an earlier
+        # version or none.
         info = self._cache.table.get(new.name)
         known = info.node if info is not None else None
         if known is None:
             self.on_add(new, False)
             return
         if known.metadata.resource_version == new.metadata.resource_version:
-            known = old  # an earlier call for this version failed after this
+            known = old  # an earlier call for this version updated the cache and failed after that
         start = self._clock.now()
         if not self._set(new):
             return
@@ -316,7 +318,7 @@ class NodeHandler(_Handler):
 
 
 class NamespaceHandler:
-    """Namespaces are kept in the cache: rules between pods match their labels. They move no pod."""
+    """Handler of namespaces: they go to the cache, because rules between pods match their labels. They move no pod."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -333,7 +335,7 @@ class NamespaceHandler:
 
 
 class ResourceHandler(_Handler):
-    """Any other kind that a plugin registered for (section 15)."""
+    """Handler of any other kind that a plugin registered for (rules/cache-and-events §15)."""
 
     def __init__(
         self, resource: str, actions: ActionType, queue: SchedulingQueue, clock: Clock, metrics: SchedulerMetrics
@@ -371,7 +373,7 @@ def watch(
     backends: Backends,
     metrics: SchedulerMetrics,
 ) -> None:
-    """Bring pods, nodes, namespaces, and every kind that some plugin registered events for, into cache and queue."""
+    """Add the handlers of pods, nodes, namespaces, and every other kind that a plugin registered events for."""
     clock, recorders = backends.clock, {name: profile.recorder for name, profile in profiles.items()}
     waiting, pre_binding = backends.waiting_pods, backends.pods_in_pre_bind
     informers.pods.add_handler(PodHandler(cache, queue, waiting, pre_binding, recorders, clock, metrics))

@@ -1,4 +1,4 @@
-"""The informers of one scheduler: which kinds are watched, and what plugins may look up in them."""
+"""Informers of one scheduler: they watch kinds of objects, and plugins look objects up in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .framework.registry import PluginError
 
 __all__ = ["Informers", "kind_of_event", "kinds_informed"]
 
-#: Event resources beyond pods and nodes, by the kind of object they are about.
+#: Event resource to the kind of object that it is about, without pods and nodes.
 _EVENT_KINDS: Final[dict[str, str]] = {
     EventResource.PERSISTENT_VOLUME: "PersistentVolume",
     EventResource.PERSISTENT_VOLUME_CLAIM: "PersistentVolumeClaim",
@@ -34,27 +34,27 @@ _KINDS: Final = [kind for kind in KINDS if kind.group != "events.k8s.io"]
 _BY_PLURAL: Final = {kind.plural: kind for kind in _KINDS}
 _BY_NAMESPACE: Final = "namespace"
 
-#: Pods that have finished are invisible to the scheduler.
+#: Field selector of the pods that the scheduler watches: pods that have not finished.
 _UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class Source(Protocol):
-    """Where events come from."""
+    """Source of watch events: an informer, or a plugin's handler that passes events on."""
 
     def add_handler(self, handler: InformerHandler) -> None: ...
 
 
 def kind_of_event(resource: str) -> Kind | None:
-    """The kind that an event resource is about; None for pods and nodes, which are always watched."""
+    """Return the kind that an event resource is about; None for pods and nodes, which are always watched."""
     name = _EVENT_KINDS.get(resource)
     return None if name is None else next(kind for kind in _KINDS if kind.kind == name)
 
 
 def kinds_informed(plugin: Any) -> list[Kind]:
-    """The kinds that a plugin looks up objects of, as its ``informs`` names them.
+    """Return the kinds in a plugin's ``informs``: the plugin looks up objects of these kinds.
 
     Raises:
-        PluginError: when it names one that does not exist.
+        PluginError: when there is no such kind.
     """
     plurals: tuple[str, ...] = getattr(plugin, "informs", ())
     try:
@@ -71,18 +71,18 @@ def _kind_by_plural(plural: str) -> Kind:
 
 
 class Informers(Mapping[str, Informer]):
-    """Plural resource name to informer; one is made when its kind is first needed."""
+    """Informers by plural resource name; an informer is made when its kind is first needed."""
 
     def __init__(self, port: Port, gates: FeatureGates) -> None:
-        """Under some ``gates`` pods are shown without some of their fields."""
+        """If some ``gates`` are off, pods are shown without the fields of these gates."""
         self._port = port
         self._informers: dict[str, Informer] = {}
         self._views: dict[str, _InformerView] = {}
-        #: Those of kinds that plugins look up by namespace.
+        #: Plural to informer, for kinds that plugins look up by namespace.
         self._indexed: dict[str, Informer] = {}
-        #: Handlers of plugins that pass on the events of a kind, by plural.
+        #: Plural to the plugin's handler that passes on the events of the kind.
         self._relays: dict[str, Source] = {}
-        #: All pods that have not finished.
+        #: Informer of all pods that have not finished.
         self.pods = self.of(PODS, _UNFINISHED)
         if (view := pod_view(gates)) is not None:
             self.pods.show_as(view)
@@ -98,28 +98,30 @@ class Informers(Mapping[str, Informer]):
 
     @property
     def are_behind(self) -> bool:
-        """Whether some object is to be delivered to a handler again."""
+        """True if an object has to be delivered to a handler again."""
         return any(informer.behind for informer in self._informers.values())
 
     def live_pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod as the API server last showed it, or None."""
+        """Return the pod as the API server last showed it, or None."""
         pod: Pod | None = self.pods.get(namespace, name)
         return pod
 
     def live_version(self, pod: Pod) -> Pod | None:
-        """Live state of this very pod; None as well when another has its name."""
+        """Return the pod as the API server last showed it; None if it is gone, even if another pod has its name."""
         live = self.live_pod(pod.namespace, pod.name)
         return live if live is not None and live.uid == pod.uid else None
 
     def of(self, kind: Kind, field_selector: str = "") -> Informer:
-        """The informer of a kind; ``field_selector`` counts when it is made."""
+        """Return the informer of a kind. ``field_selector`` only counts in the call that makes it."""
         informer = self._informers.get(kind.plural)
         if informer is None:
             informer = self._informers[kind.plural] = self._port.informer(kind, field_selector)
         return informer
 
     def watch(self, plural: str, handler: Any, relays: bool) -> None:
-        """Let a plugin receive the changes of a kind, and the queue those that the plugin's handler relays, if it does.
+        """Add a plugin's handler for the changes of a kind.
+
+        ``relays``: the queue receives the changes that this handler passes on, not the informer's.
 
         Raises:
             PluginError: when there is no such kind.
@@ -129,16 +131,16 @@ class Informers(Mapping[str, Informer]):
             self._relays[plural] = handler
 
     def source(self, kind: Kind) -> Source:
-        """Where the queue receives the events of a kind from: its informer, or the handler that relays them."""
+        """Return the source of a kind's events for the queue: the informer, or the handler that relays them."""
         return self._relays.get(kind.plural) or self.of(kind)
 
     def index_by_namespace(self, kind: Kind) -> None:
-        """Let plugins look up a kind by namespace."""
+        """Index a kind by namespace, for lookups of plugins."""
         informer = self._indexed[kind.plural] = self.of(kind)
         informer.add_index(_BY_NAMESPACE, _namespace_of)
 
     def objects(self, plural: str) -> Mapping[str, Any]:
-        """The objects of a watched kind by key; empty for one that is not watched."""
+        """Return the objects of a kind, by key; empty for a kind that is not watched."""
         view = self._views.get(plural)
         if view is None:
             informer = self._informers.get(plural)
@@ -148,7 +150,7 @@ class Informers(Mapping[str, Informer]):
         return view
 
     def objects_in(self, plural: str, namespace: str) -> Sequence[Any]:
-        """The objects of a namespace; empty for a kind without that index."""
+        """Return the objects of a kind in a namespace; empty for a kind that is not indexed by namespace."""
         informer = self._indexed.get(plural)
         return () if informer is None else informer.by_index(_BY_NAMESPACE, namespace)
 
@@ -160,7 +162,7 @@ def _namespace_of(obj: Any) -> Sequence[str]:
 
 
 class _InformerView(Mapping[str, Any]):
-    """An informer's objects as a read-only mapping."""
+    """Read-only mapping of an informer's objects, by key."""
 
     def __init__(self, informer: Informer) -> None:
         self._informer = informer

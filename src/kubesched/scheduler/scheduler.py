@@ -1,7 +1,7 @@
-"""The scheduler assembled: configuration and an API port in, a running scheduler out.
+"""Scheduler, assembled from its parts: configuration and an API port in, a running scheduler out.
 
-:class:`Scheduler` owns the parts and their lives; what they do is in :mod:`.core.cycle` and :mod:`.core.binding` (one pod,
-start to finish), :mod:`.handlers` (watch events) and :mod:`.core.search` (the decision).
+:class:`Scheduler` builds the parts, starts them and stops them. Read on in :mod:`.handlers` (watch events),
+:mod:`.core.cycle` and :mod:`.core.binding` (one pod, from start to end), and :mod:`.core.search` (the decision).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .core.profiles import build_frameworks, build_profiles
 from .core.search import Search
 from .core.status_writer import StatusWriter
 from .debugger import CacheDebugger
-from .extenders.interface import Extender, in_run_time_order, is_involved
+from .extenders.interface import Extender, is_involved
 from .extenders.lane import ExtenderLane
-from .extenders.support import ExtenderRejections, check_extenders, connect_extenders
+from .extenders.support import ExtenderRejections, checked_extenders, connect_extenders
 from .framework.enqueue import queueing_hints
 from .framework.holding import Holder
 from .framework.metrics import SchedulerMetrics
@@ -46,13 +46,14 @@ __all__ = ["Scheduler"]
 
 _log = logging.getLogger("kubesched.scheduler")
 
-#: How many pods are decided, and for how long (seconds), before other tasks (watches, bindings) get the loop.
+#: Most pods that are decided before other tasks (watches, bindings) get a turn of the event loop.
 _PODS_PER_TURN: Final = 32
+#: Seconds after which no further pod is decided in the same turn.
 _TURN_SECONDS: Final = 0.005
 
 
 class Scheduler:
-    """One scheduler process: profiles, cache, queue, informers and the loop."""
+    """Scheduler: profiles, cache, queue, informers, and the loop that schedules pods."""
 
     def __init__(
         self,
@@ -70,11 +71,11 @@ class Scheduler:
         on_preemption: Callable[[Preemption], None] | None = None,
         on_attempt: Callable[[QueuedPodInfo], None] | None = None,
     ) -> None:
-        """Build everything; nothing runs yet. Must be called in a running event loop.
+        """Build all parts; nothing runs yet. Call it in a running event loop.
 
-        ``extenders`` replace those of the configuration, by name, and may be more; :meth:`stop` closes them.
-        ``wrap_search`` puts something around the search of each profile, such as a stopwatch. ``on_preemption`` receives
-        every successful preemption, ``on_attempt`` every pod as it is popped.
+        ``extenders`` are the objects for the configuration's extenders, by name, and perhaps more; :meth:`stop` closes
+        them. ``wrap_search`` may wrap the search of each profile, for example in a stopwatch. ``on_preemption``
+        receives every successful preemption, and ``on_attempt`` every pod that is popped.
 
         Raises:
             ConfigError: when a profile cannot be built, or a configured extender is missing from ``extenders``.
@@ -82,27 +83,25 @@ class Scheduler:
         """
         metrics = metrics if metrics is not None else SchedulerMetrics(gates.values)
         self.config, self.clock, self.metrics, self.port = config, clock, metrics, port
-        check_extenders(config, extenders)
-        self.extenders = extenders = in_run_time_order(extenders)
-        #: The parent of informers, queue flushes, bindings and status patches.
+        self.extenders = extenders = checked_extenders(config, extenders)
+        #: Supervisor of informers, queue flushes, bindings and status patches.
         self.tasks = tasks = Supervisor("scheduler")
         self._stopping = False
         self._in_lane: asyncio.Task[None] | None = None
-        # What plugins and the cycle share.
+        # Parts that plugins and the cycle share.
         self.cache = cache = Cache()
         self.informers = informers = Informers(port, gates)
         self._requests = PluginRequests(tasks)
         backends = self._backends(gates, rng)
         self.waiting_pods, self.pods_in_pre_bind = backends.waiting_pods, backends.pods_in_pre_bind
-        # Plugins, and what is built from them: the queue and a search per profile.
+        # Plugins, and the parts that are built from them: the queue, and a search per profile.
         self.frameworks = frameworks = build_frameworks(config, registry, backends, metrics)
-        rejecting = [ExtenderRejections()] if extenders else []
-        hints = {name: queueing_hints([*rejecting, *each.event_plugins()]) for name, each in frameworks.items()}
+        hints = self._hints()
         self.queue = queue = self._build_queue(hints, gates, max_in_unschedulable)
         self.profiles = profiles = build_profiles(
             config, frameworks, backends.snapshot, queue.nominator, rng, port.recorder, wrap_search
         )
-        # One attempt: the cycle, the binding, and failures of both.
+        # Attempts: the cycle, the binding, and the failures of both.
         self.statuses = statuses = StatusWriter(port, informers.live_pod, tasks)
         self._requests.connect(queue, statuses)
         attempts = AttemptMetrics(metrics, clock)
@@ -110,10 +109,10 @@ class Scheduler:
         self.bindings = BindingCycles(queue, failures, statuses, backends, extenders, attempts, metrics, tasks)
         self.cycle = Cycle(queue, cache, profiles, self.bindings, failures, metrics, clock, on_preemption, on_attempt)
         self._lane = ExtenderLane(extenders, queue, self.cycle, informers.live_pod, metrics)
-        # The cluster's changes.
+        # Changes of the cluster.
         watch(informers, cache, queue, profiles, hints, backends, metrics)
         connect_extenders(extenders, cache.table, informers)
-        #: Compares what is cached with what the informers list, and dumps it, into the log.
+        #: Compares the cache with the informers' lists, and dumps it, into the log.
         self.debugger = CacheDebugger(cache, queue.views, queue.nominator, informers, backends.parts, tasks)
         metrics.before_collect(self._measure_cache)
 
@@ -138,6 +137,10 @@ class Scheduler:
             node_changed=self.cache.node_changed,
         )
 
+    def _hints(self) -> Registrations:
+        rejecting = [ExtenderRejections()] if self.extenders else []
+        return {name: queueing_hints([*rejecting, *each.event_plugins()]) for name, each in self.frameworks.items()}
+
     def _build_queue(self, hints: Registrations, gates: FeatureGates, max_in_unschedulable: float) -> SchedulingQueue:
         return SchedulingQueue(
             clock=self.clock,
@@ -161,7 +164,7 @@ class Scheduler:
         )
 
     def _measure_cache(self) -> None:
-        """Cache sizes, measured when metrics are read (imaginary and ghost nodes count, as upstream)."""
+        """Set the metrics of the cache's sizes, when metrics are read. Imaginary and ghost nodes count, as upstream."""
         sizes = self.metrics.cache_size
         sizes.labels("nodes").set(sum(1 for _ in self.cache.table.all_infos()))
         sizes.labels("pods").set(len(self.cache.pods))
@@ -170,7 +173,7 @@ class Scheduler:
     # -- life ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the informers and wait until everything they listed has been handled.
+        """Start the informers, and wait until all listed objects have been handled.
 
         Raises:
             TaskCrashedError: when an informer ended.
@@ -183,10 +186,10 @@ class Scheduler:
             self.tasks.spawn(self.queue.run(), "queue-flush")
 
     async def run(self) -> None:
-        """Schedule pods until :meth:`stop`; what is queued then stays undecided.
+        """Schedule pods until :meth:`stop`; pods that are still queued then stay undecided.
 
         Raises:
-            TaskCrashedError: when a task of the scheduler's ended that should not have.
+            TaskCrashedError: when a task of the scheduler ended unexpectedly.
         """
         with self.tasks.guard():
             if self.extenders and not self._stopping:
@@ -209,9 +212,9 @@ class Scheduler:
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
-        """Close the queue, let bindings finish, stop the informers, close the plugins. Again: nothing happens.
+        """Close the queue, stop the informers, let bindings finish, close extenders and plugins.
 
-        No further pod is tried. Pods that wait on Permit are given back silently.
+        No further pod is tried. Pods that wait on Permit are given back without an event. A second call has no effect.
         """
         if self._stopping:
             return
@@ -240,13 +243,14 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Bindings, status patches, evictions or attempts with extenders are under way."""
+        """True while bindings, status patches, evictions or attempts with extenders are under way."""
         return self.bindings.busy or self.statuses.busy or self._requests.busy or self._lane.busy
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is queued for an attempt, in flight, being written, or to be delivered to a handler again.
+        """True if only unschedulable pods are left.
 
-        Only unschedulable pods may be left.
+        No pod is queued for an attempt or in flight, nothing is being written, and no object has to be delivered to a
+        handler again.
         """
         return not self.busy and self.queue.views.is_at_rest and not self.informers.are_behind

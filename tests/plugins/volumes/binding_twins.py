@@ -1,4 +1,4 @@
-"""VolumeBinding node by node, written from the specification ("Volume plugins" sections 2.4 to 2.10), without any cleverness."""
+"""VolumeBinding node by node, written from the specification (rules/volumes §2.4 to §2.10), without any cleverness."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _claim_names(pod: Pod) -> list[str]:
     return [item.persistent_volume_claim.claim_name for item in pod.spec.volumes if item.persistent_volume_claim]
 
 
-# -- restrictions (section 3) ------------------------------------------------------------------------------
+# -- restrictions (rules/volumes §3) -----------------------------------------------------------------------------------
 
 
 def _conflict(mine: Volume, other: Volume) -> bool:
@@ -92,7 +92,7 @@ def restrictions(world: World, pod: Pod) -> dict[str, Outcome] | str | Outcome:
     return found
 
 
-# -- zones (section 4) -------------------------------------------------------------------------------------
+# -- zones (rules/volumes §4) ------------------------------------------------------------------------------------------
 
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 _OLD_ZONE, _OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
@@ -150,7 +150,7 @@ def _in_zone(node: Node, demands: Sequence[tuple[str, set[str]]]) -> Outcome:
     return None
 
 
-# -- limits (section 5) ------------------------------------------------------------------------------------
+# -- limits (rules/volumes §5) -----------------------------------------------------------------------------------------
 
 _EBS = ("kubernetes.io/aws-ebs", "ebs.csi.aws.com")
 _GCE = ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io")

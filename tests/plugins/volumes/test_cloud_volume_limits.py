@@ -1,4 +1,4 @@
-"""EBSLimits, GCEPDLimits, AzureDiskLimits, CinderLimits: how many in-tree disks a node may have (spec section 6)."""
+"""EBSLimits, GCEPDLimits, AzureDiskLimits, CinderLimits: how many in-tree disks a node may have (rules/volumes §6)."""
 
 from __future__ import annotations
 

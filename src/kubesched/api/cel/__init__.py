@@ -1,7 +1,7 @@
 """CEL, the expression language of Kubernetes.
 
-``cel-expr-python`` (Google's C++ implementation) parses and checks; :mod:`.program` evaluates the checked tree in Python,
-with the functions and types of Kubernetes, upstream's messages, and the cost counted against its limit.
+``cel-expr-python`` (Google's C++ implementation) parses and checks. :mod:`.program` evaluates the checked tree in
+Python, with the functions and types of Kubernetes, upstream's messages, and the cost counted against its limit.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ from .functions import call, function, metered
 from .meter import ELEMENT, Meter
 from .values import NO_VALUE, Duration, EvaluationError, Optional, Timestamp, UInt, quoted, size_of
 
-#: What finding the implementation for a pair of elements takes, in steps.
+#: Steps for finding the implementation for a pair of elements.
 _PAIR: Final = ELEMENT
 
 
 def _compared(meter: Meter, a: Any, b: Any) -> int:
-    """Order for ``sort``, ``min`` and ``max``; of one type only."""
+    """Return the order of two values of one type, for ``sort``, ``min`` and ``max``."""
     meter.step(_PAIR + min(size_of(a), size_of(b)))
     if call(meter, "_<_", [a, b]):
         return -1
@@ -175,7 +175,7 @@ def _set_equivalent(meter: Meter, items: list[Any], others: list[Any]) -> bool:
 @function("includes", "*", "*")
 @metered
 def _includes(meter: Meter, value: Any, item: Any) -> bool:
-    """A list with the item, or a value equal to it."""
+    """True for a list with the item, or a value equal to it."""
     if type(value) is not list:
         return equal(value, item, meter)
     if len(value) > _LONGEST_LIST:
@@ -203,7 +203,7 @@ def inserted(mapping: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
     """Insert entries in place, and return the mapping.
 
     Raises:
-        EvaluationError: a key is there already.
+        EvaluationError: if a key exists already.
     """
     for key in other:
         if key in mapping:

@@ -1,4 +1,4 @@
-"""Cost of operations, as upstream counts it, and the steps that they take beyond it (see :mod:`.meter`).
+"""Cost of operations as upstream counts it, and the steps of work that are not part of the cost (see :mod:`.meter`).
 
 Costs: cel-go's runtime cost tracker, and the Kubernetes library's cost estimator.
 """
@@ -18,7 +18,7 @@ __all__ = ["LIST_COST", "MAP_COST", "SELECT_COST", "call_cost", "call_steps"]
 SELECT_COST: Final = 1
 LIST_COST: Final = 10
 MAP_COST: Final = 30
-#: Walking over a string, per character; a regular expression is four characters per state.
+#: Cost of walking over one character of a string, and of one character of a pattern (four characters count as a state).
 _STRING: Final = 0.1
 _REGEX: Final = 0.25
 
@@ -26,7 +26,7 @@ Cost = Callable[[Sequence[Any]], int]
 
 
 def _traversal_cost(value: Any, meter: Meter) -> int:
-    """The cost of a walk over every part of a value. The walk itself is charged as steps."""
+    """Return the cost of a walk over every part of a value. The walk itself is charged as steps."""
     if type(value) is str or type(value) is bytes:
         return ceil(len(value) * _STRING)
     if type(value) is list:
@@ -61,7 +61,7 @@ def _product(args: Sequence[Any]) -> int:
 
 
 def _regex(args: Sequence[Any]) -> int:
-    # One more than the length, so that an empty string does not make an expensive pattern free.
+    # The length counts one more, so that an empty string does not make an expensive pattern free.
     return ceil((1 + size_of(args[0])) * _STRING) * ceil(size_of(args[1]) * _REGEX)
 
 
@@ -102,7 +102,7 @@ _WALKERS: Final = frozenset(
 
 
 def call_cost(function: str) -> Callable[[Sequence[Any], Meter], int] | None:
-    """How to compute the cost of a call from its arguments; None when it is always 1."""
+    """Return a function that computes the cost of a call from its arguments; None if the cost is always 1."""
     if function in _WALKERS:
         return lambda args, meter: _traversal_cost(args[0], meter)
     cost = _COSTS.get(function)
@@ -111,9 +111,9 @@ def call_cost(function: str) -> Callable[[Sequence[Any], Meter], int] | None:
 
 # -- steps -------------------------------------------------------------------------------------------------
 
-#: Looking for the file of a time zone.
+#: Steps for finding the file of a time zone.
 _ZONE_STEPS: Final = 1_000
-#: Reading a text as a time, an address or a version; getting a pattern to the library. The cost of a short one says little.
+#: Steps for reading a time, an address or a version, and for passing a pattern to the library. A short text costs less.
 _READING_STEPS: Final = 5 * ELEMENT
 _PATTERN_STEPS: Final = 20 * ELEMENT
 
@@ -123,7 +123,7 @@ def _sizes(args: Sequence[Any]) -> int:
 
 
 def _concatenated(args: Sequence[Any]) -> int:
-    return _sizes(args) if type(args[0]) is list else 0  # the cost has it for texts
+    return _sizes(args) if type(args[0]) is list else 0  # for texts this is part of the cost
 
 
 def _split(args: Sequence[Any]) -> int:
@@ -148,21 +148,21 @@ def _joined(args: Sequence[Any]) -> int:
 
 
 def _searched_backwards(args: Sequence[Any]) -> int:
-    """Python's search from the end may compare every character of the part at every place."""
+    """Return the steps of a search from the end: Python may compare all characters of the part at every place."""
     return size_of(args[0]) * size_of(args[1]) // 16 if type(args[0]) is str else 0
 
 
-#: A character of a text may lead to every state of an automaton; so many of these are evaluated in a step.
+#: States of an automaton that are evaluated in one step. A character of a text may lead to every state.
 _STATES_A_STEP: Final = 16
 
 
 def _regex_steps(args: Sequence[Any]) -> int:
-    """The pattern is made into an automaton each time, at a few steps a state, and the text is read with it."""
+    """Return the steps of a match: making an automaton, at a few steps a state, and reading the text with it."""
     return _automaton_steps(args[1], size_of(args[0]))
 
 
 def _found_all(args: Sequence[Any]) -> int:
-    """Steps of ``findAll``: the last match may be sought to the end of the text from every place."""
+    """Return the steps of ``findAll``: from every place, the last match may be sought up to the end of the text."""
     size = size_of(args[0])
     return _automaton_steps(args[1], size * (size + 1) // 2) + ELEMENT * (1 + size)
 
@@ -220,5 +220,5 @@ _STEPS: Final[dict[str, Cost]] = {
 
 
 def call_steps(function: str) -> Cost | None:
-    """How to compute the steps of a call from its arguments, beyond those that the function charges itself."""
+    """Return a function that computes the steps of a call, beyond those that the called function charges itself."""
     return _STEPS.get(function)

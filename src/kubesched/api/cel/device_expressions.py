@@ -1,7 +1,7 @@
-"""Selectors of devices: which variables they have, and what they may result in (rules/devices §9).
+"""Selectors of devices: their variables, and the types of their results (rules/devices §9).
 
-Callers: the allocator, which evaluates them, and the embedded cluster's admission, which refuses those that cannot be
-compiled.
+Callers: the allocator, which evaluates selectors, and the embedded cluster's admission, which refuses selectors that
+cannot be compiled.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ VARIABLES: Final = {
     "device.capacity": "map<string,map<string,kubernetes.Quantity>>",
 }
 
-#: The bytes that a selector may have, as the API server has it.
+#: Most bytes of a selector, as in the API server.
 _LONGEST: Final = 10 * 1024
-#: String literals and comments, which are left alone, and tests of the fields of ``device``.
+#: String literals and comments, which stay as they are, and tests of the fields of ``device``.
 _TOKENS: Final = re.compile(
     r"""[bB]?[rR][bB]?(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*')"""
     r"""|\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
@@ -42,11 +42,11 @@ def _environment() -> Environment:
 
 
 def compile_device_expression(expression: str, *, lists: bool = False) -> Checked:
-    """Parse and check a selector; ``lists`` lets it result in a value of unknown type, as attributes with lists need.
+    """Parse and check a selector. With ``lists`` the result may have an unknown type, as attributes with lists need.
 
     Raises:
-        CompilationError: it cannot be compiled, or does not result in a bool.
-        MissingLibraryError: the CEL library is not installed.
+        CompilationError: if it cannot be compiled, or does not result in a bool.
+        MissingLibraryError: if the CEL library is not installed.
     """
     if len(expression.encode()) > _LONGEST:
         raise CompilationError(f"may not be more than {_LONGEST} bytes")
@@ -66,13 +66,13 @@ def compile_device_expression(expression: str, *, lists: bool = False) -> Checke
 
 
 def _without_tests_of_fields(expression: str) -> str:
-    """The expression with ``true`` in place of ``has(device.driver)`` and the like, everything else in its place.
+    """Replace ``has(device.driver)`` and the like by ``true``. All other text keeps its place.
 
-    The fields of a device are always there. They are declared as variables with dotted names, which the library cannot
-    distinguish from a field that is tested for.
+    The fields of a device always exist. They are declared as variables with dotted names, which the library cannot
+    distinguish from a tested field.
     """
     if _OWN_VARIABLE.search(expression):
-        return expression  # a macro's variable may have the name
+        return expression  # a variable of a macro may be called ``device``
 
     def replaced(match: re.Match[str]) -> str:
         found = match[0]
@@ -82,7 +82,7 @@ def _without_tests_of_fields(expression: str) -> str:
 
 
 def _quoting(expression: str, text: str, message: str) -> str:
-    """A message about ``text`` that quotes the expression it was made from."""
+    """Return a message about ``text`` that quotes the original expression instead."""
     for line, original in zip(text.split("\n"), expression.split("\n"), strict=True):
         if line != original:
             message = message.replace(f" | {line}", f" | {original}")
@@ -90,7 +90,7 @@ def _quoting(expression: str, text: str, message: str) -> str:
 
 
 def _unknown_field(expr: Expr) -> Select | None:
-    """A field of ``device`` that does not exist."""
+    """Return a part that selects a field of ``device`` that does not exist, or None."""
     if isinstance(expr, Select) and isinstance(expr.operand, Ident) and expr.operand.name == "device":
         return None if f"device.{expr.field}" in VARIABLES else expr
     return next((found for part in children(expr) if (found := _unknown_field(part)) is not None), None)

@@ -1,4 +1,4 @@
-"""The CEL library, imported when it is needed first."""
+"""Loader of the CEL library, which is imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class MissingLibraryError(MissingPackageError):
 
 @cache
 def library() -> Any:
-    """The module of the CEL library.
+    """Return the module of the CEL library.
 
     Raises:
-        MissingLibraryError: it is not installed.
+        MissingLibraryError: if it is not installed.
     """
     try:
-        # The library imports protobuf's messages with its first environment, and aborts the process if a signal's handler
-        # raises meanwhile.
+        # The library imports protobuf's messages with its first environment, and aborts the process if a signal handler
+        # raises during that. So they are imported here first.
         importlib.import_module("google.protobuf.message_factory")
         return importlib.import_module("cel_expr_python.cel")
     except ImportError as error:

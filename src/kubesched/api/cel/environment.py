@@ -1,8 +1,8 @@
-"""Compiling expressions: the CEL library with the functions of Kubernetes declared.
+"""Compiler of expressions: the CEL library with the functions of Kubernetes declared.
 
-Parsing and type checking are done by ``cel-expr-python`` (Google's C++ implementation), imported when the first
-expression is compiled. Its messages have upstream's form. The declarations here are those of "stored expressions":
-all libraries, whatever the gates.
+``cel-expr-python`` (Google's C++ implementation) parses and checks types. It is imported when the first expression is
+compiled. Its messages have upstream's form. The declarations here are those of "stored expressions": all libraries,
+whatever the gates.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from .validators import problems
 
 __all__ = ["LONGEST_EXPRESSION", "CompilationError", "Environment", "declared_overloads"]
 
-#: The characters that an expression may have (upstream: cel-go's parser).
+#: Most characters of an expression (upstream: cel-go's parser).
 LONGEST_EXPRESSION: Final = 100_000
-#: ``optMap`` writes its target twice, so that a chain of them doubles the expression with each. So much it may become.
+#: Most characters to which ``optMap`` may expand an expression. It writes its target twice, so each link of a chain
+#: doubles it.
 _LARGEST_EXPANSION: Final = 200_000
 _DOUBLING: Final = re.compile(r"\bopt(?:Flat)?Map\b")
-#: A map that is a key of another doubles the name of its type: so many maps may have keys that are no constants.
+#: Most maps with keys that are no constants. A map that is a key of another map doubles the name of its type.
 _MOST_COMPUTED_KEYS: Final = 8
 
 
-#: So many problems are reported, each with its line, as the library does.
+#: Most problems that are reported, each with its line, as by the library.
 _MOST_PROBLEMS: Final = 20
-#: The text of an error ends up in logs and conditions; what is longer is cut.
+#: Most characters of an error's text, which ends up in logs and conditions. Longer texts are cut.
 _LONGEST_TEXT: Final = 1 << 14
 
 
 class CompilationError(Exception):
-    """An expression that cannot be compiled; the text is upstream's."""
+    """The expression cannot be compiled. The text is upstream's."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…")
@@ -125,7 +126,7 @@ format_validate kubernetes.NamedFormat.validate(string) optional_type<list<strin
 format_named format.named(string) optional_type<kubernetes.NamedFormat>
 includes_value dyn.includes(dyn) bool
 """
-#: How the signatures of members begin.
+#: Beginnings of the signatures of members.
 _MEMBERS: Final = ("kubernetes.", "net.", "string.", "list<", "dyn.")
 _FORMATS: Final = [
     "dns1123Label",
@@ -142,24 +143,24 @@ _FORMATS: Final = [
     "date",
     "datetime",
 ]
-#: The library's own extension for strings would not let ``indexOf`` be declared for lists too.
+#: The library's own extension for strings is left out: with it, ``indexOf`` could not be declared for lists as well.
 _EXTENSIONS: Final = ("bindings", "lists", "optional", "sets", "two-var-comprehensions")
-#: A call without an overload: its place, the function, the first type (with its parameters), and the others.
+#: A call without an overload: its place, function, first type (with its parameters), and other types.
 _NO_OVERLOAD: Final = re.compile(
     r"^ERROR: <input>:(\d+):(\d+): found no matching overload for '([\w.]+)' applied to "
     r"'\(([\w.]+(?:\(.*?\)+)?)((?:, .*)?)\)'$",
     re.MULTILINE,
 )
-#: A type that no value has.
+#: A type without values.
 _NOTHING: Final = "kubernetes.Nothing"
 
 
 def _overloads() -> Iterator[tuple[str, str, str, str]]:
-    """Function, id, signature, result."""
+    """Yield (function, id, signature, result) of all overloads."""
     yield from declared_overloads()
     for name, is_member in function_styles().items():
-        # A function that is called as a member, or not, against its declaration is known all the same, as upstream:
-        # the message is about the types then. The check of styles refuses such a call with a dynamic argument.
+        # As upstream, a function is known even if it is called as a member against its declaration, or the reverse. The
+        # message is then about the types. The check of styles refuses such a call with a dynamic argument.
         if "." not in name:
             signature = f"{name}({_NOTHING})" if is_member else f"{_NOTHING}.{name}()"
             yield name, f"{name.lower()}_otherwise", signature, "dyn"
@@ -167,7 +168,7 @@ def _overloads() -> Iterator[tuple[str, str, str, str]]:
 
 @cache
 def function_styles() -> dict[str, bool]:
-    """The functions that are always called as members (True), or never (False)."""
+    """Return the functions that are always called as members (True), or never (False)."""
     styles: dict[str, set[bool]] = {}
     for name, _, signature, _ in declared_overloads():
         styles.setdefault(name, set()).add(signature.startswith(_MEMBERS))
@@ -175,12 +176,12 @@ def function_styles() -> dict[str, bool]:
 
 
 def declared_overloads() -> Iterator[tuple[str, str, str, str]]:
-    """Function, id, signature, result, as upstream declares them."""
+    """Yield (function, id, signature, result) of the overloads that upstream declares."""
     for line in _DECLARATIONS.strip().splitlines():
         overload, signature, result = line.split()
         head = signature[: signature.rindex("(")]
         member = head.startswith(_MEMBERS)
-        # Dots in the name of a function that is no member are escaped.
+        # Dots in the name of a function that is no member have to be escaped.
         plain = signature if member else head.replace(".", "\\.") + signature[len(head) :]
         yield head.rpartition(".")[2] if member else head, overload, plain, result
     for kind in (*_SAME, "net.IP", "net.CIDR"):
@@ -190,7 +191,7 @@ def declared_overloads() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _comparison_overloads(function: str, name: str) -> Iterator[tuple[str, str, str, str]]:
-    """An order operator with comparisons across the types of numbers, which the standard declarations lack."""
+    """Yield the overloads of an order operator, also across number types, which the standard declarations lack."""
     ids = {"int": "int64", "uint": "uint64"}
     operator = function.strip("_").replace("<", "\\<").replace(">", "\\>")
     for left in _SAME:
@@ -224,7 +225,7 @@ def _config(variables: Mapping[str, str]) -> str:
 
 
 class Environment:
-    """A set of variables, each with its type in the library's notation, such as ``map<string,dyn>``."""
+    """Compiler for a set of variables, each with its type in the library's notation, such as ``map<string,dyn>``."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         cel = library()
@@ -252,7 +253,7 @@ class Environment:
         return serialized
 
     def _check_size(self, expression: str) -> None:
-        """Refuse what would keep the library busy for long, or make it take much memory: it cannot be interrupted."""
+        """Refuse an expression that would take the library much time or memory: it cannot be interrupted."""
         size = len(expression)
         if size > LONGEST_EXPRESSION:
             raise CompilationError(
@@ -271,7 +272,7 @@ class Environment:
                 )
 
     def error_at(self, expression: str, checked: Checked, problems: Iterable[tuple[Expr, str]]) -> CompilationError:
-        """An error about parts of an expression: each with its line and a mark below it, in the order of the expression."""
+        """Return an error about parts of an expression, in order, each with its line and a mark below it."""
         lines = expression.split("\n")
         texts = []
         places = sorted((checked.positions.get(part.id, 0), text) for part, text in problems)
@@ -284,7 +285,7 @@ class Environment:
 
 
 def _as_upstream(expression: str, text: str) -> str:
-    """The library's message in upstream's words, where these differ: for calls of members, and for no expression at all."""
+    """Return the library's message in upstream's words, which differ for members and for an empty expression."""
     lines = expression.split("\n")
 
     def member(match: re.Match[str]) -> str:
@@ -298,6 +299,6 @@ def _as_upstream(expression: str, text: str) -> str:
 
 
 def _computed_keys(expr: Expr) -> int:
-    """The maps in an expression with a key that is no constant."""
+    """Return the number of maps in an expression that have a key that is no constant."""
     is_one = isinstance(expr, MapExpr) and any(not isinstance(entry.key, Constant) for entry in expr.entries)
     return is_one + sum(map(_computed_keys, children(expr)))

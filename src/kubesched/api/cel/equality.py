@@ -12,7 +12,7 @@ __all__ = ["equal", "key_of", "key_value"]
 _NUMBERS: Final = (int, UInt, float)
 
 
-#: Texts are compared so many characters a step.
+#: Characters of texts that are compared in one step.
 _COMPARED: Final = 16
 
 
@@ -45,7 +45,7 @@ def _equal_maps(left: dict[Any, Any], right: dict[Any, Any], meter: Meter) -> bo
 
 
 def key_of(value: Any, meter: Meter | None = None) -> Any:
-    """A value as a key of a dict; to hash it and to compare it with another takes steps."""
+    """Return a value as a key of a dict. Hashing a long text, and comparing it with another, takes steps."""
     kind = type(value)
     if kind is str:
         if meter is not None and len(value) > _COMPARED:
@@ -59,5 +59,5 @@ def key_of(value: Any, meter: Meter | None = None) -> Any:
 
 
 def key_value(key: Any) -> Any:
-    """The reverse of :func:`key_of`."""
+    """Return the value of a key; the reverse of :func:`key_of`."""
     return key.value if type(key) is BoolKey else key

@@ -1,4 +1,4 @@
-"""``format``: its clauses, what they accept, and the text that they make (upstream: cel-go's extension for strings)."""
+"""``format``: its clauses, the values they accept, and the text they produce (upstream: cel-go's strings extension)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .values import EvaluationError, TypeValue, UInt, kind_of
 __all__ = ["ACCEPTED", "clauses", "complaint"]
 
 _DEFAULT_PRECISION: Final = 6
-#: Texts of numbers have fewer digits, whatever their precision.
+#: Most digits in the text of a number, apart from its precision.
 _LONGEST_NUMBER: Final = 330
-#: As many digits as a precision may have that can be read as an int of 64 bits.
+#: Most digits of a precision, so that it fits an int of 64 bits.
 _PRECISION_DIGITS: Final = 18
-#: Steps for finding out how an element is written.
+#: Steps for finding the way in which an element is written.
 _SHOWN: Final = 5 * ELEMENT
 _VERBS: Final = frozenset("sdfebxXo")
 #: Texts that the clauses for doubles accept.
@@ -26,7 +26,7 @@ _CLAUSE: Final = re.compile(
     r"%(?:(?P<percent>%)|(?P<dot>\.(?P<precision>[0-9]*))?(?P<verb>.)|\Z)", re.DOTALL | re.ASCII
 )
 
-#: The kinds that a clause accepts, and what is said of others.
+#: Kinds that each clause accepts, and the complaint about other kinds.
 ACCEPTED: Final[Mapping[str, tuple[frozenset[str], str]]] = {
     "s": (
         frozenset(
@@ -60,15 +60,15 @@ ACCEPTED: Final[Mapping[str, tuple[frozenset[str], str]]] = {
 
 
 def complaint(verb: str, kind: str) -> str:
-    """The error for a value that a clause does not accept."""
+    """Return the error for a value that a clause does not accept."""
     return f"error during formatting: {ACCEPTED[verb.lower()][1]}, was given {kind}"
 
 
 def clauses(text: str) -> Iterator[tuple[str, str, int]]:
-    """The parts of a format: a text, the verb of the clause after it ("" for none), and its precision.
+    """Yield the parts of a format: a text, the verb of the clause after it ("" for none), and its precision.
 
     Raises:
-        EvaluationError: a clause cannot be read.
+        EvaluationError: if a clause cannot be read.
     """
     at = 0
     for match in _CLAUSE.finditer(text):

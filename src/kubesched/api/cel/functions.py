@@ -1,7 +1,7 @@
-"""The table of functions: name and kinds of the arguments to an implementation.
+"""Table of functions, from name and kinds of the arguments to an implementation.
 
-A function whose work depends on more than the size of its arguments is *metered*: it gets the meter of the evaluation
-before its arguments, and charges what it does as it does it. For the others :mod:`.cost` says what they take.
+A function is *metered* if its work depends on more than the size of its arguments. It receives the meter of the
+evaluation before its arguments, and charges work before doing it. The work of other functions is in :mod:`.cost`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 ANY: Final = "*"
 
-#: Operators say only "no such overload"; functions say which.
+#: Operators, whose error is just "no such overload". For functions the error names the function and the kinds.
 OPERATORS: Final = frozenset(
     ["_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "_[_]"]
 )
 
-#: An implementation, and whether it is metered.
+#: An implementation, and True if it is metered.
 _Entry = tuple[Callable[..., Any], bool]
 _TABLE: Final[dict[tuple[str, ...], _Entry]] = {}
 _METERED: Final[set[Callable[..., Any]]] = set()
@@ -31,7 +31,7 @@ _WILD: Final[dict[tuple[str, int], list[tuple[tuple[str, ...], _Entry]]]] = {}
 
 
 def function(name: str, *kinds: str) -> Callable[[F], F]:
-    """Register an implementation; ``*`` accepts every kind, ``int|uint`` either. The target of a member is first."""
+    """Register an implementation. ``*`` accepts every kind, ``int|uint`` either. The target of a member comes first."""
 
     def register(implementation: F) -> F:
         entry = implementation, implementation in _METERED
@@ -53,7 +53,7 @@ def function(name: str, *kinds: str) -> Callable[[F], F]:
 
 
 def metered(implementation: F) -> F:
-    """Mark an implementation that gets the meter before its arguments; below the decorator that registers it."""
+    """Mark an implementation as metered: it receives the meter before its arguments. Goes below ``@function``."""
     _METERED.add(implementation)
     return implementation
 
@@ -62,7 +62,7 @@ def call(meter: Meter, name: str, args: list[Any]) -> Any:
     """Call the implementation for these arguments.
 
     Raises:
-        EvaluationError: there is none, or it failed.
+        EvaluationError: if there is none, or if it failed.
     """
     kinds = tuple(map(kind_of, args))
     entry = _TABLE.get((name, *kinds)) or _wild(name, kinds)
@@ -74,7 +74,7 @@ def call(meter: Meter, name: str, args: list[Any]) -> Any:
     try:
         return implementation(meter, *args) if is_metered else implementation(*args)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # An expression's author must not be able to end more than the evaluation.
+        # The author of an expression must not be able to end more than its evaluation.
         raise EvaluationError(f"internal error in {name}: {type(error).__name__}: {error}") from error
 
 
@@ -86,5 +86,5 @@ def _wild(name: str, kinds: tuple[str, ...]) -> _Entry | None:
 
 
 def call_free(name: str, args: list[Any]) -> Any:
-    """Call an implementation outside of an evaluation, for values that are small."""
+    """Call an implementation outside of an evaluation, for small values."""
     return call(Meter(), name, args)

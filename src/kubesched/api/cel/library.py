@@ -1,4 +1,4 @@
-"""The libraries of Kubernetes for quantities, versions and named formats."""
+"""Functions of Kubernetes for quantities, versions and named formats."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _format_named(name: str) -> Optional:
 
 @function("validate", "kubernetes.NamedFormat", "string")
 def _validate(named: NamedFormat, text: str) -> Optional:
-    """The problems of a text, or nothing when it has the format."""
+    """Return the problems of a text, or nothing if it has the format."""
     check, what = _FORMATS[named.name]
     problems: Any = [f"must be {what}"]
     return NO_VALUE if check(text) else Optional(problems)

@@ -1,8 +1,8 @@
-"""Meter of one evaluation: what it has cost, the work it has done, and when it has to end.
+"""Meter of one evaluation: its cost, the work it has done, and the time to end it.
 
-Upstream's cost leaves out work that is free, or lazy, in its runtime: nested values that are compared, lists that are put
-together, the text that a format results in. That is counted as steps, apart from the cost, so that the cost is upstream's.
-Everything is charged before it is done: nothing large is made and nothing long is begun that the limits do not allow.
+Upstream's cost leaves out some work that is free or lazy in its runtime: comparing nested values, concatenating lists,
+the text that a format produces. This work is counted as *steps*, apart from the cost, so that the cost equals
+upstream's. Everything is charged before it is done, so that nothing larger or longer than the limits is begun.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = [
     "Meter",
 ]
 
-#: The cost that one evaluation may have at most.
+#: Most cost of one evaluation.
 COST_LIMIT: Final = 1_000_000
-#: The steps that are allowed per unit of cost. A character that is made is a step, as upstream's cost of one is a tenth.
+#: Steps that are allowed for each unit of cost. Making a character is one step, as it costs a tenth upstream.
 STEPS_PER_COST: Final = 10
-#: An element of a list or map that is walked over: as long as a unit of cost takes.
+#: Steps for walking over an element of a list or map: the work of one unit of cost.
 ELEMENT: Final = STEPS_PER_COST
-#: An evaluation checks whether it is to end whenever it has cost so much more, or has done so many more steps.
+#: Cost between two checks whether an evaluation has to end; or as many times STEPS_PER_COST steps.
 _INTERVAL: Final = 1_000
 
 
@@ -42,7 +42,7 @@ class EvaluationInterruptedError(Exception):
 class Meter:
     """Cost and steps of one evaluation, with their limits.
 
-    ``interrupted`` is called now and then, and ends the evaluation by True.
+    ``interrupted`` is called now and then. If it returns True, the evaluation ends.
     """
 
     __slots__ = ("cost", "interrupted", "limit", "next_cost", "next_steps", "steps")
@@ -56,22 +56,22 @@ class Meter:
 
     @property
     def total(self) -> int:
-        """The cost of the evaluation, by cost or by steps, whichever is more."""
+        """The cost by cost or by steps, whichever is more."""
         return max(self.cost, self.steps // STEPS_PER_COST)
 
     def charge(self, amount: int) -> None:
         """Add to the cost.
 
         Raises:
-            EvaluationCancelledError: it is above the limit.
-            EvaluationInterruptedError: the caller wants the evaluation to end.
+            EvaluationCancelledError: if the cost is above the limit.
+            EvaluationInterruptedError: if the caller wants the evaluation to end.
         """
         self.cost += amount
         if self.cost > self.next_cost:
             self._check()
 
     def step(self, amount: int) -> None:
-        """Add to the steps; raises as :meth:`charge`."""
+        """Add to the steps. Raises the errors of :meth:`charge`."""
         self.steps += amount
         if self.steps > self.next_steps:
             self._check()

@@ -1,4 +1,4 @@
-"""The libraries of Kubernetes for IP addresses, networks and URLs."""
+"""Functions of Kubernetes for IP addresses, networks and URLs."""
 
 from __future__ import annotations
 
@@ -107,15 +107,15 @@ def _contains_cidr_text(network: Network, text: str) -> bool:
     return _contains_cidr(network, _network(text))
 
 
-#: Python remembers some URLs that it has read; longer ones are refused lest it remember much.
+#: Most characters of a URL. Python remembers some URLs that it has read, and must not remember much.
 _LONGEST_URL: Final = 1 << 16
 
 
 def parsed_url(text: str) -> SplitResult:
-    """The parts of a URL.
+    """Return the parts of a URL.
 
     Raises:
-        ValueError: it is none, or is too long.
+        ValueError: if the text is not a URL, or is too long.
     """
     if len(text) > _LONGEST_URL:
         raise ValueError(f"longer than {_LONGEST_URL} characters")

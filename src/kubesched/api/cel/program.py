@@ -1,7 +1,8 @@
-"""An expression ready to be evaluated: its checked tree, turned into nested Python functions, with the cost counted.
+"""Program of an expression: its checked tree as nested Python functions, which count the cost as they evaluate.
 
-The library that parses and checks has an evaluator too, but it neither counts cost nor holds values of types that it
-does not know (quantities, versions), and its messages differ. Semantics: the CEL language definition; costs: :mod:`.cost`.
+The library that parses and checks has an evaluator as well. But it does not count cost, cannot hold values of types
+that it does not know (quantities, versions), and its messages differ. Semantics: the CEL language definition. Costs:
+:mod:`.cost`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TYPE_NAMES: Final = {
 
 
 class Evaluation(Meter):
-    """One evaluation: its variables, and what it has taken so far."""
+    """One evaluation: its variables, and the cost and steps so far."""
 
     __slots__ = ("_code", "variables")
 
@@ -38,11 +39,11 @@ class Evaluation(Meter):
         self.variables = variables
 
     def result(self) -> Any:
-        """The expression's value.
+        """Return the expression's value.
 
         Raises:
-            EvaluationError: the evaluation came to an error, or to a cost above the limit.
-            EvaluationInterruptedError: ``interrupted`` said so.
+            EvaluationError: if the evaluation ends with an error, or costs more than the limit.
+            EvaluationInterruptedError: if ``interrupted`` returned True.
         """
         try:
             return self._code(self)
@@ -54,7 +55,7 @@ _Code = Callable[["Evaluation"], Any]
 
 
 class Program:
-    """A compiled expression. Evaluations of one program are independent of each other."""
+    """Compiled expression. Evaluations of one program are independent of each other."""
 
     def __init__(self, checked: Checked) -> None:
         self._code = _compile(checked.expr)
@@ -66,11 +67,11 @@ class Program:
         cost_limit: int = COST_LIMIT,
         interrupted: Callable[[], bool] | None = None,
     ) -> Evaluation:
-        """An evaluation. ``interrupted`` is called now and then, and ends a long one by True."""
+        """Begin an evaluation. ``interrupted`` is called now and then, and ends a long evaluation by returning True."""
         return Evaluation(self._code, dict(variables), cost_limit, interrupted)
 
     def evaluate(self, variables: Mapping[str, Any], *, cost_limit: int = COST_LIMIT) -> Any:
-        """The expression's value.
+        """Return the expression's value.
 
         Raises:
             EvaluationError: see :meth:`Evaluation.result`.
@@ -78,7 +79,7 @@ class Program:
         return self.begin(variables, cost_limit=cost_limit).result()
 
     def cost(self, variables: Mapping[str, Any]) -> int:
-        """What an evaluation costs."""
+        """Return the cost of an evaluation."""
         evaluation = self.begin(variables)
         evaluation.result()
         return evaluation.cost
@@ -111,7 +112,7 @@ def _ident(expr: Ident) -> _Code:
 
 
 def _field(run: Evaluation, value: Any, key: Any) -> Any:
-    """``value[key]`` for maps and lists, without optional values."""
+    """Return ``value[key]`` for maps and lists, without optional values."""
     if isinstance(value, dict):
         try:
             return value[key_of(key, run)]
@@ -130,7 +131,7 @@ def _field(run: Evaluation, value: Any, key: Any) -> Any:
 
 
 def _optional_field(run: Evaluation, value: Any, key: Any) -> Optional:
-    """``value[?key]``: absent instead of an error for a missing key."""
+    """Return ``value[?key]``: no value, instead of an error, if the key is missing."""
     if type(value) is Optional:
         return _optional_field(run, value.value, key) if value.present else NO_VALUE
     if isinstance(value, dict):
@@ -174,7 +175,7 @@ def _select(expr: Select) -> _Code:
 
 
 def _logic(expr: Call, decisive: bool) -> _Code:
-    """``&&`` and ``||``: an operand that decides wins over an error of the other one, on either side."""
+    """Compile ``&&`` or ``||``. An operand that decides wins over an error of the other operand, on either side."""
     left, right = map(_compile, expr.args)
 
     def code(run: Evaluation) -> Any:
@@ -266,7 +267,7 @@ def _optional_subscript(expr: Call) -> _Code:
 
 
 def _or_value(expr: Call) -> _Code:
-    """``orValue`` and ``or`` evaluate their argument only when it is needed."""
+    """Compile ``orValue`` or ``or``, which evaluate their argument only if it is needed."""
     target, other = map(_compile, expr.args)
     unwrap = expr.function == "orValue"
 
@@ -349,7 +350,7 @@ def _map(expr: MapExpr) -> _Code:
 
 
 def _step(expr: Expr, accu: str) -> _Code:
-    """The step of a loop. One that adds to the accumulated list or map does so in place: no other value refers to it yet."""
+    """Compile the step of a loop. Adding to the accumulator is done in place: no other value refers to it yet."""
     match expr:
         case Call(function="_+_", args=(Ident(name=name), ListExpr() as added)) if name == accu:
             items, cost = _compile(added), SELECT_COST + 1
@@ -388,7 +389,7 @@ def _step(expr: Expr, accu: str) -> _Code:
 
 
 def _parts(expr: Expr) -> int:
-    """The parts of an expression: what evaluating it once takes, also where that costs nothing."""
+    """Return the number of parts of an expression: the steps of evaluating it once, even if that costs nothing."""
     return 1 + sum(map(_parts, children(expr)))
 
 

@@ -1,4 +1,4 @@
-"""Regular expressions, by the RE2 inside the CEL library: linear in time, and of the same syntax as upstream's."""
+"""Regular expressions, by the RE2 inside the CEL library: linear in time, and with upstream's syntax."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ variables:
 """
 
 
-#: States of an automaton that one part of a pattern becomes: a character, a set of them, a class of Unicode.
+#: States of an automaton that one part of a pattern becomes: a character, an ASCII set, another set, a class of
+#: Unicode.
 _CHARACTER: Final = 1
 _ASCII_SET: Final = 3
 _SET: Final = 10
 _CLASS: Final = 2_500
-#: Larger automatons are refused, which takes the longest.
+#: Most states of an automaton. Larger ones are refused; that already takes the longest.
 _MOST_STATES: Final = 1_000_000
-#: Longer patterns are refused.
+#: Most characters of a pattern.
 _LONGEST_PATTERN: Final = 100_000
 _PARTS: Final = re.compile(
     r"(?P<class>\\[pP](?:\{[^}]*\}|.)|\\X)|\\.|(?P<set>\[\^?\]?(?:\\.|\[:|[^\]\\])*\]?|\.)|(?P<open>\()|(?P<close>\))"
@@ -41,12 +42,15 @@ _PARTS: Final = re.compile(
 
 
 def states(pattern: str) -> int:
-    """How large an automaton a pattern becomes at most, roughly: making one takes much longer than reading the pattern."""
+    """Return a rough upper bound of the states of a pattern's automaton.
+
+    Making it takes longer than reading the pattern.
+    """
     if len(pattern) > _LONGEST_PATTERN:
         return _MOST_STATES
     outer: list[int] = []
     total = last = 0
-    plain = _SET if "(?" in pattern and "i" in pattern else _CHARACTER  # letters in both cases, perhaps
+    plain = _SET if "(?" in pattern and "i" in pattern else _CHARACTER  # letters perhaps in both cases
     for part in _PARTS.finditer(pattern):
         if part["open"]:
             outer.append(total)
@@ -72,7 +76,7 @@ def _states_of_set(text: str) -> int:
 
 
 def _without_groups(pattern: str) -> str:
-    """The pattern with groups that capture nothing: the library extracts a group where there is one."""
+    """Return the pattern with groups that capture nothing. If there is a group, the library would extract only that."""
     parts: list[str] = []
     index, in_class = 0, False
     while index < len(pattern):
@@ -100,7 +104,7 @@ def _without_groups(pattern: str) -> str:
 
 
 class _Search:
-    """``matches``, ``find`` and ``findAll``. The library's objects are made when the first expression needs them."""
+    """``matches``, ``find`` and ``findAll``. The library's programs are made when the first expression needs them."""
 
     @cached_property
     def _programs(self) -> tuple[Any, Any, Any]:

@@ -1,8 +1,9 @@
-"""The rules of a custom resource's schema (``x-kubernetes-validations``): CEL expressions over a value and its last state.
+"""Rules in a custom resource's schema (``x-kubernetes-validations``): CEL expressions over a value and its old value.
 
-Values are given to CEL by their schema: numbers, times, durations and bytes as such, names that CEL cannot write escaped.
-Expressions are compiled without the types of the schema, so that what a real server finds in a definition may be found
-here when the rule is evaluated. Caller: the embedded cluster's admission.
+The schema decides the form of a value in CEL: numbers, times, durations and bytes have types of their own, and names
+that CEL cannot write are escaped. Expressions are compiled without the types of the schema. So an error that a real
+server finds in a definition may be found here only when the rule is evaluated. Caller: the embedded cluster's
+admission.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from .values import NO_VALUE, EvaluationError, Optional
 __all__ = ["Failure", "Rules"]
 
 Schema = Mapping[str, Any]
-#: The parts of a value by its schema: key, schema, value.
+#: Function that yields the parts of a value by its schema: key, schema, value.
 Children = Callable[[Schema, Any], Iterator[tuple[str | int, Schema, Any]]]
 
 _RULES: Final = "x-kubernetes-validations"
-#: The limit of one check of one object, everything together: about a second, in which the process does nothing else.
+#: Limit of one check of one object with all its rules: about a second, in which the process does nothing else.
 _BUDGET: Final = COST_LIMIT
-#: Steps of work around the evaluations: a member that is visited or converted, a text that is read as a time or bytes, a rule
-#: that is begun, a rule that is broken.
+#: Steps of work around the evaluations: visiting or converting a member, reading a text as a time or as bytes,
+#: beginning a rule, reporting a broken rule.
 _VISIT: Final = 2 * ELEMENT
 _READING: Final = 6 * ELEMENT
 _EVALUATION: Final = 2 * ELEMENT
 _FAILURE: Final = 10 * ELEMENT
 _BUDGET_TEXT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
-#: The greatest length of a text that ``messageExpression`` makes; longer ones are not shown.
+#: Most characters of a text that ``messageExpression`` makes. Longer texts are not shown.
 _LONGEST_MESSAGE: Final = 5 * 1024
 _RESERVED: Final = frozenset(
     [
@@ -106,7 +107,7 @@ def _names(expr: Expr) -> Iterator[str]:
 class Failure:
     """A rule that does not hold.
 
-    ``place`` is where its value is, ``field_path`` what the rule adds to that. ``kind`` is the type of the value.
+    ``place`` is the path of the value, ``field_path`` the rule's addition to it. ``kind`` is the type of the value.
     """
 
     place: list[str | int]
@@ -119,7 +120,7 @@ class Failure:
 
 @dataclass(slots=True)
 class _Rule:
-    """``problem`` says why it cannot be compiled."""
+    """A compiled rule. ``problem`` is the reason if it cannot be compiled."""
 
     data: Schema
     program: Program | None = None
@@ -144,18 +145,18 @@ def _compiled(data: Schema) -> _Rule:
 
 
 class Rules:
-    """All rules of a schema. ``members`` gives what a value is made of, with schemas."""
+    """All rules of a schema. ``members`` yields the parts of a value, with their schemas."""
 
     def __init__(self, schema: Schema, members: Children) -> None:
         self._schema, self._members = schema, members
         self.by_schema: dict[int, list[_Rule]] = {}
         self._paths: dict[int, str] = {}
-        #: The schemas that have rules, or hold such.
+        #: Ids of the schemas that have rules, or contain schemas with rules.
         self.ruled: set[int] = set()
         self._collect(schema, "")
 
     def _collect(self, schema: Schema, path: str) -> bool:
-        """Compile the rules in a schema; whether there are any."""
+        """Compile the rules in a schema. Return True if there are any."""
         rules = [_compiled(rule) for rule in schema.get(_RULES) or ()]
         parts = [(f".properties[{name}]", one) for name, one in (schema.get("properties") or {}).items()]
         parts += [
@@ -171,14 +172,14 @@ class Rules:
         return id(schema) in self.ruled
 
     def malformed(self) -> Iterator[tuple[str, str, str]]:
-        """The rules that cannot be compiled: their path in the schema, the expression, and why."""
+        """Yield the rules that cannot be compiled: path in the schema, expression, reason."""
         for identity, rules in self.by_schema.items():
             for index, rule in enumerate(rules):
                 if rule.problem:
                     yield f"{self._paths[identity]}.{_RULES}[{index}].rule", rule.data.get("rule") or "", rule.problem
 
     def failures(self, data: Any, old: Any) -> Iterator[Failure]:
-        """The rules that an object breaks; ``old`` is its last state, None for a new one."""
+        """Yield the rules that an object breaks. ``old`` is its old state, None for a new object."""
         admission = _Admission(self.by_schema, self.ruled, self._members)
         try:
             yield from admission.walk(self._schema, data, _ABSENT if old is None else old, [])
@@ -188,14 +189,14 @@ class Rules:
 
 
 class _Admission:
-    """One check of one object by its rules, with one budget for all of it: conversions and last states are work, too."""
+    """One check of one object by its rules. One budget pays for all of it, conversions and old values included."""
 
     def __init__(self, rules: Mapping[int, list[_Rule]], ruled: Set[int], members: Children) -> None:
         self._rules, self._ruled, self._members = rules, ruled, members
         self._meter = Meter(_BUDGET)
-        #: Containers as CEL values, by schema and container: rules at several levels share it.
+        #: Containers as CEL values, by schema and container. Rules at several levels share them.
         self._converted: dict[tuple[int, int], Any] = {}
-        #: The value whose rules are evaluated: its place and type.
+        #: Place and type of the value whose rules are being evaluated.
         self.reached: tuple[list[str | int], str] = [], "object"
 
     def walk(self, schema: Schema, data: Any, old: Any, place: list[str | int]) -> Iterator[Failure]:
@@ -221,7 +222,7 @@ class _Admission:
                 yield from self.walk(child, value, known, [*place, key])
 
     def _last_states(self, schema: Schema, old: Any, count: int) -> Mapping[Hashable, Any]:
-        """The last states of ``count`` members by their names; of items by their keys, where their list is a map."""
+        """Return the old values of ``count`` members by their names, or items by their keys if their list is a map."""
         if isinstance(old, dict):
             return old
         keys = schema.get("x-kubernetes-list-map-keys")
@@ -231,7 +232,7 @@ class _Admission:
         return {key: item for item in old if (key := _item_key(schema, item)) is not None}
 
     def _value(self, schema: Schema, data: Any, *, root: bool = False) -> Any:
-        """A value as CEL has it."""
+        """Convert a value to its form in CEL."""
         if isinstance(data, dict | list):
             known = id(schema), id(data)
             if known not in self._converted:
@@ -266,14 +267,14 @@ class _Admission:
 
 
 def _item_key(schema: Schema, item: Any) -> Hashable:
-    """The key of an item of a list that is a map; None for items of other lists, and for what cannot be a key."""
+    """Return the key of an item of a list that is a map. None in other lists, and for a value that cannot be a key."""
     keys = schema.get("x-kubernetes-list-map-keys")
     found = [item.get(name) for name in keys] if keys and isinstance(item, dict) else []
     return tuple(map(json_key, found)) if found and not any(isinstance(one, dict | list) for one in found) else None
 
 
 def _evaluate(rule: _Rule, now: Any, before: Any, meter: Meter) -> str:
-    """The complaint of a rule about a value; none when it holds, or does not apply."""
+    """Return the complaint of a rule about a value; "" if the rule holds or does not apply."""
     meter.step(_EVALUATION)
     if rule.program is None or rule.problem:
         return ""
@@ -294,7 +295,7 @@ def _evaluate(rule: _Rule, now: Any, before: Any, meter: Meter) -> str:
 
 
 def _message(rule: _Rule, variables: Mapping[str, Any], meter: Meter) -> str:
-    """The message of a rule that does not hold. Its expression for that counts when it makes a text that can be shown."""
+    """Return the message of a broken rule. ``messageExpression`` counts if it makes a text that can be shown."""
     text: str = rule.data.get("message") or ""
     if rule.message is None:
         return text
@@ -309,7 +310,7 @@ def _message(rule: _Rule, variables: Mapping[str, Any], meter: Meter) -> str:
 
 
 def _spend(program: Program, variables: Mapping[str, Any], meter: Meter) -> Any:
-    """The value of a program, whose evaluation may take what ``meter`` has left, and is charged to it."""
+    """Return the value of a program. Its evaluation may take all that ``meter`` has left, and is charged to it."""
     evaluation = program.begin(variables, cost_limit=meter.limit - meter.total)
     try:
         return evaluation.result()

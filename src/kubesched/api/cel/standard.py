@@ -1,4 +1,4 @@
-"""The functions of standard CEL: arithmetic, order, membership, conversions."""
+"""Functions of standard CEL: arithmetic, order, membership, conversions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions for strings: those of standard CEL, of its extension for strings, and the regular expressions of Kubernetes."""
+"""Functions for strings: of standard CEL and its strings extension, and the regular expressions of Kubernetes."""
 
 from __future__ import annotations
 

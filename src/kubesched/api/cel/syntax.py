@@ -1,7 +1,7 @@
-"""The checked syntax tree of an expression, read from the protobuf form that the CEL library hands out.
+"""Checked syntax tree of an expression, read from the protobuf form that the CEL library provides.
 
 The library serializes a compiled expression as ``cel.expr.CheckedExpr`` (published in the CEL specification,
-``proto/cel/expr/checked.proto`` and ``syntax.proto``). Only these few messages are read, hence no protobuf runtime.
+``proto/cel/expr/checked.proto`` and ``syntax.proto``). Only a few messages are read, so no protobuf runtime is needed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Ident:
-    """``name`` is the declared variable, with dots when it was declared so."""
+    """``name`` is the declared variable, with dots if it was declared with dots."""
 
     id: int
     name: str
@@ -54,7 +54,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``args`` begins with the target when the function is a member."""
+    """``args`` begins with the target if the function is a member."""
 
     id: int
     function: str
@@ -78,7 +78,7 @@ class MapEntry:
 
 @dataclass(frozen=True, slots=True)
 class MapExpr:
-    """``message`` is the type's name when this creates a message."""
+    """``message`` is the name of the type if this creates a message, otherwise empty."""
 
     id: int
     message: str
@@ -103,7 +103,11 @@ Expr = Constant | Ident | Select | Call | ListExpr | MapExpr | Comprehension
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """``types``: expression id to its type as text, in upstream's notation, where it is not dyn. ``positions``: to offsets in code points."""
+    """Checked expression.
+
+    ``types`` maps expression ids to types in upstream's notation, without those that are dyn. ``positions`` maps
+    expression ids to offsets in code points.
+    """
 
     expr: Expr
     types: dict[int, str] = field(default_factory=dict)
@@ -111,7 +115,7 @@ class Checked:
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The parts that an expression is directly made of."""
+    """Return the direct parts of an expression."""
     match expr:
         case Select():
             return (expr.operand,)
@@ -141,7 +145,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Field number and value: an int for varints, bytes for the rest."""
+    """Yield field numbers and values: an int for a varint, otherwise bytes."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -165,7 +169,7 @@ def _signed(number: int) -> int:
 
 
 def read_checked(serialized: bytes) -> Checked:
-    """Read what ``Expression.serialize`` of the CEL library returns."""
+    """Read the bytes that ``Expression.serialize`` of the CEL library returns."""
     data = dict(_fields(serialized))[2]  # google.protobuf.Any: the value
     names: dict[int, str] = {}
     constants: dict[int, Any] = {}
@@ -196,7 +200,7 @@ def read_checked(serialized: bytes) -> Checked:
 
 
 def read_parsed(serialized: bytes) -> Expr:
-    """Read an expression that was parsed and not checked."""
+    """Read an expression that was parsed but not checked."""
     data = dict(_fields(serialized))[2]
     return _Reader({}, {}).expr(dict(_fields(data))[2])
 
@@ -222,7 +226,7 @@ def _constant(data: bytes) -> Any:
 
 
 class _Reader:
-    """Reads expressions. ``names`` and ``constants`` are what the checker found identifiers to mean, by expression."""
+    """Reader of expressions. ``names`` and ``constants`` hold the checker's meanings of identifiers, by id."""
 
     def __init__(self, names: dict[int, str], constants: dict[int, Any]) -> None:
         self._names = names
@@ -312,7 +316,7 @@ _WELL_KNOWN: Final = {1: "any", 2: "google.protobuf.Timestamp", 3: "google.proto
 
 
 def _type(data: bytes) -> str:
-    """A type as upstream writes it in messages."""
+    """Return a type as upstream writes it in messages."""
     for number, value in _fields(data):
         match number:
             case 1:

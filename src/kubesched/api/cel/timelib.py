@@ -15,14 +15,14 @@ _T: Final = "google.protobuf.Timestamp"
 _D: Final = "google.protobuf.Duration"
 _SECOND: Final = 10**9
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-#: Years 1 to 9999.
+#: Nanoseconds since 1970 of the first and the last moment of the years 1 to 9999.
 _FIRST: Final = -62135596800 * _SECOND
 _LAST: Final = 253402300800 * _SECOND - 1
 _RFC3339: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:([Zz])|([+-])(\d\d):(\d\d))\Z", re.ASCII
 )
 _UNITS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
-#: More digits than this are either beyond a duration, or less than a nanosecond.
+#: Digits of a number that are read. Further digits are beyond any duration, or less than a nanosecond.
 _MANY_DIGITS: Final = 20
 _PART: Final = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|ms|s|m|h)", re.ASCII)
 

@@ -1,7 +1,7 @@
-"""Checks of a checked expression that upstream makes when it compiles one, beyond its types (cel-go's AST validators).
+"""Checks of a compiled expression that upstream makes in addition to types (cel-go's AST validators).
 
-Literals of durations, times and regular expressions have to be valid; lists and maps have to be written with elements of one
-type; the arguments of ``format`` have to be what its clauses accept.
+Literals of durations, times and regular expressions must be valid. A list or map must be written with elements of one
+type. The arguments of ``format`` must be accepted by its clauses.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Problem = tuple[Expr, str]
 Types = Mapping[int, str]
 
 _OPEN: Final = ("dyn", "any", "error", "null_type")
-#: Names of types that have another name in messages about values.
+#: Names of types that differ in messages about values.
 _NAMES: Final = {"any": "google.protobuf.Any"}
 
 
 def problems(checked: Checked, styles: Mapping[str, bool]) -> list[Problem]:
-    """The defect of an expression: the part, and why.
+    """Return the defects of an expression: part, and reason.
 
     ``styles`` are the functions that are always called as members (True), or never (False).
     """
@@ -36,7 +36,7 @@ def problems(checked: Checked, styles: Mapping[str, bool]) -> list[Problem]:
 
 
 def _against_style(expr: Expr, types: Types, styles: Mapping[str, bool]) -> Iterator[Problem]:
-    """Calls as a member of a function that is none, and the reverse."""
+    """Yield calls of a function as a member that is not one, and the reverse."""
     if isinstance(expr, Call) and styles.get(expr.function, expr.is_member) is not expr.is_member:
         names = [types.get(part.id, "dyn") for part in expr.args]
         applied = f"{names[0]}.({', '.join(names[1:])})" if expr.is_member else f"({', '.join(names)})"
@@ -53,14 +53,14 @@ def _check(expr: Expr, types: Types, meter: Meter, *, in_format: bool) -> Iterat
         yield from _literals(expr, meter)
         if expr.function == "format" and expr.is_member:
             yield from _format(expr, types)
-    # Lists in the arguments of a format may be mixed.
+    # Lists in the arguments of a format may have elements of several types.
     held = (isinstance(expr, Call) and expr.function == "format") or (in_format and literal)
     for part in children(expr):
         yield from _check(part, types, meter, in_format=held)
 
 
 def _mixed(expr: Expr, types: Types) -> Iterator[Problem]:
-    """A list or map that is written with elements of several types: the first that differs."""
+    """Yield the first element of a list or map that differs in type from the elements before it."""
     groups: list[tuple[Expr, ...]] = []
     if isinstance(expr, ListExpr):
         groups = [expr.elements]
@@ -76,7 +76,7 @@ def _mixed(expr: Expr, types: Types) -> Iterator[Problem]:
 
 
 def _literals(expr: Call, meter: Meter) -> Iterator[Problem]:
-    """A constant argument that the function cannot read."""
+    """Yield a constant argument that the function cannot read."""
     args = expr.args[1:] if expr.is_member else expr.args
     if not args or not isinstance(args[0], Constant):
         return
@@ -94,7 +94,7 @@ def _literals(expr: Call, meter: Meter) -> Iterator[Problem]:
 
 
 def _format(expr: Call, types: Types) -> Iterator[Problem]:
-    """A constant format whose clauses do not accept the arguments that are written for them."""
+    """Yield the defect of a constant format: an argument that its clause refuses, or a wrong number of arguments."""
     match expr.args:
         case (Constant(value=str(text)), ListExpr(elements=elements)):
             pass
@@ -120,7 +120,7 @@ def _format(expr: Call, types: Types) -> Iterator[Problem]:
 
 
 def _refused(verb: str, part: Expr, types: Types) -> Expr | None:
-    """The part of an argument that a clause does not accept; what is dyn is seen at evaluation."""
+    """Return the part of an argument that a clause does not accept, or None. A dyn part is checked at evaluation."""
     name = _type_name(part, types)
     if name != "dyn" and name not in ACCEPTED[verb.lower()][0]:
         return part

@@ -1,7 +1,7 @@
 """Values of CEL as Python objects, and the errors of an evaluation.
 
-bool, int, float, str, bytes, list, dict and None represent themselves. Types without a Python counterpart are here.
-A value's :func:`kind_of` names its type as upstream does in messages.
+A bool, int, float, str, bytes, list, dict or None represents itself. Types without a Python counterpart are here.
+:func:`kind_of` names a value's type as upstream does in messages.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ INT_MAX: Final = (1 << 63) - 1
 UINT_MAX: Final = (1 << 64) - 1
 
 
-#: Texts of errors quote values, and end up in logs and conditions; what is longer is cut.
+#: Most characters of an error's text. It quotes values, and ends up in logs and conditions. Longer texts are cut.
 _LONGEST_TEXT: Final = 1024
 
 
 class EvaluationError(Exception):
-    """An evaluation that came to an error; the text is upstream's. Logic operators may absorb it."""
+    """The evaluation ended with an error. The text is upstream's. Logic operators may absorb this error."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*(_cut(arg) for arg in args))
@@ -58,14 +58,14 @@ def _cut(value: Any) -> Any:
 
 
 class UInt(int):
-    """An unsigned integer of 64 bits."""
+    """Unsigned integer of 64 bits."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """A moment: nanoseconds since 1970 in UTC."""
+    """Moment: nanoseconds since 1970 in UTC."""
 
     nanos: int
 
@@ -77,14 +77,14 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class TypeValue:
-    """What ``type(x)`` results in."""
+    """Result of ``type(x)``."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """A value that may be absent. ``Optional(None, False)`` is absent; null may be present."""
+    """Value that may be absent. ``Optional(None, False)`` is absent; null may be present."""
 
     value: Any
     present: bool = True
@@ -95,20 +95,20 @@ NO_VALUE: Final = Optional(None, False)
 
 @dataclass(frozen=True, slots=True)
 class NamedFormat:
-    """A format of the ``format`` library, by its name."""
+    """Format of the ``format`` library, by its name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class BoolKey:
-    """A bool as a map key; Python would take True for 1."""
+    """Bool as a map key. Python would take True for 1."""
 
     value: bool
 
 
 class DefaultMap(dict[Any, Any]):
-    """A map whose missing keys read as an empty map, although ``in`` does not find them (``device.attributes``)."""
+    """Map that reads a missing key as an empty map, although ``in`` does not find the key (``device.attributes``)."""
 
     def __missing__(self, key: Any) -> dict[Any, Any]:
         return {}
@@ -117,7 +117,7 @@ class DefaultMap(dict[Any, Any]):
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Semver:
-    """A version of SemVer 2.0.0. Build metadata is kept and never compared."""
+    """Version of SemVer 2.0.0. Build metadata is kept but never compared."""
 
     major: int
     minor: int
@@ -156,7 +156,7 @@ def _number(text: str, what: str) -> int:
 
 
 def parse_semver(text: str, *, normalize: bool = False) -> Semver:
-    """Read a version; ``normalize`` accepts a leading ``v``, missing parts and leading zeros.
+    """Read a version. ``normalize`` accepts a leading ``v``, missing parts and leading zeros.
 
     Raises:
         EvaluationError: with the text of upstream's library.
@@ -236,7 +236,7 @@ OWN_KINDS: Final = frozenset(kind for kind in _KINDS.values() if kind.startswith
 
 
 def kind_of(value: Any) -> str:
-    """The name of a value's type."""
+    """Return the name of a value's type."""
     kind = _KINDS.get(type(value))
     if kind is not None:
         return kind
@@ -246,10 +246,10 @@ def kind_of(value: Any) -> str:
 
 
 def quoted(value: Any) -> str:
-    """A value in the text of an error: texts and numbers themselves, of others the type."""
+    """Return a value for an error's text: a text or a number itself, of any other value its type."""
     return str(value) if type(value) in (str, bytes, int, UInt, float, bool) else f"a value of type {kind_of(value)}"
 
 
 def size_of(value: Any) -> int:
-    """How large a value is for the cost of an operation; 1 for what has no size."""
+    """Return the size of a value for the cost of an operation; 1 if it has no size."""
     return len(value) if type(value) in (str, bytes, list) or isinstance(value, dict) else 1

@@ -2,8 +2,8 @@
 
     flags -> options -> access -> HTTPS server (bound) -> scheduler (built) -> informers -> lease -> scheduling
 
-Source: rules/configuration §7 and §8, "Serving, high availability" sections 7 and 9.
-Different on purpose: at a signal bindings that have begun end before the lease is released, for at most five seconds.
+Source: rules/configuration §7 and §8, rules/serving §7 and §9.
+Different on purpose: at a signal bindings under way may end before the lease is released, for at most five seconds.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _BINDING_SECONDS: Final = 5.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run until a signal comes or something fails; the exit code, as kube-scheduler's."""
+    """Run until a signal comes or something fails. Return the exit code that kube-scheduler has."""
     try:
         flags = FLAG_SET.parse(arguments)
     except FlagError as error:
@@ -97,8 +97,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     try:
         return run_loop(_run(flags))
-    except SystemExit as error:  # raised in a task; a plugin does not choose the exit code
-        return _failed(f"the process was to end with {error.code!r} by a task or a plugin")
+    except SystemExit as error:  # raised in a task; a plugin must not choose the exit code
+        return _failed(f"a task or a plugin tried to end the process with {error.code!r}")
 
 
 def _version(*, raw: bool) -> str:
@@ -116,7 +116,7 @@ def _version(*, raw: bool) -> str:
 
 
 async def _run(flags: Flags) -> int:
-    """Everything that needs a loop. Errors before logging is set up are plain, later ones are log lines."""
+    """Do all that needs a loop. Errors before logging is set up are plain text, later ones are log lines."""
     try:
         process = _Process(flags)
         return await process.run()
@@ -166,7 +166,7 @@ class _Process:
         for warning in options.warnings:
             _log.warning("%s", warning)
         if missing := sorted(_default_plugins(options.config) - registry.keys()):
-            _log.warning("plugins of kube-scheduler's default profile that are not there yet: %s", ", ".join(missing))
+            _log.warning("kubesched lacks plugins of kube-scheduler's default profile: %s", ", ".join(missing))
         register_retired(registry, options.retired)
         config = _with_plugins(options.config, self._flags["enable-plugin"], registry)
         async with self._stack:
@@ -192,7 +192,7 @@ class _Process:
         elector, candidate = (None, None) if lease is None else connections.election(config, lease)
         if elector is not None:
             process_metrics.follow_election(elector)
-        # The listener is opened before the scheduler is built, so that an address in use shows first.
+        # The listener is opened before the scheduler is built, so that an address in use is reported first.
         scheduler: Scheduler | None = None
         pages = Pages(
             exposition_of(flags, process_metrics, scheduler_metrics),
@@ -267,7 +267,7 @@ class _Process:
                     leading.result()
                     _log.error("Leaderelection lost")
                     return 1
-                # Bindings that have begun may end; then the lease is released, by cancelling its renewal.
+                # Bindings under way may end. Then the lease is released, by cancelling its renewal.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_BINDING_SECONDS):
                         await scheduler.stop()
@@ -280,14 +280,14 @@ class _Process:
             return 0
         finally:
             tasks.begin_stop()
-            scheduler.tasks.begin_stop()  # without its own stop, which may wait: its tasks end with the loop
+            scheduler.tasks.begin_stop()  # not stop(), which may wait: its tasks end with the loop
             port.events.stop()
             await tasks.stop()
 
     async def _lead(
         self, scheduler: Scheduler, tasks: Supervisor, elector: LeaderElector | None, *, delayed: bool
     ) -> None:
-        """Fill the caches, win the lease, schedule; returns when the lease is lost."""
+        """Fill the caches, win the lease, and schedule. Return when the lease is lost."""
         if not delayed:
             await self._start(scheduler)
         if elector is not None:
@@ -313,7 +313,7 @@ class _Process:
     # -- parts -----------------------------------------------------------------------------------------
 
     async def _config_map(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """The data of a ConfigMap, for a Policy."""
+        """Read the data of a ConfigMap, for a Policy."""
         kind = kind_by_plural("", "configmaps")
         assert kind is not None
         access = await load_access(self._flags["kubeconfig"], self._flags["master"])
@@ -353,7 +353,7 @@ class _Process:
             add_signal_handler(loop, number, self._signalled, held_up=_exit)
 
     def _signalled(self) -> None:
-        """The first signal stops in good order, the second at once."""
+        """Handle a signal: the first one stops in good order, the second at once."""
         if self._stop.is_set():
             _exit()
         self._stop.set()
@@ -373,7 +373,7 @@ def _configure_logs(flags: Flags) -> VModule:
 
 
 def _default_plugins(config: KubeSchedulerConfiguration) -> set[str]:
-    """The in-tree plugins that some profile has by default."""
+    """Return the in-tree plugins that some profile has by default."""
     return {
         plugin.name
         for profile in config.profiles
@@ -385,7 +385,7 @@ def _default_plugins(config: KubeSchedulerConfiguration) -> set[str]:
 def _with_plugins(
     config: KubeSchedulerConfiguration, names: Sequence[str], registry: Registry
 ) -> KubeSchedulerConfiguration:
-    """Every profile with these plugins enabled at all their points, behind those it has."""
+    """Enable these plugins in every profile, at all their points, after the present ones."""
     for name in names:
         if name not in registry:
             raise PluginError(f"--enable-plugin {name}: there is no plugin of that name; load it with --plugin-module")

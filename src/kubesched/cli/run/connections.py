@@ -1,4 +1,4 @@
-"""How one process of ``kubesched run`` reaches the API server: its transports, the scheduler's port, its part in the election."""
+"""Connections of ``kubesched run`` to the API server: its transports, the scheduler's port, and leader election."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from kubesched.scheduler.server.process_metrics import RequestMetrics
 
 __all__ = ["KUBERNETES_VERSION", "Connections"]
 
-#: The Kubernetes version whose scheduler this is, as ``--version`` prints it.
+#: Kubernetes version whose scheduler this is, as ``--version`` prints it.
 KUBERNETES_VERSION: Final = "v1.36.0"
 #: The version without its prefix, as lease candidates carry it.
 _SEMANTIC_VERSION: Final = KUBERNETES_VERSION.removeprefix("v")
 _AGENT: Final = f"kube-scheduler/{KUBERNETES_VERSION} ({sys.platform}/{platform.machine()}) kubesched/{__version__}"
 
-#: Requests a second, and at once, of token and access reviews.
+#: Limits of token and access reviews: requests a second, and requests at once.
 _REVIEW_QPS, _REVIEW_BURST = 200.0, 400
 
 
 class Connections:
-    """Makes transports, each with a user agent of its own; ``stack`` closes them. ``requests`` counts what they send."""
+    """Factory of transports, each with its own user agent. ``stack`` closes them; ``requests`` counts requests."""
 
     def __init__(
         self, access: ClusterAccess, requests: RequestMetrics, clock: Clock, rng: random.Random, stack: AsyncExitStack
@@ -47,11 +47,11 @@ class Connections:
         self._rng = rng
         self._stack = stack
         self._log = ConnectionLog(access.url)
-        #: The transports that may only write as the leader.
+        #: Transports that may write only while this process leads.
         self._writers: list[HttpTransport | MeteredTransport] = []
 
     def port(self, config: KubeSchedulerConfiguration, *, watch_list: bool) -> ApiPort:
-        """The scheduler's port. Events have a connection of their own."""
+        """Return the scheduler's port. Events have a connection of their own."""
         connection = config.client_connection
         transport, events = self._transport(self._access, "scheduler"), self._transport(self._access, "scheduler")
         port = ApiPort(
@@ -66,14 +66,17 @@ class Connections:
             connection=self._log,
         )
         port.transport.on_wait = port.event_transport.on_wait = self._requests.waited
-        # The inner ones as well: repetitions of a write happen inside.
+        # The inner transports as well, because they repeat writes.
         self._writers += (port.transport, port.event_transport, transport, events)
         return port
 
     def election(
         self, config: KubeSchedulerConfiguration, lease: LeaseConfig
     ) -> tuple[LeaderElector, LeaseCandidate | None]:
-        """The part in the election, with a candidate where it is coordinated. A port writes only as the leader from now on."""
+        """Return the elector, and a candidate if the election is coordinated.
+
+        From now on ports write only as the leader.
+        """
         connection = config.client_connection
         transport = MeteredTransport(
             self._transport(self._access, "leader-election", seconds=lease.request_timeout),
@@ -104,7 +107,7 @@ class Connections:
         return elector, candidate
 
     async def reviewer(self, kubeconfig: str) -> MeteredTransport | None:
-        """The transport of reviews: the kubeconfig given for them, or the service account inside a cluster."""
+        """Return the transport of reviews: by the kubeconfig given, or inside a cluster by the service account."""
         if not kubeconfig and "KUBERNETES_SERVICE_HOST" not in os.environ:
             return None
         access = await load_access(kubeconfig) if kubeconfig else self._access

@@ -1,4 +1,4 @@
-"""Every flag of ``kubesched run``: kube-scheduler's, in its groups and with its defaults, and two of our own.
+"""Table of the flags of ``kubesched run``: kube-scheduler's, in its groups and with its defaults, and some of its own.
 
 Source: rules/configuration §7.
 """

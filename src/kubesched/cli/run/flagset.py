@@ -1,6 +1,6 @@
-"""Reading a command line as kube-scheduler does: one table of flags, its texts of refusal, its help page.
+"""Parser of a command line as kube-scheduler reads it: a table of flags, upstream's error texts, the help page.
 
-Underscores in names are hyphens; a flag may be written ``--name value`` or ``--name=value``, a bool only with ``=``.
+Underscores in names count as hyphens. A flag is ``--name value`` or ``--name=value``, a bool only with ``=``.
 Source: rules/configuration §7.
 """
 
@@ -21,7 +21,7 @@ _INDENT: Final = 16
 
 
 class FlagError(Exception):
-    """A command line that cannot be read. ``with_usage``: kube-scheduler prints its usage line, too."""
+    """The command line cannot be read. ``with_usage`` is true if kube-scheduler prints its usage line, too."""
 
     def __init__(self, message: str, *, with_usage: bool = True) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class FlagError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag. ``about`` is its help text; ``short`` a letter that may be used instead of the name."""
+    """One flag. ``about`` is its help text, ``short`` a letter that may be used in place of the name."""
 
     group: str
     name: str
@@ -38,24 +38,24 @@ class Flag:
     default: Any
     about: str
     short: str = ""
-    #: The text that the flag alone means, when its type does not say.
+    #: Text that the flag means if no value follows, in place of its type's.
     bare: str = ""
     deprecated: bool = False
 
     @property
     def alone(self) -> str:
-        """What the flag without a value means; empty when it needs one."""
+        """Text that the flag means if no value follows; empty if it needs a value."""
         return self.bare or self.type.bare
 
     @property
     def title(self) -> str:
-        """How messages name the flag."""
+        """Name of the flag in messages."""
         return f"-{self.short}, --{self.name}" if self.short else f"--{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The values of all flags by name, and which of them the command line sets."""
+    """Values of all flags by name, and the names of those that the command line sets."""
 
     values: Mapping[str, Any]
     changed: frozenset[str]
@@ -64,12 +64,8 @@ class Flags:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
-    def set_only(self, name: str) -> Any:
-        """The value when the command line sets it, else None."""
-        return self.values[name] if name in self.changed else None
-
     def texts(self) -> dict[str, str]:
-        """Every flag with its value in effect as text, sorted by name: what ``/flagz`` shows."""
+        """Return every flag with its value in effect as text, sorted by name, for ``/flagz``."""
         return {flag.name: flag.type.write(self.values[flag.name]) for flag in sorted(self.table, key=_name)}
 
 
@@ -78,10 +74,10 @@ def _name(flag: Flag) -> str:
 
 
 class FlagSet:
-    """The flags of a command."""
+    """Flags of a command."""
 
     def __init__(self, command: str, about: str, flags: Iterable[Flag]) -> None:
-        """``command`` is what people type."""
+        """``command`` is the name that people type."""
         self.command = command
         self.about = about
         self.flags = tuple(flags)
@@ -91,9 +87,10 @@ class FlagSet:
     # -- reading ---------------------------------------------------------------------------------------
 
     def parse(self, arguments: Sequence[str]) -> Flags:
-        """
+        """Parse a command line.
+
         Raises:
-            FlagError: with upstream's text.
+            FlagError: with upstream's text, if it cannot be read.
         """
         values = {flag.name: flag.default for flag in self.flags}
         changed: set[str] = set()
@@ -169,7 +166,7 @@ class FlagSet:
         return f"Usage:\n  {self.command} [flags]\n"
 
     def help(self) -> str:
-        """The help page: groups in their order, flags by name within a group."""
+        """Return the help page: groups in their order, flags by name within a group."""
         lines = [textwrap.fill(self.about, _WIDTH), "", self.usage]
         for group in dict.fromkeys(flag.group for flag in self.flags):
             lines.append(f"{group} flags:\n")

@@ -1,7 +1,7 @@
-"""Log lines in klog's formats: text, or one JSON object a line; levels of detail, also by module.
+"""Log lines in klog's formats, as text or as one JSON object a line, with levels of detail, also by module.
 
-A level of detail V(n) is the Python level ``INFO - n``. A message that carries key-value pairs passes them as
-``extra={"pairs": {...}}``. Source: rules/configuration §7; upstream's keys.
+The level of detail V(n) is the Python level ``INFO - n``. A message passes key-value pairs as
+``extra={"pairs": {...}}``. Source: rules/configuration §7, with upstream's keys.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _LETTERS: Final = ((logging.ERROR, "E"), (logging.WARNING, "W"))
 
 
 def level_of(verbosity: int) -> int:
-    """The Python level of V(``verbosity``); V(19) and beyond are the lowest."""
+    """Return the Python level of V(``verbosity``). V(19) and beyond share the lowest level."""
     return max(1, logging.INFO - verbosity)
 
 
 def with_pairs(**pairs: Any) -> dict[str, Any]:
-    """What to pass as ``extra``. Example: ``log.info("Assigned", extra=with_pairs(pod=key))``."""
+    """Return the ``extra`` for a log call. Example: ``log.info("Assigned", extra=with_pairs(pod=key))``."""
     return {"pairs": pairs}
 
 
 def _message(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
-    """The text, and its key-value pairs; an exception becomes ``err``."""
+    """Return the text and its key-value pairs. An exception becomes the pair ``err``."""
     pairs = dict(getattr(record, "pairs", {}))
     if record.exc_info and record.exc_info[1] is not None:
         pairs.setdefault("err", str(record.exc_info[1]) or type(record.exc_info[1]).__name__)
@@ -40,7 +40,7 @@ def _message(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
 
 
 class KlogFormatter(logging.Formatter):
-    """``I0102 15:04:05.000000   PID file.py:line] "message" key="value"``."""
+    """Format ``I0102 15:04:05.000000   PID file.py:line] "message" key="value"``."""
 
     def format(self, record: logging.LogRecord) -> str:
         letter = next((letter for level, letter in _LETTERS if record.levelno >= level), "I")
@@ -56,7 +56,7 @@ class KlogFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """``{"ts": milliseconds, "caller": "file.py:line", "msg": …, "v": n, key: value}``; errors have no ``v``."""
+    """Format ``{"ts": milliseconds, "caller": "file.py:line", "msg": …, "v": n, key: value}``; errors have no ``v``."""
 
     def format(self, record: logging.LogRecord) -> str:
         text, pairs = _message(record)
@@ -92,7 +92,7 @@ def _value(value: Any) -> str:
 
 
 class VModule(logging.Filter):
-    """Shows a record when its level is within the general one, or within that of a pattern its module matches."""
+    """Filter of records by level: a pattern that matches the module sets the limit, otherwise the general level."""
 
     def __init__(self, verbosity: int, patterns: dict[str, int]) -> None:
         super().__init__()
@@ -133,9 +133,9 @@ def configure(
     split: bool = False,
     stream: TextIO | None = None,
 ) -> VModule:
-    """Send everything that the package logs to ``stream`` (stderr), replacing what was set up before.
+    """Send all log lines of the package to ``stream`` (default: stderr), in place of any earlier setup.
 
-    ``split``: errors to stderr, the rest to stdout. The filter is returned: its level can be changed later.
+    ``split`` sends errors to stderr and the rest to stdout. The result is the filter, whose level can be changed later.
     """
     shown = VModule(verbosity, vmodule or {})
     formatter = JsonFormatter() if json_lines else KlogFormatter()

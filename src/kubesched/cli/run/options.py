@@ -1,4 +1,4 @@
-"""From flags and files to the options a scheduler is assembled from, checked in upstream's order.
+"""Options of ``kubesched run``, from flags and files, checked in upstream's order.
 
 Source: rules/configuration §7.1, §7.2 and §8.
 """
@@ -37,7 +37,7 @@ _PATTERN: Final = re.compile(r"(?P<pattern>[^=,]+)=(?P<level>\d{1,9})")
 
 
 class OptionsError(Exception):
-    """Options that cannot work. ``logged``: kube-scheduler reports it as a log line, not as ``Error: …``."""
+    """The options cannot work. ``logged`` is true if kube-scheduler writes a log line, not ``Error: …``."""
 
     def __init__(self, message: str, *, logged: bool = False) -> None:
         super().__init__(message)
@@ -46,16 +46,17 @@ class OptionsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The version whose feature stages apply, and the lowest version of other components: (major, minor)."""
+    """Versions (major, minor): the one whose feature stages apply, and the lowest one of other components."""
 
     emulated: tuple[int, int] = _CURRENT
     compatible: tuple[int, int] = (_CURRENT[0], _CURRENT[1] - 1)
 
     @classmethod
     def of(cls, flags: Flags) -> Versions:
-        """
+        """Read both versions from flags.
+
         Raises:
-            OptionsError: for a version that is no version or out of range.
+            OptionsError: if one is not a version or out of range.
         """
         emulated = _component_version(flags["emulated-version"], "emulated-version") or _CURRENT
         given = _component_version(flags["min-compatibility-version"], "min-compatibility-version")
@@ -90,7 +91,9 @@ def _component_version(given: Sequence[str], flag: str) -> tuple[int, int] | Non
 
 
 def feature_gates(flags: Flags, versions: Versions) -> tuple[dict[str, bool], FeatureGates]:
-    """The settings of retired gates, and the gates in effect. A gate that reached its stage after the emulated version is off unless it is set.
+    """Return the settings of retired gates, and the gates in effect.
+
+    A gate that reached its stage after the emulated version is off unless a flag sets it.
 
     Raises:
         OptionsError: with upstream's text.
@@ -115,7 +118,7 @@ def _since(text: str) -> tuple[int, int]:
 
 
 def _closed(off: dict[str, bool]) -> dict[str, bool]:
-    """The gates that are off, and all that need one of them."""
+    """Return the gates that are off, and all that need one of them."""
     result = dict(off)
     changed = True
     while changed:
@@ -131,9 +134,9 @@ def _closed(off: dict[str, bool]) -> dict[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the flags and the configuration file say together.
+    """Result of the flags and the configuration file together.
 
-    ``retired``: the retired plugins that the configuration uses; they have to be registered for it.
+    ``retired`` names the retired plugins that the configuration uses. They have to be registered.
     """
 
     flags: Flags
@@ -147,7 +150,8 @@ class RunOptions:
 async def options_of(flags: Flags, get_config_map: GetConfigMap, unavailable: Collection[str] = ()) -> RunOptions:
     """Read the configuration file and check everything that needs no API server.
 
-    ``get_config_map`` is only called for a Policy in a ConfigMap. ``unavailable``: in-tree plugins that there are not.
+    ``get_config_map`` is called only for a Policy in a ConfigMap. ``unavailable`` names in-tree plugins that are
+    missing here.
 
     Raises:
         OptionsError: for flags.
@@ -180,7 +184,7 @@ async def options_of(flags: Flags, get_config_map: GetConfigMap, unavailable: Co
     return RunOptions(flags, config, gates, versions, tuple(warnings), retired)
 
 
-# -- what flags change in the configuration (section 7.1) ------------------------------------------------
+# -- what flags change in the configuration (rules/configuration §7.1) -----------------------------------
 
 
 def _with_election(config: KubeSchedulerConfiguration, flags: Flags) -> KubeSchedulerConfiguration:
@@ -217,7 +221,7 @@ def _with_deprecated(config: KubeSchedulerConfiguration, flags: Flags) -> KubeSc
     return msgspec.structs.replace(config, **changes)
 
 
-# -- checks (section 7.2) ----------------------------------------------------------------------------------
+# -- checks (rules/configuration §7.2) ---------------------------------------------------------------------
 
 
 def _raise_all(errors: Sequence[str], *, logged: bool = False) -> None:
@@ -231,7 +235,7 @@ def _vmodule_items(flags: Flags) -> list[str]:
 
 
 def vmodule_of(flags: Flags) -> dict[str, int]:
-    """Module pattern to level, of flags that were checked."""
+    """Return the level of each module pattern, from flags that were checked."""
     return {
         match["pattern"]: int(match["level"]) for item in _vmodule_items(flags) if (match := _PATTERN.fullmatch(item))
     }
@@ -263,7 +267,7 @@ def _gated_flag_errors(flags: Flags, gates: FeatureGates) -> list[str]:
 
 
 def option_errors(flags: Flags) -> list[str]:
-    """What is wrong with the flags of serving, authentication, authorization and metrics."""
+    """Return the errors in flags of serving, authentication, authorization and metrics."""
     errors = []
     port = flags["secure-port"]
     if port < 0:
@@ -286,7 +290,7 @@ def option_errors(flags: Flags) -> list[str]:
 
 
 def _late_errors(config: KubeSchedulerConfiguration) -> list[str]:
-    """A configuration from flags is not validated: what upstream notices when it builds the client and the lock."""
+    """Return the errors that upstream finds only when it builds the client and the lock."""
     election, connection = config.leader_election, config.client_connection
     if connection.qps > 0 and connection.burst <= 0:
         return ["burst is required to be greater than 0 when RateLimiter is not set and QPS is set to greater than 0"]

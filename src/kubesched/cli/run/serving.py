@@ -1,4 +1,4 @@
-"""Options of the HTTPS server and its metrics page, as the flags of ``kubesched run`` give them."""
+"""Options of the HTTPS server and its metrics page, from the flags of ``kubesched run``."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _log = logging.getLogger("kubesched.run")
 
 
 def exposition_of(flags: Flags, process: ProcessMetrics, scheduler: SchedulerMetrics) -> Exposition:
-    """What ``/metrics`` shows.
+    """Return the content of ``/metrics``.
 
     Raises:
-        OptionsError: when the manifest of allowed labels cannot be used.
+        OptionsError: if the manifest of allowed labels cannot be used.
     """
     allowed = {key: values.split(",") for key, values in flags["allow-metric-labels"].items()}
     if path := flags["allow-metric-labels-manifest"]:
         allowed = {**_label_manifest(path), **allowed}
     exposition = Exposition(process, scheduler, allowed_labels=allowed, disabled=flags["disabled-metrics"])
     for name in exposition.unknown:
-        _log.warning("--disabled-metrics or --allow-metric-labels names %s, which is no metric", name)
+        _log.warning("--disabled-metrics or --allow-metric-labels names %s, which is not a metric", name)
     return exposition
 
 
@@ -49,7 +49,7 @@ def _path(text: str) -> Path | None:
 
 
 def serving_of(flags: Flags) -> ServingOptions:
-    """Where and with which certificates to listen."""
+    """Return the address and the certificates of the listener."""
     pairs = []
     for text in flags["tls-sni-cert-key"]:
         files, _, names = text.partition(":")
@@ -71,7 +71,7 @@ def serving_of(flags: Flags) -> ServingOptions:
 
 
 def authentication_of(flags: Flags, gates: FeatureGates) -> AuthenticationOptions:
-    """Whom to believe."""
+    """Return the rules by which clients are authenticated."""
     return AuthenticationOptions(
         client_ca_file=_path(flags["client-ca-file"]),
         requestheader_client_ca_file=_path(flags["requestheader-client-ca-file"]),

@@ -1,6 +1,6 @@
-"""The types of flag values, read and refused as Go's flag library reads and refuses them.
+"""Types of flag values, read and refused as Go's flag library does.
 
-Each type is a :class:`ValueType`: how help names it, how a text is read, how a value is written. Source: rules/configuration §7.
+Each is a :class:`ValueType`: its name in the help, a reader and a writer. Source: rules/configuration §7.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = [
 
 
 def quote(text: str) -> str:
-    """A text as Go's %q writes it."""
+    """Quote a text as Go's %q does."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """How values of one type are named, read and written.
+    """Type of flag values: its name, and functions that read and write a value.
 
-    ``read`` receives the text and the value so far, and raises ValueError with Go's text. ``repeats``: a flag given
-    again adds to the value instead of replacing it. ``bare``: the text that a flag without ``=value`` means.
+    ``read`` receives the text and the value so far, and raises ValueError with Go's text. With ``repeats`` a further
+    flag adds to the value instead of replacing it. ``bare`` is the text that a flag without ``=value`` means.
     """
 
     name: str
@@ -129,7 +129,7 @@ _LABELS: Final = re.compile(r"(?P<key>[^,=]+,[^,=]+)=(?:'(?P<quoted>[^']*)'|(?P<
 
 
 def _read_label_map(text: str, before: dict[str, str]) -> dict[str, str]:
-    """``metric,label='v1,v2'`` pairs, comma separated."""
+    """Read ``metric,label='v1,v2'`` pairs, comma separated."""
     found, position = dict(before), 0
     while position < len(text):
         match = _LABELS.match(text, position)

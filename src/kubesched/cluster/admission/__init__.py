@@ -1,4 +1,4 @@
-"""What happens to an object before it is stored: defaults, validation, admission and limits."""
+"""Steps that an object passes before it is stored: defaults, validation, admission and limits."""
 
 from .admission import SYSTEM_PRIORITIES, Admission
 from .custom import unknown_fields, usable_schema

@@ -1,4 +1,4 @@
-"""What the API server adds to an object before it is stored, and what it refuses on policy.
+"""Admission of objects: values that the API server adds before it stores an object, and refusals by policy.
 
 Defaults only where scheduling can see them; priority and runtime class admission; the default storage class.
 Pods of one template share one defaulted spec: the bytes of a spec are looked up in a memo, so that only the
@@ -28,9 +28,9 @@ from .validation import Causes, forbidden
 
 __all__ = ["SYSTEM_PRIORITIES", "Admission", "PreparedSpec", "default_pod_spec"]
 
-#: The classes that every cluster has.
+#: Priority classes that every cluster has.
 SYSTEM_PRIORITIES: Final = ("system-cluster-critical", "system-node-critical")
-#: Bytes of the specs whose defaults are known.
+#: Most bytes of pod specs in the memo of defaulted specs.
 _MEMO_SIZE: Final = 32 << 20
 _GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
 _OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
@@ -38,7 +38,7 @@ _OVERHEAD_TEXT: Final = "pod rejected: Pod Overhead set without corresponding Ru
 
 @dataclass(frozen=True, slots=True)
 class PreparedSpec:
-    """A pod spec that has been defaulted and found valid, and the status a new pod with it begins with."""
+    """Pod spec that has been defaulted and validated, with the first status of a new pod that has it."""
 
     spec: msgspec.Raw
     status: msgspec.Raw
@@ -62,7 +62,7 @@ class Admission:
         priority_admission: bool = True,
         taint_new_nodes: bool = False,
     ) -> None:
-        #: The time that is written where a client leaves one out.
+        #: Clock for timestamps that a client left out.
         self.now = now
         self.taint_new_nodes = taint_new_nodes
         #: Feature gate MatchLabelKeysInPodTopologySpreadSelectorMerge; in pod affinity the keys are merged in any case.
@@ -75,16 +75,18 @@ class Admission:
         self.limits = Limits(self._limit_ranges)
         self._default_tolerations = default_tolerations
         self._priority_admission = priority_admission
-        #: By the specs in JSON, and by namespace where that has limit ranges.
+        #: Defaulted specs, by namespace (empty unless the namespace has limit ranges) and spec in JSON.
         self._memo: Kept[tuple[str, bytes], PreparedSpec] = Kept(_MEMO_SIZE)
         self._memo_of = (-1, -1, -1)
-        #: The schemas of custom resources by group resource, for those that are served.
+        #: Schemas of the custom resources that are served, by group resource.
         self.custom: dict[str, CustomSchema] = {}
 
     # -- pods ------------------------------------------------------------------------------------------
 
     def pod_spec(self, namespace: str, raw: bytes, name: str, *, restored: bool = False) -> PreparedSpec:
-        """The spec a new pod is stored with. ``restored`` trusts the priority an imported pod brings, and its resources.
+        """Return the spec that a new pod is stored with.
+
+        ``restored`` trusts the priority and the resources that an imported pod brings.
 
         Raises:
             ApiError: 400 for wrong types, 403 by limit range, priority or runtime class, 422 for invalid fields.
@@ -119,7 +121,7 @@ class Admission:
         return prepared
 
     def global_default(self) -> dict[str, Any] | None:
-        """The class of pods that name none: of several, the one with the lowest value, as upstream."""
+        """Return the priority class of pods that name none. Of several, the one with the lowest value, as upstream."""
         defaults = [one for item in self._priority_classes.objects.values() if (one := item.typed).get("globalDefault")]
         return min(defaults, key=lambda one: (one.get("value", 0), one["metadata"]["name"]), default=None)
 
@@ -147,7 +149,7 @@ class Admission:
             spec[field] = computed
 
     def _runtime_class(self, spec: dict[str, Any], name: str, *, restored: bool) -> None:
-        """Overhead, node selector and tolerations that a RuntimeClass brings to its pods."""
+        """Apply a pod's RuntimeClass in place: overhead, node selector and tolerations."""
         class_name = spec.get("runtimeClassName")
         if not class_name:
             if spec.get("overhead") and not restored:
@@ -181,7 +183,7 @@ class Admission:
             spec["tolerations"] = tolerations
 
     def default_tolerations(self, spec: dict[str, Any]) -> None:
-        """Add the tolerations every pod gets, in place; also when a pod is replaced by its manifest."""
+        """Add the tolerations every pod gets, in place. Also called when a manifest replaces a pod."""
         tolerations = spec.get("tolerations") or []
         missing = [
             key
@@ -200,7 +202,7 @@ class Admission:
     # -- other kinds -----------------------------------------------------------------------------------
 
     def merged(self, spec: msgspec.Raw, labels: Mapping[str, str]) -> msgspec.Raw:
-        """A new pod's spec with the values of label keys in its selectors."""
+        """Return a new pod's spec, its ``matchLabelKeys`` and ``mismatchLabelKeys`` merged into its selectors."""
         return _merge_label_keys(spec, labels, in_spread=self.merges_spread_keys)
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
@@ -209,7 +211,7 @@ class Admission:
         return item.labels if item is not None else {}
 
     def default_storage_class(self) -> str:
-        """The newest StorageClass marked as default, or nothing."""
+        """Return the name of the newest StorageClass marked as default, or an empty text."""
         marked = []
         for item in self._storage_classes.items():
             metadata = item.section("metadata")
@@ -223,10 +225,11 @@ class Admission:
 
 
 def _merge_label_keys(spec: msgspec.Raw, labels: Mapping[str, str], *, in_spread: bool) -> msgspec.Raw:
-    """A new pod's spec with the values of matchLabelKeys and mismatchLabelKeys in its selectors; the same if it has none.
+    """Merge the pod's values of ``matchLabelKeys`` and ``mismatchLabelKeys`` into the selectors of a new pod's spec.
 
-    The pod's own labels become requirements of the selector in the same term, so the scheduler need not know these fields
-    in pod affinity at all. Source: rules/topology A.2 and B.2 (upstream ``pkg/registry/core/pod/strategy.go``).
+    A spec without such keys is returned unchanged. The pod's own labels become requirements of the selector in the same
+    term, so in pod affinity the scheduler need not know these fields at all. Source: rules/topology §A.2, §B.2
+    (upstream ``pkg/registry/core/pod/strategy.go``).
     """
     if b"atchLabelKeys" not in bytes(spec):
         return spec
@@ -250,7 +253,7 @@ def _terms(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _merge(term: dict[str, Any], labels: Mapping[str, str]) -> None:
-    """Keys that the pod has no label for are ignored, and so are all of them without a selector."""
+    """Merge the keys of one term. A key without a label on the pod is ignored; without a selector all keys are ignored."""
     selector = term.get("labelSelector")
     if selector is None:
         return
@@ -268,7 +271,10 @@ def _merge(term: dict[str, Any], labels: Mapping[str, str]) -> None:
 
 
 def default_template(spec: dict[str, Any]) -> None:
-    """Fill in, in place, what ``rules.txt`` of the schema cannot say of a pod spec: it has been applied before."""
+    """Fill in, in place, the defaults of a pod spec that ``rules.txt`` of the schema cannot express.
+
+    ``rules.txt`` has been applied before.
+    """
     for field in ("initContainers", "containers"):
         for container in spec.get(field) or ():
             if not container.get("imagePullPolicy"):

@@ -1,9 +1,9 @@
-"""The checks of an object by its type: the rules of its fields, then what relates the members of each object in it.
+"""Checks of an object by its type: first the rules of its fields, then relations between the members of one object.
 
 A check belongs to a type of the schema and is called for every object of that type, wherever it is: a toleration is
 checked alike in a pod, in a Deployment's template and in a CronJob's. Most checks are lines of ``rules.txt`` of the
-schema; what they cannot say is in the tables of :mod:`.type_checks` and :mod:`.pod_checks`. Callers:
-:mod:`.kinds`, and :mod:`.admission` and :mod:`.updates` for pods. The form of the data has been checked.
+schema. Checks that ``rules.txt`` cannot express are in the tables of :mod:`.type_checks` and :mod:`.pod_checks`.
+Callers: :mod:`.kinds`, and :mod:`.admission` and :mod:`.updates` for pods. The form of the data has been checked.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = ["READ", "check_changes", "check_conditions", "check_object", "check_p
 
 Data = dict[str, Any]
 
-#: Adds what is wrong with an object of a type, at a path.
+#: Check of one object: (object, path of the object, collector of field errors).
 Check = Callable[[Data, str, Causes], None]
 
 _CHECKS: Final[Mapping[str, Check]] = {**POD_CHECKS, **TYPE_CHECKS}
-#: What an absent value reads as; others are null.
+#: Values that expressions read for an absent field, by the field's type; absent fields of other types read as null.
 _ZEROS: Final[Mapping[str, Any]] = {"str": "", "int": 0, "int32": 0, "num": 0, "bool": False}
-#: A path that an expression reads, without a method at its end.
+#: Path that an expression reads, without a method at its end.
 READ: Final = re.compile(r"[sS]elf((?:\.\??\w+\b(?!\())+)")
-#: How many values of a type are known for which its conditions hold, and how long they may be.
+#: Most values per type that are remembered as valid, and most bytes of one such value.
 _MOST_KNOWN: Final = 256
 _LONGEST_KNOWN: Final = 1024
 
@@ -51,7 +51,7 @@ def check_object(type_: str, data: Data, path: str, causes: Causes) -> None:
 
 
 def check_pod_spec(spec: Data, causes: Causes) -> None:
-    """The spec of a pod, defaults filled in."""
+    """Check the spec of a pod, after its defaults are filled in."""
     check_object("PodSpec", spec, "spec", causes)
     check_mounts(spec, "spec", causes)
 
@@ -61,8 +61,11 @@ def check_pod_spec(spec: Data, causes: Causes) -> None:
 
 @cache
 def _ruled_fields(type_: str) -> tuple[list[str], dict[str, tuple[str, FieldRules | None, bool, str]]]:
-    """The fields of a type that are required; and by name, of those that have rules or hold types that have: their shape,
-    their rules, whether these are about values that are no objects, and the type."""
+    """Return the required fields of a type, and by name the fields that need a check.
+
+    A field needs a check when it has rules, or when its type has. Each comes with its shape, its rules, True if the
+    rules are about plain values (not objects), and the type to descend into (empty for none).
+    """
     rules, held = field_rules(type_), reaches("fields")
     required = [name for name, rule in rules.items() if rule.required is not None]
     fields = {}
@@ -74,7 +77,7 @@ def _ruled_fields(type_: str) -> tuple[list[str], dict[str, tuple[str, FieldRule
 
 
 def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
-    """The fields that an object lacks, then those that it has and what they hold."""
+    """Check that required fields are there, then each field that is, and everything in it."""
     required, fields = _ruled_fields(type_)
     for name in required:
         if data.get(name) is None:
@@ -94,7 +97,7 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
                 causes.required(where, rules.required)
             if rules.most is not None and len(value) > rules.most:
                 causes.too_many(where, len(value), rules.most)
-                continue  # what is in it may be any number
+                continue  # the list is too long already: its items are not checked
             for key, one in items_of(value, shape) if is_value else ():
                 if not _is_right(type_, name, one, is_item=True):
                     _check_value(one, rules, f"{where}[{key}]", causes, of=where)
@@ -105,12 +108,12 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
                 _check_fields(inner, one, f"{where}[{key}]", causes)
 
 
-#: Values that are what the rules of their fields allow, by type and field: most have been seen before.
+#: Values that passed the rules of their field, by (type, field, value, is item): most values have been seen before.
 _right: Kept[tuple[str, str, Any, bool], bool] = Kept(1 << 20)
 
 
 def _is_right(type_: str, name: str, value: Any, *, is_item: bool) -> bool:
-    """Whether a value is what the rules of its field allow."""
+    """True if a value passes the rules of its field."""
     key = type_, name, value, is_item
     known = _right.get(key)
     if known is not None:
@@ -121,7 +124,10 @@ def _is_right(type_: str, name: str, value: Any, *, is_item: bool) -> bool:
 
 
 def _check_value(value: Any, rules: FieldRules, path: str, causes: Causes, of: str = "") -> None:
-    """A value of a field, or an item of the one at the path ``of``, which upstream names for an enumeration."""
+    """Check a value of a field.
+
+    An item of a list is checked with ``of``, the path of the list: upstream names that path for an enumeration.
+    """
     least, most = rules.minimum, rules.maximum
     if rules.required is not None and value == "" and not of:
         causes.required(path, rules.required)
@@ -144,7 +150,7 @@ def _check_value(value: Any, rules: FieldRules, path: str, causes: Causes, of: s
 
 @cache
 def _related_types() -> frozenset[str]:
-    """The types with checks that relate members, and those that hold such."""
+    """Names of the types with checks that relate members, and of the types that contain such types."""
     return reaches("relations") | holders(frozenset(_CHECKS))
 
 
@@ -152,8 +158,11 @@ def _related_types() -> frozenset[str]:
 def _relations(
     type_: str,
 ) -> tuple[Check | None, list[tuple[str, tuple[str, ...]]], tuple[tuple[str, str, str], ...], dict[str, int]]:
-    """Of a type: its check, its fields with unique keys, those that hold related types, with shape and type, and the most
-    items that its lists may have."""
+    """Return what relations of a type to check.
+
+    The check of the type, its lists with unique keys, the fields that hold related types (name, shape, type), and the
+    most items of its lists by field.
+    """
     rules = field_rules(type_)
     unique = [(name, keys) for name, rule in rules.items() for keys in rule.unique]
     limits = {name: rule.most for name, rule in rules.items() if rule.most is not None}
@@ -161,7 +170,7 @@ def _relations(
 
 
 def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
-    """An object first, then those in it."""
+    """Check relations within an object, then within the objects it contains."""
     check, unique, held, limits = _relations(type_)
     check_conditions(type_, data, None, path, causes)
     if check is not None:
@@ -182,7 +191,7 @@ def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
 
 
 def _check_unique(items: Iterable[Data] | None, keys: tuple[str, ...], path: str, causes: Causes) -> None:
-    """Items of a list that a member distinguishes, or several together; those without it are not compared."""
+    """Check that no two items of a list have the same key members. Items without the first key member are not compared."""
     for index, key in repeated(items, keys):
         if key[0] and len(keys) == 1:
             causes.duplicate(f"{path}[{index}].{keys[0]}", key[0])
@@ -191,7 +200,7 @@ def _check_unique(items: Iterable[Data] | None, keys: tuple[str, ...], path: str
 
 
 class _Self(dict[str, Any]):
-    """An object as expressions have it: absent members read as empty, although ``has`` does not find them."""
+    """Object as expressions see it: absent members read as empty, although ``has`` does not find them."""
 
     def __init__(self, type_: str, data: Data) -> None:
         super().__init__(data)
@@ -199,7 +208,7 @@ class _Self(dict[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         field, value = self._fields.get(name), self.get(name)
-        if field is None:  # a member that no type has, where objects are compared
+        if field is None:  # not a field of the type, such as an object that is compared as a whole
             return value
         if field.type not in types():
             empty = [] if field.shape == "list" else {} if field.shape == "map" else _ZEROS.get(field.type)
@@ -225,7 +234,10 @@ def _program(expression: str) -> Program:
 
 @cache
 def _conditions(type_: str, *, on_update: bool) -> tuple[list[list[str]], list[Condition], set[bytes]]:
-    """The conditions of a type, the paths that they read, and values at these in JSON for which all hold."""
+    """Return the conditions of a type: the paths that they read, the conditions, and a set of known valid values.
+
+    The set holds the values at the paths, as JSON, for which all conditions hold.
+    """
     found = [one for one in type_rules()[type_].conditions if one.on_update is on_update]
     paths = {path.replace("?", "") for one in found for path in READ.findall(one.expression)}
     return [path.split(".")[1:] for path in sorted(paths)], found, set()
@@ -238,7 +250,7 @@ def _at(data: Any, path: list[str]) -> Any:
 
 
 def check_conditions(type_: str, data: Data, old: Data | None, path: str, causes: Causes) -> None:
-    """The conditions of an object, or with ``old``, its state before an update, those that relate the two."""
+    """Check the conditions of an object. With ``old``, its state before an update, check those that relate the two."""
     paths, conditions, known = _conditions(type_, on_update=old is not None)
     if not conditions:
         return
@@ -260,13 +272,16 @@ def check_conditions(type_: str, data: Data, old: Data | None, path: str, causes
 
 
 def check_changes(type_: str, old: Data, new: Data, causes: Causes) -> None:
-    """Members that an update of an object may not change, and the conditions between it and the object before."""
+    """Check an update: members that may not change, and conditions between the object and its state before."""
     _check_immutable(type_, old, new, "", causes)
     check_conditions(type_, new, old, "", causes)
 
 
 def _check_immutable(type_: str, old: Data, new: Data, path: str, causes: Causes) -> None:
-    """Members that the rules of a type or of what it holds call immutable; what a template holds may change with it."""
+    """Check the members that rules call immutable, in the object and its parts.
+
+    The contents of templates are not checked: they may change.
+    """
     rules, held = field_rules(type_), reaches("immutable")
     for name, field in types()[type_].fields.items():
         before, after = old.get(name), new.get(name)

@@ -1,8 +1,8 @@
-"""Custom resources by the schema of their definition: unknown fields pruned, defaults filled in, values and rules checked.
+"""Custom resources by the schema of their definition: pruning of unknown fields, defaults, checks of values and rules.
 
-A structural schema (OpenAPI v3) is turned into a JSON Schema for ``jsonschema-rs``; its rules are CEL expressions, see
-:mod:`kubesched.api.cel.schema_rules`. As in 1.36, what was wrong before and is not changed does not stop an update. Checked is the schema of
-the stored version. Callers: :mod:`.kinds`; the HTTP face for warnings of unknown fields.
+A structural schema (OpenAPI v3) becomes a JSON Schema for ``jsonschema-rs``. Its rules are CEL expressions, see
+:mod:`kubesched.api.cel.schema_rules`. Objects are checked by the schema of the stored version. As in 1.36, an update
+may leave a wrong value as it was. Callers: :mod:`.kinds`; ``http`` for warnings about unknown fields.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _log: Final = logging.getLogger("kubesched.cluster")
 
 Data = dict[str, Any]
 Schema = Mapping[str, Any]
-#: Where a value is, or None for nowhere; and the field error.
+#: Path of a value (None if the error belongs to no place), and the field error.
 Problem = tuple[list[str | int] | None, tuple[str, str, str]]
 
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 _BOUNDS: Final = ("multipleOf", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _PLAIN: Final = ("enum", "required", "pattern", *_BOUNDS)
-#: Bytes of data whose errors are all looked for. The library finds them together, 17 µs each, and copies each value.
+#: Most bytes of data whose errors are all reported. Each error costs 17 µs and a copy of its value.
 _LARGE: Final = 64 * 1024
-#: Bytes that all errors together may copy.
+#: Most bytes that the copies in all errors of one object may have.
 _MOST_READ: Final = 1 << 30
 _UNDESCRIBED: Final = (
-    'Invalid value: "": the object is not what its schema allows; which value is wrong is too much to find out'
+    'Invalid value: "": the object does not match its schema; finding the wrong values would take too long'
 )
 _FORMATS: Final = ("date-time", "date", "email", "ipv4", "ipv6", "uri", "uuid", "hostname")
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
-#: What upstream's validator says, after "PATH in body"; a limit is inserted.
+#: Upstream's texts by keyword of the schema, after "PATH in body"; a limit is inserted.
 _TEXTS: Final = {
     "minimum": "should be greater than or equal to {}",
     "maximum": "should be less than or equal to {}",
@@ -68,13 +68,13 @@ _COMPOSED: Final = {
     "oneOf": "must validate one and only one schema (oneOf). Found {}",
     "not": "must not validate the schema (not)",
 }
-#: Parts of JSON Schema that no definition may have.
+#: Parts of JSON Schema that a definition may not have.
 _UNSUPPORTED: Final = frozenset({"$ref", "additionalItems", "definitions", "dependencies", "id", "patternProperties"})
 _TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
 
 def _json_schema(schema: Schema) -> Data:
-    """The same demands as a JSON Schema; what is for other readers is left out."""
+    """Return a schema as JSON Schema. Parts that demand nothing are left out."""
     made: Data = {name: schema[name] for name in _PLAIN if name in schema}
     if "required" in made:
         made["required"] = sorted(set(made["required"]))
@@ -112,7 +112,7 @@ def _children(schema: Schema, data: Any) -> Iterator[tuple[str | int, Schema, An
 
 
 class Place(NamedTuple):
-    """Where a value is, in the value at another place. Its path is made when it is shown: it may be long, and places many."""
+    """Place of a value: its step within another place. Its path, which can be long, is built only when it is shown."""
 
     outer: Place | None
     key: str | int
@@ -126,7 +126,7 @@ class Place(NamedTuple):
 
 
 def unknown_fields(schema: Schema, data: Any, place: Place | None = None) -> Iterator[tuple[Data, str, Place]]:
-    """The members that a schema does not know: the object they are in, their name and their place."""
+    """Yield the members that a schema does not know: the object they are in, their name and their place."""
     if isinstance(data, dict) and not schema.get(_PRESERVE):
         properties, extra = schema.get("properties"), schema.get("additionalProperties")
         head = _HEAD if schema.get(_EMBEDDED) or place is None else ()
@@ -150,15 +150,15 @@ class CustomSchema:
         self._validator = jsonschema_rs.validator_for(
             {"$schema": _DRAFT, **_json_schema(schema)},
             validate_formats=True,
-            pattern_options=jsonschema_rs.RegexOptions(),  # in linear time, as Go's
+            pattern_options=jsonschema_rs.RegexOptions(),  # linear time, as in Go
         )
         self.rules = Rules(schema, _children)
-        #: By the identity of schemas: what they ask of a value, and the defaults of its members.
+        #: Cost of each schema, by the identity of the schema.
         self._parts: dict[int, Part] = {}
         self._defaults: dict[int, list[tuple[str, bytes]]] = {}
 
     def fill(self, data: Data) -> None:
-        """Prune and fill in defaults, in place.
+        """Prune unknown fields and fill in defaults, in place.
 
         Raises:
             ApiError: 413, when that is too much work.
@@ -168,7 +168,7 @@ class CustomSchema:
         self._fill(self.schema, data, Work(self._parts, _children))
 
     def _fill(self, schema: Schema, data: Any, work: Work) -> None:
-        """Drop nulls where there may be none, then fill in defaults."""
+        """Drop nulls where they are not allowed, then fill in defaults."""
         if isinstance(data, dict):
             for key, child, value in list(_children(schema, data)):
                 if value is None and not child.get("nullable"):
@@ -190,7 +190,7 @@ class CustomSchema:
         return known
 
     def values(self, data: Any, path: str = "", work: Work | None = None) -> list[Problem]:
-        """The values that the schema does not allow; ``path`` is where ``data`` is. Of large data only the first one.
+        """Return the values that the schema does not allow; of large data only the first. ``path`` is that of ``data``.
 
         Raises:
             ApiError: 413, when looking for them is too much work.
@@ -208,12 +208,12 @@ class CustomSchema:
             self._validator.validate(data)
         except jsonschema_rs.ValidationError as error:
             place, (where, reason, text) = _problem(error, path)
-            more = f"{text}; there may be more: in more than {_LARGE} bytes the checks end with the first"
+            more = f"{text}; there may be more: of more than {_LARGE} bytes only the first error is reported"
             return [(place and place[:1], (where, reason, more))]
         return []
 
     def check(self, data: Data, old: Data | None, causes: Causes) -> None:
-        """Check an object; ``old`` is the state before an update. Rules are evaluated when the values are right."""
+        """Check an object; ``old`` is its state before an update. Rules are evaluated only if all values are right."""
         change, is_right, work = _Change(old, data), True, Work(self._parts, _children)
         values = chain(self.values(data, work=work), _duplicates(self.schema, data, [], change, work))
         for problems in (values, map(_broken, self.rules.failures(data, old))):
@@ -225,19 +225,22 @@ class CustomSchema:
 
 @remembered(16 << 20)
 def custom_schema(raw: bytes) -> CustomSchema:
-    """The schema in JSON; the same one for the same bytes."""
+    """Return the schema of a definition in JSON; equal bytes give the identical object."""
     return CustomSchema(msgspec.json.decode(raw))
 
 
 class _Change:
-    """Comparison of an object with its state before. Each part is compared once: many places may be in one list, or in each other."""
+    """Comparison of an object with its state before an update.
+
+    Each pair of values is compared once: many places may lie in the same list, or one in the other.
+    """
 
     def __init__(self, old: Data | None, new: Data) -> None:
         self._old, self._new = old, new
         self._known: dict[tuple[int, int], bool] = {}
 
     def is_unchanged(self, place: list[str | int]) -> bool:
-        """Whether the value at a place is what it was. Items of lists are not followed: the list has to be the same."""
+        """True if the value at a place has not changed. Items of lists are not matched: the whole list has to be equal."""
         old: Any = self._old
         new: Any = self._new
         for key in place:
@@ -292,14 +295,14 @@ def _problem(error: Any, root: str) -> Problem:
 
 
 def _broken(failure: Failure) -> Problem:
-    """A rule that does not hold. What depends on the change is wrong because of it."""
+    """Return the problem of a rule that does not hold. A transition rule has no place: the change itself broke it."""
     causes, path = Causes(), (dotted("", failure.place) + failure.field_path).removeprefix(".") or "<nil>"
     causes.add(failure.reason.removeprefix("FieldValue").lower(), path, failure.kind, failure.text)
     return None if failure.is_transition else failure.place, causes[0]
 
 
 def _duplicates(schema: Schema, data: Any, place: list[str | int], change: _Change, work: Work) -> Iterator[Problem]:
-    """Items of sets, and items of maps by their keys, that came before, in lists that are not as they were."""
+    """Yield the duplicate items of sets, and of maps by their keys, in lists that have changed."""
     kind, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or ()
     if kind in ("set", "map") and isinstance(data, list) and not change.is_unchanged(place):
         seen: set[bytes] = set()
@@ -324,12 +327,12 @@ def _duplicates(schema: Schema, data: Any, place: list[str | int], change: _Chan
 
 @cache
 def _form() -> Any:
-    """The form of a schema, as far as it is used here; its types elsewhere are checked one level deep only."""
+    """Return the form of a schema, as far as it is used here. Its parts are checked one level deep only."""
     return jsonschema_rs.validator_for(files(__package__).joinpath("structural.json").read_text(encoding="utf-8"))
 
 
 def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
-    """What keeps the schema of a definition from being used: it must be structural, and its parts readable.
+    """Add the reasons why the schema of a definition cannot be used: it must be structural, its parts readable.
 
     Raises:
         ApiError: 400, for parts that have another form; 413, when it takes too long to be used.
@@ -356,7 +359,7 @@ def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
 
 
 def usable_schema(name: str, schema: Schema) -> CustomSchema | None:
-    """The schema of a definition; None, with a warning, for one that was stored without having been checked."""
+    """Return the schema of a definition. For an unusable one that was stored unchecked: None, and a warning in the log."""
     causes = Causes()
     try:
         schema_problems(schema, "", causes)
@@ -369,7 +372,7 @@ def usable_schema(name: str, schema: Schema) -> CustomSchema | None:
 
 
 def _parts(schema: Schema, path: str) -> Iterator[tuple[str, Schema, str]]:
-    """The schemas of members and items: where, the schema, and what it is for."""
+    """Yield the schemas of members and items: path, schema, and its purpose."""
     for name, one in (schema.get("properties") or {}).items():
         yield f"{path}.properties[{name}]", one, "object fields"
     for name, what in (("items", "array items"), ("additionalProperties", "object fields")):
@@ -387,7 +390,7 @@ def _check_structure(schema: Schema, path: str, causes: Causes) -> None:
 
 
 def _check_supported(schema: Schema, path: str, causes: Causes) -> None:
-    """Refuse what a schema may have elsewhere and not here, in it and in everything below."""
+    """Refuse parts of JSON Schema that are not allowed here, in a schema and in everything below it."""
     for name in sorted(_UNSUPPORTED & schema.keys()):
         causes.forbidden(f"{path}.{name}", f"{name} is not supported")
     alternatives = [
@@ -401,7 +404,7 @@ def _check_supported(schema: Schema, path: str, causes: Causes) -> None:
 
 
 def check_schemas(data: Data, path: str, causes: Causes) -> None:
-    """The schemas of a CustomResourceDefinition."""
+    """Check the schemas of a CustomResourceDefinition."""
     for index, version in enumerate(data["spec"].get("versions") or ()):
         where = f"spec.versions[{index}].schema.openAPIV3Schema"
         schema = (version.get("schema") or {}).get("openAPIV3Schema")

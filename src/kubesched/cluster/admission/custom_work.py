@@ -1,7 +1,7 @@
 """Cost of checking a custom resource by the schema of its definition, counted before the check.
 
-Who may write a definition chooses the schema, and so how much each value of an object costs: alternatives that are all tried,
-patterns, defaults of any size. Caller: :mod:`.custom`.
+The author of a definition chooses the schema, and with it the cost of each value of an object: alternatives that are
+all tried, patterns, defaults of any size. Caller: :mod:`.custom`.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from .validation import Causes
 __all__ = ["Part", "Work", "check_definition"]
 
 Schema = Mapping[str, Any]
-#: The parts of a value by its schema: key, schema, value.
+#: Function that yields the parts of a value by its schema: key, schema, value.
 Children = Callable[[Schema, Any], Iterator[tuple[str | int, Schema, Any]]]
 
-#: The cost of one object, about two seconds. Steps are a tenth of a microsecond, as in rules.
+#: Most steps for one object: about two seconds, as a step is a tenth of a microsecond (the same unit as for rules).
 _LIMIT: Final = 2_000_000
-#: Steps for a value that is visited.
+#: Steps for visiting one value.
 _VISIT: Final = 4
-#: Bytes of a schema that a value is compared with in a step.
+#: Bytes of a schema that one step compares with a value.
 _BYTES_A_STEP: Final = 16
-#: A character of a text may lead to every state of a pattern's automaton; so many of these are evaluated in a step.
+#: Automaton states that one step evaluates. A character of a text may lead to every state of a pattern's automaton.
 _STATES_A_STEP: Final = 4
-#: Bytes of values that errors may hold: each has a copy of its value, also those of alternatives.
+#: Most bytes that errors may copy. Each error copies its value, also the errors of alternatives.
 _MOST_COPIED: Final = 1 << 28
-#: Keywords that ask something of members and items; and those that a value itself is compared with.
+#: Keywords that apply to members and items; then keywords that apply to the value itself.
 _BELOW: Final = frozenset({"properties", "items", "additionalProperties"})
 _COMPARED: Final = ("enum", "required", "minimum", "maximum", "multipleOf", "format", "pattern")
 _CLASSES: Final = re.compile(r"\\[dDsSwW]")
-#: States that the patterns of a definition may have, and the bytes of the schemas that its defaults are checked by: about a second.
+#: Most states of all patterns of a definition, and most bytes of the schemas that check its defaults: about a second.
 _MOST_STATES: Final = 500_000
 _MOST_CHECKED: Final = 4_000_000
-#: A pattern takes as long as so many states, however small it is.
+#: Fixed cost of a pattern, in states.
 _PATTERN: Final = 30
-#: The check of a default takes as long as so many bytes more.
+#: Fixed cost of checking a default, in bytes.
 _DEFAULT: Final = 200
 _TEXT: Final = (
     "checking this object by the schema of its definition takes too long: make the object smaller, "
@@ -50,15 +50,16 @@ _TEXT: Final = (
 
 
 def _states(pattern: str) -> int:
-    """How large an automaton a pattern becomes at most, roughly. Its classes are those of Unicode."""
+    """Return an upper estimate of the states of a pattern's automaton, for classes such as ``\\d`` in Unicode."""
     return pattern_states(_CLASSES.sub(".", pattern))
 
 
 class Part(NamedTuple):
     """Demands of one schema on a value, without those on its members and items.
 
-    ``size`` is its length as JSON, ``states`` are those of its patterns, ``alternatives`` how many schemas are combined in it.
-    ``nested`` are those of them that ask something of members and items, too; these are left out of the rest.
+    ``size`` is the length of the schema as JSON, ``states`` the automaton states of its patterns, ``alternatives`` the
+    number of schemas combined in it. ``nested`` are the combined schemas that also have demands on members and items;
+    they are not counted in the other three.
     """
 
     size: int
@@ -68,7 +69,7 @@ class Part(NamedTuple):
 
 
 def _part_of(schema: Schema) -> Part:
-    """The part that a schema is. Nothing that it has for readers matters."""
+    """Return the part of a schema. Descriptions, titles and examples cost nothing."""
     nested: list[Schema] = []
     flat: list[Schema] = []
     for one in _combined(schema):
@@ -79,7 +80,7 @@ def _part_of(schema: Schema) -> Part:
 
 
 def _combined(schema: Schema) -> Iterator[Schema]:
-    """The schemas that are combined in one."""
+    """Yield the schemas that are combined in a schema."""
     for name in ("allOf", "anyOf", "oneOf"):
         yield from schema.get(name) or ()
     if isinstance(schema.get("not"), dict):
@@ -93,7 +94,7 @@ def _within(schema: Schema) -> Iterator[Schema]:
 
 
 def check_definition(schema: Schema, children: Callable[[Schema], Iterable[Schema]], causes: Causes) -> None:
-    """Refuse a schema that takes too long to be made ready, before that is begun. ``children`` are those of members and items.
+    """Refuse a schema that takes too long to prepare, before preparing it. ``children`` yields its members and items.
 
     Raises:
         ApiError: 413.
@@ -118,20 +119,20 @@ def check_definition(schema: Schema, children: Callable[[Schema], Iterable[Schem
 class Work:
     """Cost of checking one object so far, with its limit.
 
-    ``parts`` keeps those that are known, by the identity of their schemas.
+    ``parts`` is a memo of parts, by the identity of their schemas.
     """
 
     def __init__(self, parts: dict[int, Part], children: Children) -> None:
         self._parts, self._children = parts, children
         self._meter = Meter(_LIMIT)
-        #: Bytes that errors of combined schemas may hold.
+        #: Bytes that errors of combined schemas may copy.
         self._copied = 0
 
     def step(self, amount: int) -> None:
-        """Count some work that is about to be done.
+        """Count work that is about to be done.
 
         Raises:
-            ApiError: 413, it is too much.
+            ApiError: 413, when the limit is exceeded.
         """
         try:
             self._meter.step(amount)
@@ -139,7 +140,7 @@ class Work:
             raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {_TEXT}") from None
 
     def values(self, schema: Schema, data: Any, *, is_combined: bool = False) -> None:
-        """Count the check of a value, and of everything in it; ``is_combined``: by a schema that is combined with others."""
+        """Count the check of a value and of everything in it. ``is_combined``: the schema is combined with others."""
         part = self._parts.get(id(schema))
         if part is None:
             part = self._parts[id(schema)] = _part_of(schema)
@@ -156,10 +157,10 @@ class Work:
 
     @property
     def total(self) -> int:
-        """The steps so far."""
+        """Steps so far."""
         return self._meter.steps
 
     @property
     def is_described(self) -> bool:
-        """Whether the errors may be read: what they copy is not too much."""
+        """True if errors may be collected: their copies stay within the limit."""
         return self._copied <= _MOST_COPIED

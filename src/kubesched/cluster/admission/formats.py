@@ -1,4 +1,6 @@
-"""The named formats of names, keys and other values, which ``rules.txt`` of the schema uses too. Caller: :mod:`.validation`.
+"""Named formats of names, keys and other values, which ``rules.txt`` of the schema uses too.
+
+Caller: :mod:`.validation`.
 
 Texts follow upstream (``apimachinery/pkg/util/validation``), so that people can search for them.
 """
@@ -64,7 +66,7 @@ _PORT_NAME_TEXT: Final = (
     "must be no more than 15 lower case alphanumeric characters or '-', and contain at least one letter (a-z)"
 )
 _CIDR_TEXT: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-#: The grammar of semver.org, 2.0.0: three numbers, identifiers of a pre-release, identifiers of a build.
+#: Grammar of semver.org, 2.0.0: three numbers, identifiers of a pre-release, identifiers of a build.
 _NUMBER: Final = "(?:0|[1-9][0-9]*)"
 _VERSION: Final = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}"
@@ -96,7 +98,7 @@ def _port(value: int | str) -> str:
 
 
 def _amount(value: int | str) -> str:
-    """A number that is not negative, or a percentage."""
+    """Problem of a value that must be a number that is not negative, or a percentage."""
     if isinstance(value, str):
         return "" if _PERCENT.fullmatch(value) else _PERCENT_TEXT
     return _NEGATIVE_TEXT if value < 0 else ""
@@ -109,7 +111,7 @@ def _share(value: int | str) -> str:
 
 
 def _unread(read: Callable[[Any], object], value: Any, *errors: type[Exception], text: str = "") -> str:
-    """What is said of a value that a reader refuses with one of some errors: ``text``, or else the reader's words."""
+    """Return ``text``, or else the reader's message, if a reader refuses a value with one of the errors."""
     try:
         read(value)
     except errors as error:
@@ -131,7 +133,7 @@ def _cidr(text: str) -> str:
 
 
 def _host(text: str) -> str:
-    """A host name, or one whose first label is an asterisk."""
+    """Problem of a host name whose first label may be an asterisk."""
     with suppress(ValueError):
         ipaddress.ip_address(text)
         return "must be a DNS name, not an IP address"
@@ -159,7 +161,7 @@ def _extended_resource(name: str) -> str:
     return "" if is_extended else "must be a valid extended resource name"
 
 
-#: Each says what is wrong with a value; nothing when it is right.
+#: Formats by name. Each returns the problem of a value, or an empty text.
 _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "label": lambda text: "" if _is_label(text) else _LABEL_TEXT,
     "subdomain": lambda text: "" if is_object_name(text) else _SUBDOMAIN_TEXT,
@@ -191,5 +193,5 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def format_problem(name: str, value: Any) -> str:
-    """What is wrong with a value; an empty text is right unless the name ends with an exclamation mark."""
+    """Return the problem of a value, or an empty text. Empty values are valid unless the format's name ends with ``!``."""
     return "" if value == "" and not name.endswith("!") else _FORMATS[name.removesuffix("!")](value)

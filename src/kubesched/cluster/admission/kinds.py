@@ -1,8 +1,8 @@
-"""What depends on the kind of an object, and on more than its own fields: defaults, first status, template and policies.
+"""Defaults, first status, templates and policies by kind: everything that needs more than the fields of one type.
 
-What ``rules.txt`` of the schema can say is there. Caller: ``store`` on create and update, with private plain data whose form
-has been checked. An invalid value is a cause. Rules: the API reference, upstream ``apps/v1`` and ``batch/v1`` defaults and
-the Job strategy.
+Rules that ``rules.txt`` of the schema can express are there. Caller: ``store`` on create and update, with private plain
+data whose form has been checked. Invalid values are added to the causes. Rules: the API reference, upstream ``apps/v1``
+and ``batch/v1`` defaults and the Job strategy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Data = dict[str, Any]
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 _ADMIN_TEXT: Final = f"admin access to devices requires the `{_ADMIN_LABEL}: true` label on the containing namespace"
-#: How messages about an empty selector name a kind; that of ReplicaSets is upstream's.
+#: Names of kinds in messages about an empty selector; the one of ReplicaSets is upstream's.
 _SELECTED: Final = {
     "Deployment": "deployment",
     "ReplicaSet": "deployment",
@@ -83,7 +83,7 @@ def _service(data: Data, admission: Admission) -> None:
 
 
 def _replication_controller(data: Data, admission: Admission) -> None:
-    """Selector and labels are those of the template when there are none."""
+    """Take selector and labels from the template where they are missing."""
     labels = ((data["spec"].get("template") or {}).get("metadata") or {}).get("labels")
     if labels:
         if not data["spec"].get("selector"):
@@ -93,7 +93,7 @@ def _replication_controller(data: Data, admission: Admission) -> None:
 
 
 def _job(data: Data, admission: Admission) -> None:
-    """A Job gets the labels and the selector by which its pods, and only its pods, are found."""
+    """Give a Job the labels and the selector that match its pods, and only its pods."""
     spec = data["spec"]
     if spec.get("manualSelector") or any((spec.get("selector") or {}).values()):
         return
@@ -128,7 +128,7 @@ _DEFAULTS: Final[dict[str, Callable[[Data, Admission], None]]] = {
     "devicetaintrules.resource.k8s.io": lambda data, admission: _dated(data["spec"].get("taint"), admission),
 }
 
-#: The status a new object begins with, where the server resets what the client sent.
+#: First status of a new object, for kinds where the server resets the client's status.
 _FIRST_STATUS: Final[dict[str, Callable[[Data], Data]]] = {
     "namespaces": lambda data: {"phase": "Active"},
     "services": lambda data: {"loadBalancer": {}},
@@ -142,14 +142,14 @@ _FIRST_STATUS: Final[dict[str, Callable[[Data], Data]]] = {
 
 @cache
 def _template_path(type_: str) -> tuple[str, ...]:
-    """Where objects of a type have their pod template; empty for those that make no pods."""
+    """Return the path of the pod template in objects of a type; empty for types without pods."""
     for name, _, inner in members(type_, holders(frozenset(["PodTemplateSpec"]))):
         return (name,) if inner == "PodTemplateSpec" else (name, *_template_path(inner))
     return ()
 
 
 def _template(path: tuple[str, ...], data: Data) -> Data:
-    """The pod template at a path of an object; empty where there is none, and without a path."""
+    """Return the pod template at a path of an object; empty where there is none, or for an empty path."""
     found: Any = data if path else None
     for name in path:
         found = (found or {}).get(name)
@@ -195,11 +195,11 @@ def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: b
 
 
 def _check_template(kind: Kind, data: Data, places: tuple[str, ...], causes: Causes) -> None:
-    """The pod template of a kind that makes pods, and the selector that must match it."""
+    """Check the pod template of a kind that makes pods, and that the selector matches it."""
     path, template = ".".join(places), _template(places, data)
     labels = (template.get("metadata") or {}).get("labels") or {}
     check_labels(labels, f"{path}.metadata.labels", causes)
-    # Of a PodTemplate, which has no spec, a field of that name is an unknown one and may be anything.
+    # A PodTemplate has no spec: there a field of that name is unknown and may be anything.
     spec = (data.get("spec") or {}) if places[0] == "spec" else {}
     wanted = spec.get("selector") if kind.plural != "cronjobs" else None
     if kind.plural == "replicationcontrollers":
@@ -208,7 +208,7 @@ def _check_template(kind: Kind, data: Data, places: tuple[str, ...], causes: Cau
         selector = from_builtins(wanted, LabelSelector) if wanted is not None else None
         if wanted is not None and not any(wanted.values()) and kind.kind in _SELECTED:
             causes.invalid("spec.selector", wanted, f"empty selector is invalid for {_SELECTED[kind.kind]}")
-    # One that cannot be compiled has been reported.
+    # A selector that does not compile has been reported.
     is_read = selector is not None and not label_selector_problem(selector)
     if is_read and not compile_label_selector(selector).matches(labels):
         causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
@@ -230,7 +230,7 @@ def _check_template(kind: Kind, data: Data, places: tuple[str, ...], causes: Cau
 
 
 def _check_admin_access(data: Data, causes: Causes, admission: Admission) -> None:
-    """Devices with admin access are for the namespaces with a label (rules/devices §1)."""
+    """Refuse devices with admin access outside the namespaces that a label allows it for (rules/devices §1)."""
     spec = data.get("spec") or {}
     if causes.kind == RESOURCE_CLAIM_TEMPLATES:
         spec = spec.get("spec") or {}
@@ -249,7 +249,7 @@ def _check_global_default(data: Data, causes: Causes, admission: Admission) -> N
         raise forbidden(PRIORITY_CLASSES, name, why)
 
 
-#: Checks that depend on other objects.
+#: Checks that read other objects, by kind.
 _POLICIES: Final[Mapping[str, Callable[[Data, Causes, Admission], None]]] = {
     "priorityclasses.scheduling.k8s.io": _check_global_default,
     "resourceclaims.resource.k8s.io": _check_admin_access,
@@ -258,7 +258,7 @@ _POLICIES: Final[Mapping[str, Callable[[Data, Causes, Admission], None]]] = {
 
 
 def check_kind(kind: Kind, data: Data, causes: Causes, admission: Admission, old: Data | None = None) -> None:
-    """The checks of one kind: the rules of its fields first, then its own. ``old`` is the state before an update.
+    """Check an object of a kind: first the rules of its fields, then its own. ``old`` is its state before an update.
 
     Raises:
         ApiError: 400 for values that cannot be decoded, 403 by policy.

@@ -1,7 +1,7 @@
-"""LimitRange: defaults for what containers ask for, and bounds on it, per namespace.
+"""LimitRange: defaults and bounds for the resources of containers, per namespace.
 
-Callers: :mod:`.admission` for a new pod, ``store`` for a claim. Rules and texts: upstream ``plugin/pkg/admission/limitranger``
-(the two spaces before "No" are upstream's).
+Callers: :mod:`.admission` for a new pod, ``store`` for a claim. Rules and texts: upstream
+``plugin/pkg/admission/limitranger`` (the two spaces before "No" are upstream's).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rule = dict[str, Any]
 
 
 class ObjectTable(Protocol):
-    """What admission reads of the store: the objects of one kind. ``end`` is another number after every change."""
+    """Objects of one kind, as admission reads them from the store. ``end`` is different after every change."""
 
     @property
     def objects(self) -> Mapping[tuple[str, str], Stored]:
@@ -48,7 +48,7 @@ class Limits:
         self._rules: dict[str, list[Rule]] = {}
 
     def rules(self, namespace: str) -> list[Rule]:
-        """The rules of a namespace."""
+        """Return the limit ranges of a namespace."""
         if self._of != self._table.end:
             self._of = self._table.end
             self._rules = {}
@@ -58,7 +58,9 @@ class Limits:
         return self._rules.get(namespace, [])
 
     def apply(self, namespace: str, spec: dict[str, Any], name: str) -> None:
-        """Fill in, in place, the namespace's defaults for a new pod, and check its bounds. The spec has its own defaults.
+        """Fill in the namespace's defaults for a new pod in place, and check its bounds.
+
+        The spec has the general defaults already.
 
         Raises:
             ApiError: 403 when a bound is not kept, 400 for an amount that cannot be read.
@@ -81,7 +83,7 @@ class Limits:
             raise forbidden(PODS, name, _joined(problems))
 
     def check_claim(self, document: Document, name: str) -> None:
-        """Bounds on a claim's storage.
+        """Check the bounds on a claim's storage.
 
         Raises:
             ApiError: 403.
@@ -97,7 +99,7 @@ class Limits:
 
 
 def _fill(container: dict[str, Any], rule: Rule) -> None:
-    """Defaults of one container: limits from ``default`` (or ``max``), requests from ``defaultRequest``, else those."""
+    """Fill in defaults of one container. Limits: ``default`` or ``max``. Requests: ``defaultRequest``, else the limits."""
     limits = {**(rule.get("max") or {}), **(rule.get("default") or {})}
     requests = {**(rule.get("min") or {}), **limits, **(rule.get("defaultRequest") or {})}
     if not limits and not requests:
@@ -109,7 +111,7 @@ def _fill(container: dict[str, Any], rule: Rule) -> None:
 
 
 def _sum(spec: Mapping[str, Any], field: str) -> dict[str, str]:
-    """A pod's requests or limits: its containers together, or its largest init container."""
+    """Return a pod's requests or limits: the sum of its containers, or its largest init container."""
     total: dict[str, int] = {}
     for containers, combine in (("containers", operator.add), ("initContainers", max)):
         for container in spec.get(containers) or ():
@@ -126,7 +128,7 @@ def _nanos(text: Any) -> int:
 
 
 def _problems(rule: Rule, requests: Mapping[str, Any], limits: Mapping[str, Any], only: str = "") -> Iterable[str]:
-    """The bounds of one rule that are not kept; ``only`` is for kinds that have requests and no limits."""
+    """Yield the bounds of one rule that are exceeded. ``only`` is "request" for kinds without limits."""
     what = rule.get("type")
     sides = [("request", requests)] if only else [("limit", limits), ("request", requests)]
     for bound, word in (("min", "minimum"), ("max", "maximum")):

@@ -1,4 +1,4 @@
-"""The metadata of an object being created or changed: what the server decides and what the client may say.
+"""Metadata of an object being created or changed: fields that the server decides, and fields that the client may set.
 
 Caller: ``store``. Nothing here reads spec or status.
 """
@@ -20,11 +20,11 @@ __all__ = ["SERVER_FIELDS", "STATUS_KINDS", "changed_metadata", "check_precondit
 _TYPES: Final = {
     kind.group_resource: type_ for kind in KINDS if (type_ := root_type(kind.group, kind.kind)) is not None
 }
-#: Kinds whose status is written through the status subresource only: all that have one.
+#: Kinds whose status is written through the status subresource only: every kind that has a status.
 STATUS_KINDS: Final = frozenset(name for name, type_ in _TYPES.items() if "status" in type_.fields)
 #: Kinds whose ``metadata.generation`` counts changes of the spec.
 _GENERATION_KINDS: Final = frozenset(name for name, type_ in _TYPES.items() if type_.has_generation)
-#: What a client's change leaves as it was.
+#: Fields that keep their values when a client changes an object.
 _KEPT: Final = (
     "generateName",
     "uid",
@@ -34,14 +34,14 @@ _KEPT: Final = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
-#: What the server alone writes, and the identity.
+#: Fields that only the server writes, and the identity.
 SERVER_FIELDS: Final = frozenset({"name", "namespace", "selfLink", *_KEPT})
 
 
 def new_metadata(
     kind: Kind, namespace: str, given: Mapping[str, Any], name: str, uid: str, created: str
 ) -> dict[str, Any]:
-    """The metadata a new object is stored with: the client's, overruled by the server's. A private copy.
+    """Return the metadata for storing a new object: the client's, overruled by the server's. It is a private copy.
 
     Raises:
         ApiError: 400, when the body names another namespace than the request.
@@ -58,13 +58,13 @@ def new_metadata(
     metadata["creationTimestamp"] = created
     for key, value in given.items():
         if key not in SERVER_FIELDS and value:
-            # Labels stay with the stored object for selectors; the caller may go on using its own.
+            # The stored labels must not be shared with the caller, who may go on using its own.
             metadata[key] = dict(value) if isinstance(value, dict) else value
     return metadata
 
 
 def check_preconditions(kind: Kind, stored: Stored, uid: str, resource_version: str = "") -> None:
-    """Refuse a request about another object of this name, or another version of it; "" is any. It is of a ``kind``.
+    """Refuse a request meant for another object of this name (by UID), or for another version. "" matches any.
 
     Raises:
         ApiError: 409.
@@ -82,7 +82,7 @@ def check_preconditions(kind: Kind, stored: Stored, uid: str, resource_version: 
 def changed_metadata(
     kind: Kind, old: Stored, old_metadata: dict[str, Any], given: dict[str, Any], subresource: str
 ) -> dict[str, Any]:
-    """The metadata after an update: the client's labels, annotations, owners and finalizers; the rest stays.
+    """Return the metadata after an update: the client's labels, annotations, owners and finalizers; the rest stays.
 
     Raises:
         ApiError: 409 for a stale version or another UID, 400 for another name, 422 for new finalizers on an

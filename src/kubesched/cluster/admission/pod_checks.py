@@ -1,4 +1,4 @@
-"""What relates the members of a pod spec, by type, where ``rules.txt`` of the schema cannot say it.
+"""Checks that relate the members of a pod spec, by type, where ``rules.txt`` of the schema cannot express them.
 
 Rules and texts: upstream ``pkg/apis/core/validation``. Callers: :mod:`.checks`, and :mod:`.kinds` for mounts.
 """
@@ -70,14 +70,14 @@ def _pod_spec(spec: Data, path: str, causes: Causes) -> None:
 
 
 def containers_of(spec: Data, path: str) -> Iterator[tuple[str, Data]]:
-    """The containers of a pod spec, first those that initialise it, with their paths."""
+    """Yield the containers of a pod spec with their paths, init containers first."""
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
             yield f"{path}.{field}[{index}]", container
 
 
 def check_mounts(spec: Data, path: str, causes: Causes, claimed: Iterable[str] = ()) -> None:
-    """What the containers of a pod spec mount; ``claimed`` are volumes that the pods of a set get alongside their own."""
+    """Check the volume mounts of a pod spec. ``claimed`` are volumes that pods of a StatefulSet get besides their own."""
     names = {*claimed, *(volume.get("name") for volume in spec.get("volumes") or ())}
     for where, container in containers_of(spec, path):
         places: set[str] = set()
@@ -92,7 +92,7 @@ def check_mounts(spec: Data, path: str, causes: Causes, claimed: Iterable[str] =
 
 
 def _pod_level(spec: Data, path: str, causes: Causes) -> None:
-    """Requests of the pod are enough for those of its containers, and its limits are no lower than any of theirs.
+    """Check that pod-level requests cover the containers' requests, and that limits are no lower than any container's.
 
     As upstream, limits of init containers are not compared.
     """
@@ -113,7 +113,7 @@ def _pod_level(spec: Data, path: str, causes: Causes) -> None:
                     text = f"must be less than or equal to pod limits of {most}"
                     causes.invalid(f"{path}.containers[{index}].resources.limits[{name}]", str(limit), text)
     except QuantityError:
-        return  # reported where it is
+        return  # reported where the type is checked
 
 
 def _ports(container: Data, path: str, host_network: bool, taken: set[tuple[str, str, int]], causes: Causes) -> None:
@@ -159,7 +159,7 @@ def _check_limit(name: str, amount: Quantity, limit: Quantity | None, path: str,
 
 
 def _toleration(toleration: Data, path: str, causes: Causes) -> None:
-    """Its value. Gt and Lt are let through whatever the gate says: the scheduler's gate decides."""
+    """Check the value of a toleration. Gt and Lt pass whatever the gate says: the scheduler's gate decides."""
     operator, value = toleration.get("operator") or "Equal", toleration.get("value") or ""
     if operator == "Equal":
         causes.check_format("label-value", f"{path}.operator", value)
@@ -183,7 +183,7 @@ def _node_affinity(affinity: Data, path: str, causes: Causes) -> None:
 
 
 def _node_selector(selector: Data, path: str, causes: Causes) -> None:
-    """The terms of a node selector; that there are some is a rule of the schema."""
+    """Check the terms of a node selector. A rule of the schema requires at least one term."""
     where, compiled = f"{path}.nodeSelectorTerms", from_builtins(selector, NodeSelector)
     for index, term in enumerate(compiled.node_selector_terms):
         for position, field in enumerate(term.match_fields):

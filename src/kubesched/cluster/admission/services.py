@@ -22,7 +22,7 @@ __all__ = ["ServiceAddresses"]
 Data = dict[str, Any]
 T = TypeVar("T")
 
-#: What kube-apiserver's ``--service-cluster-ip-range`` is set to by kubeadm; the first 256 are left to those who ask.
+#: Range of kube-apiserver's ``--service-cluster-ip-range`` under kubeadm.
 _NETWORK: Final = IPv4Network("10.96.0.0/12")
 _ASKED_FOR: Final = 256
 _NODE_PORTS: Final = range(30_000, 32_768)
@@ -30,7 +30,7 @@ _WITH_NODE_PORTS: Final = ("LoadBalancer", "NodePort")
 
 
 class _Pool(Generic[T]):
-    """Values of which each is held by at most one Service. ``value`` gives one by its number below ``count``."""
+    """Values of which each is held by at most one Service. ``value`` returns the one with a number below ``count``."""
 
     def __init__(self, what: str, count: int, value: Callable[[int], T]) -> None:
         self._what = what
@@ -40,7 +40,7 @@ class _Pool(Generic[T]):
         self.used: set[T] = set()
 
     def free(self, also_used: set[T]) -> T:
-        """The next value that no Service holds.
+        """Return the next value that no Service holds.
 
         Raises:
             ApiError: 500, when there is none.
@@ -63,7 +63,7 @@ class ServiceAddresses:
         self._ports: _Pool[int] = _Pool("nodePort", len(_NODE_PORTS), _NODE_PORTS.__getitem__)
 
     def changed(self, item: Stored | None, old: Stored | None) -> None:
-        """Note what a Service holds now; called for every change of the store."""
+        """Note the values that a Service holds now. Called for every change of the store."""
         if old is not None and old.kind is SERVICES:
             self._ips.used -= _ips_of(old)
             self._ports.used -= _ports_of(old)
@@ -72,7 +72,7 @@ class ServiceAddresses:
             self._ports.used |= _ports_of(item)
 
     def assign(self, data: Data, old: Stored | None, causes: Causes) -> None:
-        """Check the spec of a Service, and fill in the addresses that it lacks; what it had it keeps."""
+        """Check the spec of a Service, and fill in missing addresses. Addresses that it had stay."""
         spec: Data = data["spec"]
         if spec["type"] == "ExternalName":
             if not spec.get("externalName"):

@@ -1,7 +1,7 @@
-"""What relates the members of objects other than pods, by type, where ``rules.txt`` of the schema cannot say it.
+"""Checks that relate the members of objects other than pods, by type, where ``rules.txt`` cannot express them.
 
-Of devices, what a scheduler, a driver or a user would notice is checked; facts: the API's field descriptions and the limits
-in rules/devices §1. Caller: :mod:`.checks`.
+Devices are checked as far as a scheduler, a driver or a user would notice. Facts: the API's field descriptions and the
+limits in rules/devices §1. Caller: :mod:`.checks`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ["TYPE_CHECKS"]
 
 Data = dict[str, Any]
 
-#: Amounts of a limit range, the smallest first, and how messages call them.
+#: Amounts of a limit range from smallest to largest, and their names in messages.
 _IN_ORDER: Final = {"min": "min", "defaultRequest": "default request", "default": "default", "max": "max"}
 _LIMITS: Final = (*_IN_ORDER, "maxLimitRequestRatio")
-#: The scopes of quotas: all are about pods.
+#: Scopes of quotas: all are about pods.
 _SCOPES: Final = frozenset(
     ["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"]
 )
 _EXCLUSIVE: Final = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 _COMPUTE: Final = frozenset(["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"])
-#: Resources that quotas know by name; of others, such as counts of kinds, scopes are not checked.
+#: Resources that quotas know by name. The scopes of other resources, such as object counts, are not checked.
 _QUOTA_RESOURCES: Final = _COMPUTE.union(
     ["pods", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims", "resourcequotas"],
     ["services.nodeports", "services.loadbalancers", "ephemeral-storage", "requests.storage"],
@@ -80,7 +80,7 @@ def _taint(taint: Data, path: str, causes: Causes) -> None:
 
 
 def _check_base64(kind: Kind, values: Mapping[str, Any]) -> None:
-    """Raises 400 as a decoder would: with the first byte that is wrong."""
+    """Raise 400 at the first byte that is not base64, as a decoder would."""
     for text in values.values():
         plain = text.replace("\n", "").replace("\r", "")
         body = plain.rstrip("=")
@@ -96,7 +96,7 @@ def _check_base64(kind: Kind, values: Mapping[str, Any]) -> None:
 
 
 def _size(texts: Mapping[str, str], coded: Mapping[str, str]) -> int:
-    """The bytes of some values, of which some are in base64."""
+    """Return the total bytes of values, some of them in base64."""
     held = sum(len(text) * 3 // 4 - text[-2:].count("=") for text in coded.values())
     return held + sum(len(text.encode()) for text in texts.values())
 
@@ -186,7 +186,7 @@ def _quota(spec: Data, path: str, causes: Causes) -> None:
 
 
 def _scopes(spec: Data, scopes: list[str], path: str, causes: Causes, shown: object = None) -> None:
-    """Scopes that exist, that apply to what is limited, and that do not exclude each other."""
+    """Check that scopes exist, apply to the limited resources, and do not exclude each other."""
     limited = _QUOTA_RESOURCES & (spec.get("hard") or {}).keys()
     for scope in scopes:
         if scope not in _SCOPES:
@@ -199,7 +199,7 @@ def _scopes(spec: Data, scopes: list[str], path: str, causes: Causes, shown: obj
 
 
 def _limit_range(item: Data, path: str, causes: Causes) -> None:
-    """As upstream: the smallest amount, the defaults and the largest amount of a resource are in this order."""
+    """Check the order of a resource's amounts: smallest, defaults, largest, as upstream."""
     amounts = {name: check_quantities(item.get(name), f"{path}.{name}", causes) for name in _LIMITS}
     for (low, low_text), (high, high_text) in combinations(_IN_ORDER.items(), 2):
         for name, least in amounts[low].items():
@@ -248,7 +248,7 @@ def _slice(spec: Data, path: str, causes: Causes) -> None:
 
 
 def _check_reach(owner: Data, path: str, fields: tuple[str, ...], causes: Causes) -> None:
-    """Exactly one of the members that say for which nodes something is."""
+    """Check that exactly one of the members that select nodes is set."""
     given = [name for name in fields if owner.get(name)]
     names = ", ".join(f"`{name}`" for name in fields)
     if not given:

@@ -1,4 +1,4 @@
-"""What an update of more than metadata may change, where that depends on the object's state before it.
+"""Updates of spec and data: changes that are allowed or not depending on the object's state before.
 
 Members that never change, and conditions between an object and its state before, are in ``rules.txt`` of the schema. Rules
 and texts of pods: upstream ``pkg/apis/core/validation``. Caller: ``store`` for update and patch, after it has decided which
@@ -41,7 +41,7 @@ _CLAIM_TEXT: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
 _MOST_CONSUMERS: Final = 256
-#: What may change in the template of a suspended Job that has not begun.
+#: Fields that may change in the template of a suspended Job that has not begun.
 _DIRECTIVES: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
 
@@ -68,7 +68,7 @@ def checked_spec_change(
         open_section(after, section)
     for section in changed:
         if after.get(section):
-            # A copy: a patch shares what it put there with its caller. Nulls of custom resources are data.
+            # Copied, because a patch shares its values with the caller. Nulls in custom resources are data.
             after[section] = deepcopy(after[section]) if old.kind.custom else drop_nulls(after[section])
     data = old.data()
     if old.kind == NODES or old.kind.custom or any(section != "status" for section in changed):
@@ -82,7 +82,7 @@ def checked_spec_change(
 
 
 def _without(data: Data | None, names: Iterable[str]) -> Data:
-    """An object without some of its members."""
+    """Return an object without some of its members."""
     return {name: value for name, value in (data or {}).items() if name not in names}
 
 
@@ -95,11 +95,11 @@ def _pod_spec_change(admission: Admission, before: Document, after: Document, ca
     if not isinstance(new_spec, dict):
         raise ApiError.bad_request(f"spec: must be an object, got {new_spec!r}")
     new_spec = drop_nulls(new_spec)
-    default_pod_spec(old_spec)  # saved ones may lack defaults
+    default_pod_spec(old_spec)  # saved specs may lack defaults
     if resize:
         new_spec = _resized(old_spec, new_spec)
     default_pod_spec(new_spec)
-    # A manifest applied again brings none of what admission wrote into the pod when it was created.
+    # A manifest that is applied again lacks the fields that admission wrote into the pod when it was created.
     for field in ("priority", "preemptionPolicy", "priorityClassName"):
         if field not in new_spec and field in old_spec:
             new_spec[field] = old_spec[field]
@@ -114,9 +114,9 @@ def _pod_spec_change(admission: Admission, before: Document, after: Document, ca
 
 
 def _resized(old_spec: Data, new_spec: Data) -> Data:
-    """The old spec with the new resources of its containers: a resize drops every other change.
+    """Return the old spec with the new resources of its containers. A resize drops every other change.
 
-    With other containers, or another order, it is the new spec as it was given, which validation then refuses.
+    If containers or their order differ, return the new spec as given; validation then refuses it.
     """
     result = dict(old_spec)
     for field in _CONTAINERS:
@@ -132,12 +132,12 @@ def _resized(old_spec: Data, new_spec: Data) -> Data:
 
 
 def _bare(spec: Data, names: Iterable[str]) -> Data:
-    """A copy of a pod spec whose containers lack some members."""
+    """Return a copy of a pod spec whose containers lack some members."""
     return {**spec, **{field: [_without(item, names) for item in spec.get(field) or ()] for field in _CONTAINERS}}
 
 
 def _check_pod_change(left: Data, right: Data, causes: Causes) -> None:
-    """Whether only what an update may change differs between two specs without images; what may differ is taken out."""
+    """Check that two specs differ only where an update may change a pod. Changes that are allowed are taken out first."""
     _check_deadline(left.pop("activeDeadlineSeconds", None), right.pop("activeDeadlineSeconds", None), causes)
     old_grace, new_grace = (side.pop("terminationGracePeriodSeconds", None) for side in (left, right))
     if new_grace != old_grace and not (old_grace is not None and old_grace < 0 and new_grace == 1):
@@ -172,7 +172,10 @@ def _check_deadline(old: Any, new: Any, causes: Causes) -> None:
 
 
 def _check_gated(left: Data, right: Data, causes: Causes) -> None:
-    """A gated pod's node selector and required node affinity may be narrowed; narrowing is taken out of both sides."""
+    """Check changes of a gated pod's node selector and required node affinity, which may only get narrower.
+
+    A valid narrowing is taken out of both sides.
+    """
     old_selector, new_selector = (side.pop("nodeSelector", None) or {} for side in (left, right))
     if any(new_selector.get(key) != value for key, value in old_selector.items()):
         causes.invalid("spec.nodeSelector", new_selector, _ADDITIONS_TEXT)
@@ -207,7 +210,7 @@ def _job(old: Data, new: Data, causes: Causes) -> None:
 
 
 def _claim(old: Data, new: Data, causes: Causes) -> None:
-    """A claim is bound once, gets a class once, and grows while it is bound."""
+    """Check an update of a claim: it is bound once, gets a class once, and grows only while it is bound."""
     before, after = old["spec"], new["spec"]
     free = {"volumeAttributesClassName"}
     free |= {name for name in ("volumeName", "storageClassName") if not before.get(name)}
@@ -222,7 +225,7 @@ def _claim(old: Data, new: Data, causes: Causes) -> None:
 
 
 def _volume(old: Data, new: Data, causes: Causes) -> None:
-    """What a volume is made of does not change; secrets of a CSI driver may."""
+    """Check that the source of a volume does not change, except for the secrets of a CSI driver."""
     for name in volume_sources("PersistentVolumeSpec"):
         before, after = (data["spec"].get(name) for data in (old, new))
         if name == "csi" and before and after:
@@ -241,9 +244,9 @@ def _storage(amounts: Data | None) -> int | None:
 
 
 def _resource_claim(old: Data, new: Data, causes: Causes) -> None:
-    """An allocation is written once, and removed as a whole; only an allocated claim is reserved.
+    """Check an update of a ResourceClaim: an allocation is written once, removed as a whole, and only then reserved.
 
-    Device status of devices that are allocated no more is dropped, in place.
+    The status of devices that are no longer allocated is dropped, in place.
     """
     before, after = old.get("status") or {}, new.get("status") or {}
     was, now = before.get("allocation"), after.get("allocation")
@@ -282,7 +285,7 @@ def _device_key(data: Data) -> tuple[Any, ...]:
     return tuple(data.get(field) for field in ("driver", "pool", "device", "shareID"))
 
 
-#: Each gets the object before and after.
+#: Checks of updates by kind. Each gets the object before and after.
 _CHANGES: Final[Mapping[str, Callable[[Data, Data, Causes], None]]] = {
     "jobs.batch": _job,
     "persistentvolumeclaims": _claim,

@@ -1,7 +1,7 @@
-"""Checks every object passes: names, labels, metadata; and the collector of field errors.
+"""Checks that every object passes (names, labels, metadata), and the collector of field errors.
 
-Caller: ``store`` before a write. What belongs to a type or a kind is in :mod:`.checks` and :mod:`.kinds`.
-Texts follow upstream (``apimachinery/pkg/util/validation``), so that people can search for them.
+Caller: ``store`` before a write. Checks of a type or a kind are in :mod:`.checks` and :mod:`.kinds`. Texts follow
+upstream (``apimachinery/pkg/util/validation``), so that people can search for them.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ __all__ = [
     "volume_sources",
 ]
 
-#: Errors that are found in one object at most. (Upstream finds them all.)
+#: Most errors that are reported for one object. (Upstream reports all.)
 MOST_CAUSES: Final = 1_000
-#: Bytes of all annotations of an object, keys and values (upstream ``TotalAnnotationSizeLimitB``).
+#: Most bytes of all annotations of an object, keys and values (upstream ``TotalAnnotationSizeLimitB``).
 MOST_ANNOTATIONS: Final = 256 * 1024
-#: Characters that all expressions of an object may have: compiling so many takes a second, in which no other request is answered.
+#: Most characters of all expressions of an object. Compiling these takes a second, and blocks all other requests.
 _MOST_EXPRESSIONS: Final = 64 * 1024
 _PATH_SEGMENT_GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
 _DNS_LABEL_KINDS: Final = frozenset({"namespaces", "services"})
 
 
 def forbidden(kind: Kind, name: str, why: str) -> ApiError:
-    """403: what an admission rule says when it refuses."""
+    """Return the 403 error of an admission rule that refuses an object."""
     details = {"name": name, "group": kind.group, "kind": kind.plural}
     return ApiError(403, "Forbidden", f'{kind.group_resource} "{name}" is forbidden: {why}', details)
 
@@ -52,8 +52,8 @@ def forbidden(kind: Kind, name: str, why: str) -> ApiError:
 class Causes(list[tuple[str, str, str]]):
     """Field errors as (path, reason, message), in the words of upstream's field package.
 
-    ``kind`` is that of the object being checked, for what cannot even be decoded. Of an object, whose kind and ``name`` are
-    given, :data:`MOST_CAUSES` are enough: the next one ends the checks.
+    ``kind`` is the kind of the checked object, for errors in decoding. When kind and ``name`` are given, the error
+    after :data:`MOST_CAUSES` ends the checks.
     """
 
     def __init__(self, kind: Kind = PODS, name: str | None = None) -> None:
@@ -66,7 +66,7 @@ class Causes(list[tuple[str, str, str]]):
         """Add an error.
 
         Raises:
-            ApiError: 422 with all of them, when they are enough.
+            ApiError: 422 with all errors, when there are :data:`MOST_CAUSES`.
         """
         super().append(cause)
         if len(self) >= MOST_CAUSES and self._name is not None:
@@ -77,7 +77,7 @@ class Causes(list[tuple[str, str, str]]):
         self.append((path, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {why}"))
 
     def check_format(self, name: str, path: str, value: Any) -> None:
-        """A value that does not have the format of this name is invalid; see :func:`.formats.format_problem`."""
+        """Add an error if a value does not have the format of this name; see :func:`.formats.format_problem`."""
         if problem := format_problem(name, value):
             self.invalid(path, value, problem)
 
@@ -85,7 +85,7 @@ class Causes(list[tuple[str, str, str]]):
         """Count an expression that is about to be compiled.
 
         Raises:
-            ApiError: 413, when those of the object are too long together.
+            ApiError: 413, when the expressions of the object are too long together.
         """
         self._expressions += len(expression)
         if self._expressions > _MOST_EXPRESSIONS:
@@ -115,7 +115,7 @@ class Causes(list[tuple[str, str, str]]):
         self.append((path, "FieldValueNotFound", f"Not found: {_shown(value)}{f': {why}' if why else ''}"))
 
     def add(self, reason: str, path: str, value: object, text: str) -> None:
-        """An error by the name of its reason; for values that are not supported, ``text`` says which are, with bars between."""
+        """Add an error by the name of its reason. For an unsupported value, ``text`` has the supported ones, by bars."""
         match reason:
             case "required" | "forbidden":
                 getattr(self, reason)(path, text)
@@ -127,12 +127,12 @@ class Causes(list[tuple[str, str, str]]):
                 self.invalid(path, value, text)
 
     def selector(self, text: str) -> None:
-        """What a selector compiler said: it starts with the path already."""
+        """Add an error of the selector compiler, whose text starts with the path already."""
         path, _, message = text.partition(": ")
         self.append((path, "FieldValueInvalid", message))
 
     def raise_if_any(self, kind: Kind, name: str) -> None:
-        """Raise 422 Invalid when something was found."""
+        """Raise 422 Invalid if there are errors."""
         if self:
             raise ApiError.invalid(kind, name, self)
 
@@ -153,17 +153,18 @@ def dotted(path: str, places: Iterable[str | int]) -> str:
 
 @lru_cache(maxsize=1024)
 def _name_format(kind: Kind) -> str:
-    """The format of the names that objects of a kind may have."""
+    """Return the format of the names that objects of a kind may have."""
     if kind.group in _PATH_SEGMENT_GROUPS:
         return "path-segment!"
     if kind.group_resource in _DNS_LABEL_KINDS:
         return "label!"
-    # Lease candidates are named after identities, which contain underscores: the rule is that of a ConfigMap's keys.
+    # Lease candidates are named after identities, which contain underscores: they follow the rule of a ConfigMap's
+    # keys.
     return "config-key!" if kind == LEASE_CANDIDATES else "subdomain!"
 
 
 def check_labels(labels: Mapping[str, Any], path: str, causes: Causes) -> None:
-    """Label keys and values."""
+    """Check label keys and values."""
     for key, value in labels.items():
         if isinstance(value, str) and is_qualified_name(key) and is_label_value(value):
             continue
@@ -174,7 +175,7 @@ def check_labels(labels: Mapping[str, Any], path: str, causes: Causes) -> None:
 
 
 def check_metadata(kind: Kind, metadata: Mapping[str, Any], causes: Causes) -> None:
-    """Name, labels, annotations, owner references and finalizers of an object about to be written.
+    """Check name, labels, annotations, owner references and finalizers of an object about to be written.
 
     Raises:
         ApiError: 400, when a field has the wrong type.
@@ -218,7 +219,7 @@ def _typed(value: Any, type_: type[Any], path: str) -> Any:
 
 
 def repeated(items: Iterable[Mapping[str, Any]] | None, keys: Iterable[str]) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """The items whose members of these names came before: index and members; absent ones are None."""
+    """Yield the items whose key members equal those of an earlier item: index and members. Absent members are None."""
     seen: set[tuple[Any, ...]] = set()
     for index, item in enumerate(items or ()):
         key = tuple([item.get(name) for name in keys])
@@ -228,7 +229,7 @@ def repeated(items: Iterable[Mapping[str, Any]] | None, keys: Iterable[str]) -> 
 
 
 def check_single(names: Iterable[str], what: str, owner: Mapping[str, Any], path: str, causes: Causes) -> None:
-    """Exactly one of some members that exclude each other, such as the sources of a volume."""
+    """Check that exactly one of several members is set that exclude each other, such as the sources of a volume."""
     given = [name for name in names if owner.get(name) is not None]
     if not given:
         causes.required(path, f"must specify a {what} type")
@@ -238,17 +239,17 @@ def check_single(names: Iterable[str], what: str, owner: Mapping[str, Any], path
 
 @cache
 def volume_sources(type_: str) -> tuple[str, ...]:
-    """The fields of a type that are sources of volumes."""
+    """Return the fields of a type that are sources of volumes."""
     return tuple(name for name, field in types()[type_].fields.items() if field.type.endswith("VolumeSource"))
 
 
 def check_source(type_: str, owner: Mapping[str, Any], path: str, causes: Causes) -> None:
-    """A volume of a pod or a PersistentVolume has exactly one source."""
+    """Check that a volume of a pod or a PersistentVolume has exactly one source."""
     check_single(volume_sources(type_), "volume", owner, path, causes)
 
 
 def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Causes) -> dict[str, Quantity]:
-    """Read a resource list; negative amounts and malformed names are causes.
+    """Read a resource list. Negative amounts and malformed names are added to the causes.
 
     Raises:
         ApiError: 400, for a text that is not a quantity: upstream fails while decoding it.
@@ -260,7 +261,7 @@ def check_quantities(amounts: Mapping[str, Any] | None, path: str, causes: Cause
             amount = parse_quantity(text)
         except QuantityError:
             raise undecodable(causes.kind, f"{where}: {QUANTITY_TEXT}; got {_shown(text)}") from None
-        if not is_qualified_name(name):  # not check_format, which takes longer: amounts are many
+        if not is_qualified_name(name):  # not check_format, which is slower: there are many amounts
             causes.invalid(path, name, QUALIFIED_TEXT)
         if amount.nanos < 0:
             causes.invalid(where, str(text), "must be greater than or equal to 0")

@@ -1,7 +1,7 @@
 """Small controllers for the embedded cluster: as much life as scheduling behaviour needs.
 
-Written against :class:`kubesched.api.wire.Transport`. :mod:`.manager` runs them, :mod:`.base` says what each one is,
-:mod:`.context` what they share.
+They use :class:`kubesched.api.wire.Transport` only. :mod:`.manager` runs them, :mod:`.base` defines a controller,
+:mod:`.context` holds the things that they share.
 """
 
 from .attachments import Attachments

@@ -31,7 +31,7 @@ _BY_VOLUME: Final = "volume"
 
 
 class Attachments(Controller):
-    """Keys are volumes."""
+    """Controller of VolumeAttachments. Keys are names of volumes."""
 
     name = "attachdetach"
 
@@ -79,7 +79,7 @@ class Attachments(Controller):
                 await self._create(volume, node)
 
     def _users(self, volume: Item) -> dict[str, Item]:
-        """A pod for each node where pods use a volume that has to be attached."""
+        """Return the nodes where pods use a volume that has to be attached, each with one of its pods."""
         spec: PersistentVolumeSpec = volume.typed.spec
         driver = self._drivers.get(spec.csi.driver) if spec.csi is not None else None
         reference = spec.claim_ref
@@ -103,7 +103,10 @@ class Attachments(Controller):
         await self.context.create(VOLUME_ATTACHMENTS, "", body)
 
     def _end(self, item: Item, volume: str) -> tuple[bool, Data | None]:
-        """Whether an attempt is over, and how it has failed, if it has; then it is tried again."""
+        """Return True if an attempt has ended, and its error if it failed.
+
+        A failed attempt is scheduled again.
+        """
         spec: VolumeAttachmentSpec = item.typed.spec
         ended = self._attempts.end(item, volume, spec.attacher, spec.node_name)
         if ended is None or not any(ended):

@@ -1,7 +1,7 @@
-"""What every controller is: a queue of keys, handlers that fill it, and one level-triggered ``reconcile``.
+"""Base of all controllers: a queue of keys, handlers that fill it, and one level-triggered ``reconcile``.
 
-A reconcile reads the current state and moves it one step towards what is wanted; it never relies on having seen
-an event. When it raises, the key is tried again later. Caller: :mod:`.manager`.
+A reconcile reads the current state and moves it one step towards the wanted state; it never relies on having seen an
+event. When it raises, the key is tried again later. Caller: :mod:`.manager`.
 """
 
 from __future__ import annotations
@@ -22,57 +22,60 @@ from .work_queue import WorkQueue
 
 __all__ = ["MOST_PODS", "Controller", "ObjectController", "WorkloadController"]
 
-#: Brings an object a step further.
+#: Step of a reconcile, for one object.
 Step = Callable[[Item], Awaitable[object]]
 
 _log = logging.getLogger("kubesched.cluster.controllers")
 
-#: Pods that one workload gets, whatever its specification asks for: they are held in memory.
+#: Most pods that one workload gets, whatever its specification asks for: pods are held in memory.
 MOST_PODS: Final = 250_000
 #: Reconciles before other tasks get a turn.
 _LOOKS_PER_TURN: Final = 32
 
 
 class Controller:
-    """One control loop; one key at a time, in the order in which they came."""
+    """Control loop that reconciles one key at a time, in the order in which the keys were added."""
 
     name: ClassVar[str] = ""
-    #: The component that its events name; ``<name>-controller`` unless it is given.
+    #: Component named in the controller's events; empty stands for ``<name>-controller``.
     component: ClassVar[str] = ""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.queue = WorkQueue()
-        #: How often a key was reconciled.
+        #: Number of reconciles so far.
         self.reconciles = 0
         self._defects: dict[str, str] = {}
         self._steps: dict[str, tuple[WatchCache, Step]] = {}
 
     def each(self, cache: WatchCache, step: Step, prefix: str = "") -> None:
-        """Reconcile the objects of a cache by a step; their keys get a prefix, which is not the beginning of another."""
+        """Reconcile the objects of a cache by a step.
+
+        Their keys get the prefix. No prefix may be the beginning of another.
+        """
         self._steps[prefix] = cache, step
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """The handler of the kind that is reconciled."""
+        """Add an object of the reconciled kind to the queue. Handler for the watch cache."""
         self.queue.add(item.key)
 
     async def record(self, about: Item, type_: str, reason: str, message: str) -> None:
-        """Record an event about an object; it does no harm when that fails."""
+        """Record an event about an object. A failure to record is ignored."""
         component = self.component or f"{self.name}-controller"
         await self.context.events.record(about, component, type_, reason, message)
 
     async def reconcile(self, key: str) -> None:
-        """Bring one object a step further, if it exists. Raises what the transport raises: the key is then tried again."""
+        """Move one object one step, if it exists. Errors of the transport are raised; the key is then tried again."""
         prefix = next(filter(key.startswith, self._steps))
         cache, step = self._steps[prefix]
         item = cache.get(key.removeprefix(prefix))
         if item is None:
-            self.queue.forget_timers(key)  # such as that of its deadline
+            self.queue.forget_timers(key)  # such as the timer of its deadline
         else:
             await step(item)
 
     async def run(self) -> None:
-        """Work until cancelled. A defect of ours is logged and the key tried again, as a refused request would be."""
+        """Work until cancelled. A defect in a controller is logged and the key tried again, as after a refused request."""
         queue = self.queue
         while True:
             key = await queue.get()
@@ -88,24 +91,24 @@ class Controller:
             finally:
                 queue.done()
             if self.reconciles % _LOOKS_PER_TURN == 0:
-                await asyncio.sleep(0)  # in process, nothing that a reconcile awaits need ever wait
+                await asyncio.sleep(0)  # in process, a reconcile may never really wait
 
     def _note_failure(self, key: str, error: Exception) -> None:
         text = f"{self.name} {key}: "
         if isinstance(error, ApiError | OSError):
             if getattr(error, "code", 0) != 409:  # a conflict is normal: another client wrote first
                 self.context.problems.note(f"{text}{error}")
-        elif self._defects.get(key) != repr(error):  # the same failure at every retry is reported once
+        elif self._defects.get(key) != repr(error):  # a failure that repeats at every retry is reported once
             self._defects[key] = repr(error)
             _log.exception("controller %s: %s", self.name, key)
             self.context.problems.note(f"{text}defect: {error!r}")
 
 
 class ObjectController(Controller):
-    """A controller of the objects of one kind, whose keys are theirs."""
+    """Controller of the objects of one kind; its keys are the objects' keys."""
 
     kind: ClassVar[Kind]
-    #: What events say of something that was created for an object, was refused, and was deleted.
+    #: Texts of events: an object was created for the owner, its creation was refused, it was deleted.
     created: ClassVar[str] = "Created pod: {name}"
     refused: ClassVar[str] = "Error creating: {error}"
     deleted: ClassVar[str] = "Deleted pod: {name}"
@@ -116,23 +119,23 @@ class ObjectController(Controller):
         self.each(self.cache, self.reconcile_object)
 
     def enqueue_owner(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """A handler of what objects of the kind control."""
+        """Add the owner of a changed object to the queue. Handler for objects that the kind controls."""
         if key := owner_key(item, self.kind):
             self.queue.add(key)
 
     async def reconcile_object(self, item: Item) -> None:
-        """The step of the kind."""
+        """Move one object one step. Each controller defines it."""
         raise AssertionError("every controller says what it does")
 
     def current(self, item: Item) -> Item | None:
-        """The newest version of an object; None when it is gone."""
+        """Return the newest version of an object; None when it is gone."""
         fresh = self.cache.get(item.key)
         return fresh if fresh is not None and fresh.uid == item.uid else None
 
     async def create_owned(self, owner: Item, kind: Kind, body: Mapping[str, Any], *, tolerated: int = 0) -> Item:
-        """Create something for an object and record an event, also for a refusal unless its code is ``tolerated``.
+        """Create an object for its owner and record an event.
 
-        Raises what the transport raises.
+        A refusal is recorded too, unless its code is ``tolerated``. Errors of the transport are raised.
         """
         try:
             made = await self.context.create(kind, owner.namespace, body)
@@ -146,9 +149,9 @@ class ObjectController(Controller):
         return made
 
     async def delete_owned(self, owner: Item, *items: Item) -> None:
-        """Delete what was made for an object, unless it is going already, and record an event for each.
+        """Delete objects that were made for an owner, and record an event for each. Objects being deleted are left out.
 
-        Raises what the transport raises.
+        Errors of the transport are raised.
         """
         for item in items:
             if not self.context.is_going(item):
@@ -159,7 +162,7 @@ class ObjectController(Controller):
     async def act_and_report(
         self, item: Item, action: Awaitable[object], report: Callable[[Item, ApiError | None], Awaitable[object]]
     ) -> None:
-        """Act, then report the state of the object as it is now, also when the action was refused; that is raised then."""
+        """Await an action, then report the object's current state. A refusal is reported as well, then raised."""
         failure: ApiError | None = None
         try:
             await action
@@ -172,17 +175,17 @@ class ObjectController(Controller):
 
 
 class WorkloadController(ObjectController):
-    """A controller of objects that own pods."""
+    """Controller of objects that own pods."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        #: UIDs of objects that want more pods than they get.
+        #: UIDs of objects that want more pods than the limit allows.
         self._bounded: set[str] = set()
-        context.owned_cache(self.kind)  # their own owners matter, too
+        context.owned_cache(self.kind)  # the owners of these objects matter, too
         context.watch(PODS, self._pod_changed)
 
     async def bounded(self, owner: Item, wanted: int) -> int:
-        """How many pods an object gets of those that it asks for. An event says once that it gets no more."""
+        """Return how many of the wanted pods an object gets. An event says once that the number was cut."""
         if wanted <= MOST_PODS:
             self._bounded.discard(owner.uid)
         elif owner.uid not in self._bounded:
@@ -192,7 +195,7 @@ class WorkloadController(ObjectController):
         return min(wanted, MOST_PODS)
 
     def is_available(self, owner: Item, pod: Item) -> bool:
-        """Whether a pod has been ready for ``minReadySeconds``; when it will have been, its owner is reconciled again."""
+        """True if a pod has been ready for ``minReadySeconds``. If not yet, its owner is reconciled again at that time."""
         since = ready_since(pod.typed)
         if since is None:
             return False
@@ -203,7 +206,7 @@ class WorkloadController(ObjectController):
         return left <= 0
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """Enqueue the owner: at once when a pod is removed, a little later when its status changed or it is new."""
+        """Enqueue the owner: at once for a removed pod, a little later for a new pod or a changed status."""
         key = owner_key(item, self.kind)
         if not key:
             return

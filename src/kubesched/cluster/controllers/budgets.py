@@ -1,7 +1,8 @@
-"""PodDisruptionBudget status: how many of the pods it selects may be disrupted now.
+"""PodDisruptionBudget status: the number of selected pods that may be disrupted now.
 
-Written with the version it was computed from, so that an eviction charged meanwhile is never overwritten. Rules:
-upstream ``disruption.go``. Next: the eviction subresource and preemption read ``status.disruptionsAllowed``.
+Each status is written with the version it was computed from, so that an eviction charged meanwhile is never
+overwritten. Rules: upstream ``disruption.go``. Next: the eviction subresource and preemption read
+``status.disruptionsAllowed``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SCALABLE = {kind.kind: kind for kind in (REPLICA_SETS, REPLICATION_CONTROLLERS,
 
 
 class Budgets(ObjectController):
-    """Keeps the status of every budget."""
+    """Controller that keeps the status of every budget."""
 
     name = "disruption"
     kind = BUDGETS
@@ -33,7 +34,7 @@ class Budgets(ObjectController):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.cache.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
-        #: By key; those that cannot be read are left out, and select nothing.
+        #: Selectors by key of the budget. A selector that does not parse is left out, and so selects nothing.
         self._selectors: dict[str, Selector] = {}
         context.watch(PODS, self._pod_changed)
         for kind in _SCALABLE.values():
@@ -50,7 +51,10 @@ class Budgets(ObjectController):
                 self.context.problems.note(f"{self.name} {item.key}: {error}")
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """At once when health is lost, a little later when it is gained: the safe direction is the slow one."""
+        """Enqueue the pod's budgets: at once when it loses health, a little later when it gains health.
+
+        A late gain is safe, a late loss is not.
+        """
         budgets = self.cache.indexed(BY_NAMESPACE, item.namespace)
         if not budgets or not differ(old, new, _seen):
             return
@@ -78,7 +82,7 @@ class Budgets(ObjectController):
         healthy = sum(_healthy(pod) and pod.name not in disrupted for pod in pods)
         expected, desired = self._expected(spec_of(item), pods)
         allowed = max(0, healthy - desired) if expected > 0 else 0
-        # Conditions of this kind always carry a message, though it be empty: clients with models insist on it.
+        # Conditions of this kind always carry a message, possibly empty: clients with typed models require it.
         condition = ("DisruptionAllowed", str(allowed > 0), "SufficientPods" if allowed else "InsufficientPods", "")
         new_status: Data = {
             "observedGeneration": data_of(item)["metadata"].get("generation", 0),
@@ -94,7 +98,7 @@ class Budgets(ObjectController):
         await self.context.write_status(item, new_status)
 
     def _still_disrupted(self, noted: dict[str, Any], pods: list[Item]) -> tuple[dict[str, Any], float | None]:
-        """Evictions that have been granted and are not visible yet; when to check them again."""
+        """Return the granted evictions that are not visible yet, and the seconds until the next check (None: no check)."""
         now, limit = self.context.now(), self.context.settings.disruption_seconds
         staying = {pod.name for pod in pods if pod.typed.metadata.deletion_timestamp is None}
         left = {name: parse_time(when) + limit - now for name, when in noted.items() if name in staying}
@@ -102,7 +106,7 @@ class Budgets(ObjectController):
         return kept, min((left[name] for name in kept), default=None)
 
     def _expected(self, spec: Data, pods: list[Item]) -> tuple[int, int]:
-        """How many pods there should be, and how many of them healthy."""
+        """Return the number of expected pods, and of pods that must be healthy."""
         minimum, maximum = spec.get("minAvailable"), spec.get("maxUnavailable")
         if maximum is None and not isinstance(minimum, str):
             return len(pods), int(minimum or 0)
@@ -112,7 +116,7 @@ class Budgets(ObjectController):
         return expected, max(0, expected - resolve_count(maximum, expected, up=True))
 
     def _scale(self, pods: list[Item]) -> int:
-        """The sum of the replica counts of the pods' controllers."""
+        """Return the sum of the replica counts of the pods' controllers."""
         scales: dict[str, int] = {}
         for pod in pods:
             reference = controller_of(pod)
@@ -122,7 +126,7 @@ class Budgets(ObjectController):
         return sum(scales.values())
 
     def _owner_scale(self, kind: Kind, key: str, uid: str) -> dict[str, int]:
-        """The scale that counts for a pod of this controller: a deployment's for its sets."""
+        """Return the scale of a pod's controller, by UID. For a set of a Deployment the Deployment's scale counts."""
         owner = self.context.cache(kind).get(key)
         if owner is None or owner.uid != uid:
             return {uid: 0}
@@ -135,7 +139,7 @@ def _healthy(item: Item | None) -> bool:
 
 
 def _seen(item: Item) -> tuple[Any, ...]:
-    """What budgets see of a pod."""
+    """Fields of a pod that budgets depend on."""
     return _healthy(item), is_finished(item.typed), item.typed.metadata.labels
 
 

@@ -1,4 +1,4 @@
-"""What the controllers of one manager share: the transport, the clock, the caches, and writes that are noted at once.
+"""Context that the controllers of one manager share: transport, clock, caches, and writes that are noted at once.
 
 Caller: :mod:`.manager` makes one; every controller works through it.
 """
@@ -28,7 +28,7 @@ __all__ += ["controller_of", "data_of", "differ", "owner_key", "owners_of", "spe
 
 Data = dict[str, Any]
 
-#: Index of objects by the UID of their controller, of pods by node, by namespace, and by the claims they use.
+#: Names of indexes: objects by the UID of their controller; pods by node, by namespace, and by the claims they use.
 BY_OWNER, BY_NODE, BY_NAMESPACE, BY_CLAIM = "owner", "node", "namespace", "claim"
 
 _WRITES_PER_TURN: Final = 32
@@ -36,17 +36,17 @@ _WRITES_PER_TURN: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """Times in seconds and limits; the defaults are kube-controller-manager's where it has them.
+    """Settings of the controllers: times in seconds, and limits. Defaults are kube-controller-manager's where it has them.
 
     Attributes:
-        batch_seconds: how long pods' status changes are collected before their owner is reconciled.
-        burst: how many pods one reconcile of a workload creates or deletes at most.
-        node_grace_seconds: how long a node may be unresponsive before it is unreachable (--node-monitor-grace-period).
-        missing_node_seconds: how long pods stay bound to a node that does not exist before they are collected.
-        terminated_pods: how many finished pods are kept (--terminated-pod-gc-threshold); 0 keeps all.
-        stages: rules for what storage does; those for pods are left to the kubelets.
-        device_taint_rules: whether DeviceTaintRules evict pods (upstream's gate DRADeviceTaintRules).
-        disruption_seconds: how long an eviction may take to show before the budget counts the pod as healthy again.
+        batch_seconds: time during which changes of pods' status are collected before their owner is reconciled.
+        burst: most pods that one reconcile of a workload creates or deletes.
+        node_grace_seconds: silence after which a node is unreachable (--node-monitor-grace-period).
+        missing_node_seconds: time after which pods on a node that does not exist are deleted.
+        terminated_pods: most finished pods that are kept (--terminated-pod-gc-threshold); 0 keeps all.
+        stages: rules for times and failures of storage; the kubelets use those for pods.
+        device_taint_rules: True if DeviceTaintRules evict pods (upstream's gate DRADeviceTaintRules).
+        disruption_seconds: time after which a granted eviction that has not happened counts as a healthy pod again.
     """
 
     batch_seconds: float = 0.1
@@ -61,22 +61,22 @@ class ControllerSettings:
 
 @lru_cache(maxsize=128)
 def data_of(item: Item) -> Data:
-    """An object as plain data; the latest that were read are kept. Shared: never change it."""
+    """Return an object as plain data, from a cache of the latest. It is shared: never change it."""
     return item.data()
 
 
 def spec_of(item: Item) -> Data:
-    """The spec of an object as plain data. Shared: never change it."""
+    """Return the spec of an object as plain data. It is shared: never change it."""
     return data_of(item).get("spec") or {}
 
 
 def status_of(item: Item) -> Data:
-    """The status of an object as plain data. Shared: never change it."""
+    """Return the status of an object as plain data. It is shared: never change it."""
     return data_of(item).get("status") or {}
 
 
 def owners_of(item: Item) -> tuple[OwnerReference, ...]:
-    """The owner references of an object of any kind."""
+    """Return the owner references of an object of any kind."""
     if item.kind.type is None:
         return from_builtins(data_of(item)["metadata"], ObjectMeta).owner_references
     references: tuple[OwnerReference, ...] = item.typed.metadata.owner_references
@@ -84,30 +84,30 @@ def owners_of(item: Item) -> tuple[OwnerReference, ...]:
 
 
 def annotations_of(item: Item | None) -> dict[str, str]:
-    """The annotations of an object of a kind that has a type, none of none."""
+    """Return the annotations of an object of a kind that has a type; an empty map for None."""
     return dict(item.typed.metadata.annotations) if item is not None else {}
 
 
 def version_of(item: Item) -> dict[str, str]:
-    """What makes a patch fail with a conflict when the object has changed since."""
+    """Return a precondition for a patch: the patch fails with a conflict when the object has changed since."""
     return {"uid": item.uid, "resourceVersion": str(item.resource_version)}
 
 
 def differ(old: Item | None, new: Item | None, of: Callable[[Item], object]) -> bool:
-    """Whether two versions of an object show something else of what ``of`` reads, or one of them is missing."""
+    """True if ``of`` returns different values for two versions of an object, or one version is missing."""
     return old is None or new is None or of(old) != of(new)
 
 
 def controller_of(item: Item) -> OwnerReference | None:
-    """The owner reference marked as controller."""
-    for reference in owners_of(item):  # called twenty times for a pod: no generator
+    """Return the owner reference marked as controller."""
+    for reference in owners_of(item):  # called twenty times per pod: no generator
         if reference.controller:
             return reference
     return None
 
 
 def owner_key(item: Item, kind: Kind) -> str:
-    """The key of the object of a kind that controls another; empty when none does."""
+    """Return the key of the controller of an object, if it is of the kind; else an empty text."""
     owner = controller_of(item)
     if owner is None or (owner.kind, owner.api_version) != (kind.kind, kind.api_version):
         return ""
@@ -129,7 +129,7 @@ def _claim_keys(item: Item) -> Iterable[str]:
 
 
 class Context:
-    """Shared by the controllers of one manager. ``rng`` is for choices the API leaves open."""
+    """Context of one manager's controllers. ``rng`` is for choices the API leaves open."""
 
     def __init__(self, client: Transport, clock: Clock, rng: Random, settings: ControllerSettings) -> None:
         self.client, self.clock, self.rng, self.settings = client, clock, rng, settings
@@ -146,19 +146,19 @@ class Context:
         self.pods.add_handler(self._pod_changed)
 
     def cache(self, kind: Kind) -> WatchCache:
-        """The cache of a kind; asked for before the manager runs, it is kept from then on."""
+        """Return the cache of a kind. The manager fills the caches that were asked for before it runs."""
         if kind not in self.caches:
             self.caches[kind] = WatchCache(self.client, kind, self.problems, self.rng)
         return self.caches[kind]
 
     def watch(self, kind: Kind, handler: Handler) -> WatchCache:
-        """Call a handler for every change of a kind; handlers only add keys. Returns the cache of the kind."""
+        """Call a handler for every change of a kind. Handlers only add keys. Returns the cache of the kind."""
         cache = self.cache(kind)
         cache.add_handler(handler)
         return cache
 
     def owned_cache(self, kind: Kind) -> WatchCache:
-        """The cache of a kind with an index by controlling owner."""
+        """Return the cache of a kind with an index by controlling owner."""
         cache = self.cache(kind)
         cache.add_index(BY_OWNER, _owner_uid)
         return cache
@@ -170,14 +170,16 @@ class Context:
         return timestamp(self.clock.now())
 
     def condition(self, type_: str, status: str, reason: str, message: str | None = None) -> Data:
-        """A condition since now."""
+        """Return a new condition, dated now."""
         text = {} if message is None else {"message": message}
         return {"type": type_, "status": status, "reason": reason, **text, "lastTransitionTime": self.now_text()}
 
     def with_condition(self, conditions: Sequence[Data] | None, *condition: str, updated: bool = False) -> list[Data]:
-        """A list of conditions with one set, as :meth:`condition` makes it; its transition time moves with its status only.
+        """Return conditions with one of them set, as by :meth:`condition`.
 
-        ``updated`` keeps a ``lastUpdateTime`` too, which moves when reason or message change.
+        The transition time changes with its status only.
+
+        ``updated`` adds a ``lastUpdateTime``, which changes with reason and message too.
         """
         fresh = self.condition(*condition)
         if updated:
@@ -194,11 +196,11 @@ class Context:
         return result
 
     def owned_pods(self, uid: str) -> list[Item]:
-        """The pods controlled by an object, also those that are going."""
+        """Return the pods controlled by an object, also those being deleted."""
         return self.pods.indexed(BY_OWNER, uid)
 
     def is_going(self, item: Item) -> bool:
-        """Whether an object is being deleted, for pods also by a request of ours that the watch has not delivered yet."""
+        """True if an object is being deleted. A pod counts from our own request, before the watch delivers it."""
         if item.kind.type is None:
             return "deletionTimestamp" in data_of(item)["metadata"]
         return item.uid in self._doomed or item.typed.metadata.deletion_timestamp is not None
@@ -208,13 +210,13 @@ class Context:
             self._doomed.discard(item.uid)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Item | None:
-        """What the server has now; None when it has none. For decisions that a cache which lags behind must not make."""
+        """Read an object from the server, where a cache may be stale; None when it does not exist."""
         with tolerate(404):
             return await self.client.get(kind, namespace, name)
         return None
 
     async def is_gone(self, kind: Kind, namespace: str, reference: OwnerReference | ObjectReference) -> bool:
-        """Whether the server has no such object: only it knows, as a cache may lag behind."""
+        """True if the server has no such object. A cache may lag behind and cannot tell."""
         live = await self.get(kind, namespace if kind.namespaced else "", reference.name)
         return live is None or live.uid != reference.uid
 
@@ -222,25 +224,28 @@ class Context:
         return await self._noted(self.client.create(kind, namespace, obj))
 
     async def patch(self, item: Item, patch: Any, *, subresource: str = "", patch_type: str = MERGE_PATCH) -> Item:
-        """Change an object by a (merge) patch."""
+        """Patch an object, by a merge patch unless ``patch_type`` says otherwise."""
         options: PatchOptions = {"patch_type": patch_type, "subresource": subresource}
         return await self._noted(self.client.patch(item.kind, item.namespace, item.name, patch, **options))
 
     async def update(self, item: Item, data: Mapping[str, Any], *, subresource: str = "") -> Item:
-        """Replace an object; refused with 409 when it has changed since ``data`` was read."""
+        """Replace an object. Refused with 409 when it has changed since ``data`` was read."""
         return await self._noted(
             self.client.update(item.kind, item.namespace, item.name, data, subresource=subresource)
         )
 
     async def patch_status(self, item: Item, status: Data, *, unless: tuple[int, ...] = (404, 409)) -> Item | None:
-        """Merge into the status; None when that is refused with one of some codes: it is gone, or another one meanwhile."""
+        """Merge into the status of an object.
+
+        Returns None if the server refuses with one of the codes in ``unless``: the object is gone or has changed.
+        """
         body = {"metadata": {"uid": item.uid}, "status": status}
         with tolerate(*unless):
             return await self.patch(item, body, subresource="status", patch_type=STRATEGIC_PATCH)
         return None
 
     async def write_status(self, item: Item, status: Data) -> Item:
-        """Replace the status of an object, if it is another one, without members that are None; 409 as :meth:`update`."""
+        """Replace the status of an object if it differs, without members that are None. 409 as for :meth:`update`."""
         status = {key: value for key, value in status.items() if value is not None}
         if same_json(status, status_of(item)):
             return item

@@ -28,7 +28,7 @@ __all__ = ["CronJobs"]
 _SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 #: More missed times than this are reported.
 _MOST_MISSED: Final = 100
-#: Upstream looks a little after the time itself.
+#: Seconds after the scheduled time at which the schedule is looked at, as upstream does.
 _AFTER: Final = 0.1
 
 
@@ -40,7 +40,7 @@ def _times(cron: Cron, zone: tzinfo, after: float, until: float) -> Iterator[flo
 
 
 def _last_missed(cron: Cron, zone: tzinfo, earliest: float, now: float) -> tuple[float | None, bool]:
-    """The last time after ``earliest`` and not after ``now``, and whether there are very many such times."""
+    """Return the last scheduled time in ``(earliest, now]``, and True for more than ``_MOST_MISSED`` such times."""
     missed = list(islice(_times(cron, zone, earliest, now), _MOST_MISSED + 1))
     if not missed:
         return None, False
@@ -49,14 +49,14 @@ def _last_missed(cron: Cron, zone: tzinfo, earliest: float, now: float) -> tuple
         return missed[-1] + math.floor((now - missed[-1]) / cron.every) * cron.every, is_many
     if is_many:
         missed.clear()
-    while not missed:  # of very many times the last is found from the end
+    while not missed:  # too many: find the last by looking back from the end
         missed = list(_times(cron, zone, max(earliest, now - back), now))
         back *= 2
     return missed[-1], is_many
 
 
 class CronJobs(ObjectController):
-    """Keys are those of CronJobs."""
+    """Controller of CronJobs."""
 
     name = "cronjob"
     kind = CRON_JOBS
@@ -78,7 +78,7 @@ class CronJobs(ObjectController):
         await self._clean(await self.context.write_status(item, status), jobs)
 
     async def _follow(self, item: Item, jobs: list[Item]) -> Data:
-        """The status after what has become of the jobs."""
+        """Return the status, updated by the state of the jobs."""
         status = dict(status_of(item))
         by_uid = {job.uid: job for job in jobs}
         active = []
@@ -98,7 +98,7 @@ class CronJobs(ObjectController):
         return status
 
     async def _start(self, item: Item, status: Data, jobs: list[Item]) -> None:
-        """Make the job that is due, if any, and set the timer for the next."""
+        """Create the job that is due, if any, and set the timer for the next."""
         spec, now = spec_of(item), self.context.now()
         if spec.get("suspend"):
             return
@@ -137,7 +137,7 @@ class CronJobs(ObjectController):
         template, name = spec.get("jobTemplate") or {}, f"{item.name}-{int(due) // 60}"
         type_ = {"apiVersion": "batch/v1", "kind": "Job"}
         body = {**type_, **owned_body(item, template, name=name, annotations={_SCHEDULED: timestamp(due)})}
-        # It may have been made already, and only the status was not written.
+        # The job may exist although writing the status failed.
         known = self._jobs.get(f"{item.namespace}/{name}")
         job = known or await self.create_owned(item, JOBS, body, tolerated=409)
         active = [one for one in status.get("active") or () if one.get("uid") != job.uid]

@@ -1,16 +1,17 @@
-"""Hollow CSI drivers: how much storage there is, where, and how much of it is used; and the CSINodes of hollow nodes.
+"""Hollow CSI drivers: amount and place of storage, and its use; and the CSINodes of hollow nodes.
 
-A driver is described by annotations of its CSIDriver object, which therefore are the configuration of hollow storage:
+Annotations of a CSIDriver object describe the driver. They are the configuration of hollow storage::
 
-    kubesched.io/topology: topology.kubernetes.io/zone     the node label that says which nodes reach a volume; the
-                                                           zone when left out, empty for storage that all nodes reach
-    kubesched.io/capacity: 100Gi                           in each segment (value of that label), or
-    kubesched.io/capacity: zone-a=100Gi,zone-b=20Gi        by segment; where none is given there is none
-    kubesched.io/volumes-per-node: "25"                    the limit that CSINodes announce; on a Node
-    kubesched.io/volumes-per-node: a.example=10,b.example=none    what is different there; none: no such driver
+    kubesched.io/topology: topology.kubernetes.io/zone          the node label that says which nodes reach a volume;
+                                                                absent: the zone; empty: all nodes reach all volumes
+    kubesched.io/capacity: 100Gi                                capacity of each segment (value of that label), or
+    kubesched.io/capacity: zone-a=100Gi,zone-b=20Gi             by segment; segments that are not named have none
+    kubesched.io/volumes-per-node: "25"                         the limit in CSINodes
+    kubesched.io/volumes-per-node: a.example=10,b.example=none  on a Node: its own limits; none: the driver is not there
 
-All classes of a driver share its pools; a StorageClass with a ``kubesched.io/capacity`` of its own has its own. Without
-any, storage is unlimited. What is used is the sum of the volumes that exist. Callers: :mod:`.provisioner`, :mod:`.manager`.
+All classes of a driver share its pools. A StorageClass that is annotated with ``kubesched.io/capacity`` has pools of
+its own. Without this annotation storage is unlimited. Used storage is the sum of the volumes that exist. Callers:
+:mod:`.provisioner`, :mod:`.manager`.
 """
 
 from __future__ import annotations
@@ -34,42 +35,42 @@ TOPOLOGY: Final = "kubesched.io/topology"
 CAPACITY: Final = "kubesched.io/capacity"
 VOLUMES_PER_NODE: Final = "kubesched.io/volumes-per-node"
 _HOLLOW: Final = "kubesched.io/hollow"
-#: What every kubelet of 1.36 announces.
+#: In-tree plugins that every kubelet of 1.36 announces.
 _PLUGINS: Final = ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
 _MIGRATED: Final = ",".join(f"kubernetes.io/{name}" for name in _PLUGINS)
 _NO_LIMIT: Final = "is not a number, on a node DRIVER=NUMBER or DRIVER=none, with commas between them; no limit is set"
 _ZONE: Final = "topology.kubernetes.io/zone"
 
-#: A node label and its value; two empty texts for storage that every node reaches.
+#: Node label and its value; two empty texts for storage that every node reaches.
 Segment = tuple[str, str]
-#: A driver, the class that has this pool alone or an empty text, and a segment's value.
+#: Name of the driver, name of the class whose pool this is (empty for the shared pool), value of the segment.
 _Pool = tuple[str, str, str]
 
 
 def _topology_key(driver: Item | None) -> str:
-    """The node label that a driver's volumes are bound to, empty for none."""
+    """Return the node label that a driver's volumes are bound to; empty for none."""
     return str(annotations_of(driver).get(TOPOLOGY, _ZONE))
 
 
 def exact_bytes(count: int) -> str:
-    """An amount of storage as objects hold it: with a binary suffix only where nothing is lost."""
+    """Return an amount of storage as text, with a binary suffix only where it is exact."""
     return show_amount("storage", count * 10**9)
 
 
 class Pools:
-    """Current capacity and use.
+    """Capacity and use of all pools.
 
-    ``changed`` is called with the names of classes whose free space may be another, and the segment's value, or None for
-    all segments.
+    ``changed`` is called with names of classes whose free space may have changed, and the value of the segment (None:
+    all segments).
     """
 
     def __init__(self, context: Context, changed: Callable[[set[str], str | None], None]) -> None:
         self._context = context
         self._changed = changed
-        #: Of the drivers and classes that have a limit: bytes by segment; the entry for ``""`` is that of all others.
+        #: Bytes by segment, for each driver and class with a limit. The entry ``""`` is for all other segments.
         self._amounts: dict[tuple[Kind, str], Mapping[str, int]] = {}
         self._used: Counter[_Pool] = Counter()
-        #: The values of topology labels that were asked for.
+        #: Values of the topology labels that were asked for.
         self._segments: dict[str, tuple[str, ...]] = {}
         self._drivers = context.watch(CSI_DRIVERS, self._description_changed)
         self._classes = context.watch(STORAGE_CLASSES, self._description_changed)
@@ -77,11 +78,11 @@ class Pools:
         self._volumes = context.watch(VOLUMES, self._volume_changed)
 
     def key_of(self, storage_class: Item) -> str:
-        """The topology label of a class's driver."""
+        """Return the topology label of a class's driver."""
         return _topology_key(self._drivers.get(storage_class.typed.provisioner))
 
     def segments(self, storage_class: Item) -> list[Segment]:
-        """Where a class may have volumes, by the labels of the nodes there are; ordered."""
+        """Return the segments where a class may have volumes, by the labels of existing nodes; ordered."""
         key = self.key_of(storage_class)
         if not key:
             return [("", "")]
@@ -91,7 +92,7 @@ class Pools:
         return [(key, value) for value in self._segments[key] if _allowed(storage_class.typed, key, value)]
 
     def free(self, storage_class: Item, segment: str) -> int | None:
-        """Bytes that are left in a segment; None when there is no limit."""
+        """Return the bytes left in a segment; None when there is no limit."""
         driver: str = storage_class.typed.provisioner
         own = self._amounts.get((STORAGE_CLASSES, storage_class.name))
         amounts = own if own is not None else self._amounts.get((CSI_DRIVERS, driver))
@@ -101,14 +102,14 @@ class Pools:
         return max(0, amounts.get(segment, amounts.get("", 0)) - taken)
 
     def _pool(self, driver: str, storage_class: str, segment: str) -> _Pool:
-        """Classes without a limit of their own share their driver's pool, also when they are gone."""
+        """Return the pool of a class. Classes without a limit of their own, or deleted, share their driver's pool."""
         return driver, storage_class if (STORAGE_CLASSES, storage_class) in self._amounts else "", segment
 
     def _classes_of(self, driver: str) -> set[str]:
         return {item.name for item in self._classes.values() if item.typed.provisioner == driver}
 
     def _description_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """A driver or a class may have other pools: what is used of them is counted again."""
+        """Recount the use of pools after a driver or class changed."""
         self._amounts.pop((item.kind, item.name), None)
         if new is not None and (amounts := self._read(new)) is not None:
             self._amounts[item.kind, item.name] = amounts
@@ -137,7 +138,7 @@ class Pools:
                 self._changed(self._classes_of(driver), segment)
 
     def _use(self, item: Item | None) -> dict[_Pool, int]:
-        """What a volume takes from which pool."""
+        """Return the bytes that a volume takes from its pool."""
         spec: PersistentVolumeSpec | None = item.typed.spec if item is not None else None
         if item is None or spec is None or spec.csi is None:
             return {}
@@ -149,7 +150,7 @@ class Pools:
         return {self._pool(spec.csi.driver, class_of(item.typed), segment): size}
 
     def _read(self, item: Item) -> dict[str, int] | None:
-        """The amounts that an annotation gives; what cannot be read limits nothing, and is a problem."""
+        """Return the amounts in an annotation. An unreadable one limits nothing and is recorded as a problem."""
         text = annotations_of(item).get(CAPACITY)
         if text is None:
             return None
@@ -168,10 +169,10 @@ class Pools:
 
 
 class CsiNodes(ObjectController):
-    """Keeps the CSINode of every hollow node.
+    """Controller that keeps the CSINode of every hollow node.
 
-    A real kubelet writes its CSINode itself. One that anyone else has made stays as it is: ours carry an annotation. Clusters
-    without a CSIDriver have none. Next: the scheduler counts by them.
+    A real kubelet writes its CSINode itself. A CSINode without our annotation is left alone. Clusters without a
+    CSIDriver have none. Next: the scheduler counts volumes by them.
     """
 
     name = "csi-node"
@@ -209,7 +210,7 @@ class CsiNodes(ObjectController):
             await self.context.patch(item, {"spec": spec})
 
     def _wanted(self, node: Item) -> Iterator[Data]:
-        """The drivers of a node, as its CSINode lists them."""
+        """Yield the drivers of a node, in the form of its CSINode."""
         own: dict[str, str] = {}
         for part in filter(None, map(str.strip, _limit(node).split(","))):
             driver, given, text = part.partition("=")
@@ -237,7 +238,7 @@ def _complain(context: Context, item: Item, annotation: str, text: str) -> None:
 
 
 def _allowed(storage_class: StorageClass, key: str, value: str) -> bool:
-    """Whether a class's allowedTopologies admit a segment: one term all of whose expressions for its label do."""
+    """True if a class's allowedTopologies admit a segment: all expressions for its label in one of the terms do."""
     terms = storage_class.allowed_topologies
     return not terms or any(
         all(one.key != key or value in one.values for one in term.match_label_expressions) for term in terms
@@ -245,7 +246,7 @@ def _allowed(storage_class: StorageClass, key: str, value: str) -> bool:
 
 
 def _segment_of(spec: PersistentVolumeSpec, key: str) -> str:
-    """The segment of a volume, as its node affinity says; empty when it says nothing."""
+    """Return the segment of a volume by its node affinity; empty when it names none."""
     required = spec.node_affinity.required if spec.node_affinity is not None else None
     for term in required.node_selector_terms if required is not None else ():
         for one in term.match_expressions:
@@ -255,5 +256,5 @@ def _segment_of(spec: PersistentVolumeSpec, key: str) -> str:
 
 
 def _limit(item: Item) -> str:
-    """What a driver or a node says of how many volumes a node may have."""
+    """Return the annotation of a driver or a node about the number of volumes per node."""
     return annotations_of(item).get(VOLUMES_PER_NODE, "")

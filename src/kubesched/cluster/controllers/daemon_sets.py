@@ -24,7 +24,7 @@ from .revisions import REVISION_LABEL, Revisions
 
 __all__ = ["DaemonSets", "daemon_spec"]
 
-#: What daemon pods tolerate, the last one with the host's network only.
+#: Tolerations of daemon pods; the last one only for pods in the host's network.
 _TOLERATIONS: Final = tuple(
     {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": effect}
     for effect, names in (
@@ -37,7 +37,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def daemon_spec(spec: Data, node: str = "") -> Data:
-    """A template's spec with a daemon's tolerations, pinned to ``node`` if there is one; a new object."""
+    """Return a copy of a template's spec with the tolerations of a daemon, pinned to ``node`` if it is not empty."""
     given = spec.get("tolerations") or []
     standard = _TOLERATIONS if spec.get("hostNetwork") else _TOLERATIONS[:-1]
     result = {**spec, "tolerations": [*given, *({**one} for one in standard if one not in given)]}
@@ -52,14 +52,14 @@ def daemon_spec(spec: Data, node: str = "") -> Data:
 
 
 class _Fit:
-    """Whether nodes are for a template."""
+    """Check of nodes against a template."""
 
     def __init__(self, spec: Data) -> None:
         self._spec = from_builtins(daemon_spec(spec), PodSpec)
         self._affinity: RequiredNodeAffinity = required_node_affinity(self._spec)
 
     def allows(self, node: Node, counts: Callable[[Taint], bool] = do_not_schedule) -> bool:
-        """Whether a pod may be on a node, where only taints that count matter."""
+        """True if a pod of the template may be on a node. ``counts`` selects the taints that matter."""
         return (
             self._spec.node_name in ("", node.name)
             and self._affinity.matches(node.labels, node.name)
@@ -72,7 +72,7 @@ def _no_execute(taint: Taint) -> bool:
 
 
 def _pinned_to(pod: Item) -> str:
-    """The node a daemon pod is on or meant for."""
+    """Return the node a daemon pod is on or pinned to."""
     spec: PodSpec = pod.typed.spec
     node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = node_affinity.required if node_affinity is not None else None
@@ -82,7 +82,7 @@ def _pinned_to(pod: Item) -> str:
 
 
 class DaemonSets(WorkloadController):
-    """Keeps one pod of each set on every node it is for."""
+    """Controller that keeps one pod of each set on every node that fits."""
 
     name = "daemonset"
     kind = DAEMON_SETS
@@ -112,7 +112,7 @@ class DaemonSets(WorkloadController):
         return found
 
     async def _manage(self, item: Item, fit: _Fit, revision: Item) -> None:
-        """One pod where one should be, none where none may be; failed ones and those of older templates are replaced."""
+        """Create missing pods, delete pods where none may be, and replace failed pods and those of older templates."""
         there, spec = self._by_node(item), spec_of(item)
         template, strategy = spec.get("template") or {}, spec.get("updateStrategy") or {}
         labels = {REVISION_LABEL: self._revisions.label(item, revision.name)}
@@ -138,7 +138,7 @@ class DaemonSets(WorkloadController):
                 old = [pod for pod in healthy[:1] if not labels.items() <= pod.typed.metadata.labels.items()]
                 (old_up if is_up else old_down).extend(old)
                 wanted, unavailable = wanted + 1, unavailable + (not is_up)
-            elif not fit.allows(node, _no_execute):  # nothing else drives out pods that run
+            elif not fit.allows(node, _no_execute):  # only NoExecute drives out running pods
                 surplus = staying
             await self.delete_owned(item, *surplus)
         await self.delete_owned(item, *(pod for name, pods in there.items() if name not in nodes for pod in pods))

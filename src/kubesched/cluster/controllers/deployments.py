@@ -32,7 +32,7 @@ _NOT_COPIED: Final = frozenset({REVISION, _DESIRED, _MAXIMUM, _LAST_APPLIED, "de
 
 
 def _bare_template(template: Any) -> Any:
-    """A template without the hash label, for comparing."""
+    """Return a template without the hash label, for comparing."""
     template = template or {}
     metadata = {key: value for key, value in (template.get("metadata") or {}).items() if value}
     labels = {key: value for key, value in metadata.pop("labels", {}).items() if key != HASH_LABEL}
@@ -40,7 +40,7 @@ def _bare_template(template: Any) -> Any:
 
 
 def replica_set_body(owner: Item, spec: Data, digest: str) -> Data:
-    """The ReplicaSet of a deployment's template: its pods and its selector have the hash as a label."""
+    """Return the ReplicaSet of a deployment's template. Its pods and its selector carry the hash as a label."""
     labels, template, selector = {HASH_LABEL: digest}, spec.get("template") or {}, spec.get("selector") or {}
     metadata = dict(template.get("metadata") or {})
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
@@ -54,13 +54,13 @@ def _own_annotations(item: Item) -> dict[str, str]:
 
 
 def _annotations(item: Item, rollout: Rollout, revision: int) -> dict[str, str]:
-    """What a set carries: the deployment's own annotations, the revision and the scale."""
+    """Return the annotations of a set: the deployment's own, the revision and the scale."""
     copied = {name: value for name, value in _own_annotations(item).items() if name not in _NOT_COPIED}
     return {**copied, REVISION: str(revision), **rollout.scale}
 
 
 class Rollout:
-    """What a deployment's spec says, percentages resolved. Defaults are 25 % and 25 %, 600 s, 10 old sets."""
+    """Settings in a deployment's spec, percentages resolved. Defaults: 25 % and 25 %, 600 s, 10 old sets."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         strategy = spec.get("strategy") or {}
@@ -71,9 +71,9 @@ class Rollout:
         if not self.recreate:
             self.surge = resolve_count(rolling.get("maxSurge", "25%"), self.replicas, up=True)
             unavailable = resolve_count(rolling.get("maxUnavailable", "25%"), self.replicas, up=False)
-            # With neither of both nothing could ever move.
+            # If surge and unavailable were both 0, nothing could ever move.
             self.unavailable = min(unavailable, self.replicas) or int(not self.surge)
-        #: The annotations by which a set shows what it was scaled to.
+        #: Annotations that record the scale of a set.
         self.scale = {_DESIRED: str(self.replicas), _MAXIMUM: str(self.replicas + self.surge)}
         self.paused = bool(spec.get("paused"))
         self.deadline = float(spec.get("progressDeadlineSeconds") or 600)
@@ -81,7 +81,7 @@ class Rollout:
 
 
 class Member:
-    """One ReplicaSet of a deployment. Members are ordered by ``order``, oldest first."""
+    """ReplicaSet of a deployment. Members are ordered by ``order``, oldest first."""
 
     def __init__(self, item: Item) -> None:
         self.refresh(item)
@@ -96,16 +96,16 @@ class Member:
         self.order = (metadata.get("creationTimestamp") or "", item.name)
 
     def count(self, field: str) -> int:
-        """A number of its status."""
+        """Return a count from its status."""
         return int(self.status.get(field) or 0)
 
 
 def plan_rolling(rollout: Rollout, new: Member, old: list[Member]) -> list[tuple[Member, int]]:
-    """The sizes to set now: the new set grows into the surge, old sets shrink as far as availability allows."""
+    """Return the sizes to set now: the new set grows into the surge, old sets shrink as far as availability allows."""
     total = sum(member.replicas for member in [*old, new])
     grown = min(rollout.replicas, new.replicas + max(0, rollout.replicas + rollout.surge - total))
     if grown != new.replicas:
-        # One step at a time, as upstream: what shrinks is decided when the new set has its pods.
+        # One step at a time, as upstream: old sets shrink once the new set has its pods.
         return [(new, grown)]
     sizes = [member.replicas for member in old]
     available = [member.count("availableReplicas") for member in old]
@@ -113,14 +113,14 @@ def plan_rolling(rollout: Rollout, new: Member, old: list[Member]) -> list[tuple
     minimum = rollout.replicas - rollout.unavailable
     most = total - minimum - (new.replicas - new_available)
     if most > 0:
-        # Pods that never became available hold nothing up: they go first.
+        # Pods that never became available go first: removing them costs no availability.
         _shrink(sizes, (size - ready for size, ready in zip(sizes, available, strict=True)), most)
         _shrink(sizes, sizes, sum(available) + new_available - minimum)
     return [*zip(old, sizes, strict=True), (new, new.replicas)]
 
 
 def _shrink(sizes: list[int], limits: Iterable[int], most: int) -> None:
-    """Lower each size by its limit at most, and all of them by ``most`` together, the first ones first."""
+    """Lower each size by at most its limit, and all sizes together by at most ``most``, from the first one on."""
     for index, limit in enumerate(limits):
         drop = max(0, min(limit, most))
         sizes[index] -= drop
@@ -128,7 +128,7 @@ def _shrink(sizes: list[int], limits: Iterable[int], most: int) -> None:
 
 
 def plan_scaling(rollout: Rollout, members: list[Member]) -> list[tuple[Member, int]]:
-    """The sizes after the replica count changed: spread over the sets in proportion, the largest first."""
+    """Return the sizes after the replica count changed: spread over the sets in proportion, the largest first."""
     active = [member for member in members if member.replicas]
     if len(active) <= 1:
         return [(target, rollout.replicas) for target in (active or members)[-1:]]
@@ -147,7 +147,7 @@ def plan_scaling(rollout: Rollout, members: list[Member]) -> list[tuple[Member, 
 
 
 class Deployments(ObjectController):
-    """Rolls each deployment towards its template and replica count."""
+    """Controller that rolls each deployment towards its template and replica count."""
 
     name = "deployment"
     kind = DEPLOYMENTS
@@ -159,7 +159,7 @@ class Deployments(ObjectController):
         context.watch(PODS, self._pod_changed)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """Only Recreate waits for pods to be gone; everything else shows in the sets' status."""
+        """Enqueue a Recreate deployment when a pod is gone. All other changes show in the status of the sets."""
         owner = self._sets.get(owner_key(item, REPLICA_SETS)) if new is None else None
         if owner is not None:
             self.enqueue_owner(owner, owner, owner)
@@ -180,7 +180,7 @@ class Deployments(ObjectController):
             new = await self._new_set(item, rollout, new, old)
             known = ("", str(rollout.replicas))
             if any(member.replicas and member.annotations.get(_DESIRED, "") not in known for member in [*old, new]):
-                # The replica count was changed since a set that has pods was last scaled.
+                # The replica count has changed since a set with pods was last scaled.
                 plan = plan_scaling(rollout, [*old, new])
             else:
                 plan = [(new, rollout.replicas)] if rollout.recreate else plan_rolling(rollout, new, old)
@@ -192,20 +192,20 @@ class Deployments(ObjectController):
             await self._write_status(fresh, rollout, new, old)
 
     def _still_there(self, old: list[Member]) -> bool:
-        """Whether pods of old sets exist, or still will: Recreate waits for them."""
+        """True if pods of old sets exist or are still to come: Recreate waits for them."""
         return any(
             member.replicas or any(not is_finished(pod.typed) for pod in self.context.owned_pods(member.item.uid))
             for member in old
         )
 
     async def _new_set(self, item: Item, rollout: Rollout, new: Member | None, old: list[Member]) -> Member:
-        """The set of the current template, made when there is none, with the newest revision."""
+        """Return the set of the current template with the newest revision. Creates the set if necessary."""
         revision = max((member.revision for member in old), default=0) + 1
         if new is None:
             new = await self._make_set(item, rollout, revision, old)
         else:
             wanted = _annotations(item, rollout, max(revision, new.revision))
-            del wanted[_DESIRED]  # written when the scale is
+            del wanted[_DESIRED]  # written together with the scale
             if not wanted.items() <= new.annotations.items():
                 new = Member(await self.context.patch(new.item, {"metadata": {"annotations": wanted}}))
         fresh = self.current(item)
@@ -243,7 +243,7 @@ class Deployments(ObjectController):
             await self.record(item, NORMAL, "ScalingReplicaSet", text)
 
     async def _write_status(self, item: Item, rollout: Rollout, new: Member | None, old: list[Member]) -> None:
-        """Write the status; when all is done, drop old empty sets beyond the history limit."""
+        """Write the status. When the rollout is complete, delete old empty sets beyond the history limit."""
         before, now = status_of(item), self.context.now_text()
         members = [*old, new] if new else old
 
@@ -281,7 +281,7 @@ class Deployments(ObjectController):
             await self._clean_up(rollout, old)
 
     def _progress(self, item: Item, rollout: Rollout, status: Data, name: str, *, complete: bool) -> list[Data]:
-        """The conditions with Progressing: moved on, arrived, or out of time."""
+        """Return the conditions with Progressing set: progressed, complete, or past the deadline."""
         conditions: list[Data] = status["conditions"]
         before, now = status_of(item), self.context.now_text()
 
@@ -295,7 +295,7 @@ class Deployments(ObjectController):
         done_before = current is not None and current.get("reason") == "NewReplicaSetAvailable"
         changed_spec = before.get("observedGeneration") != status["observedGeneration"]
         if current is None or _has_moved(before, status) or (done_before and changed_spec):
-            # Without the condition there was, so that this one is dated now even if it says the same.
+            # The old condition is dropped, so that the new one is dated now even if the two are equal.
             rest = [entry for entry in conditions if entry.get("type") != "Progressing"]
             fresh = progressing(rest, "True", "ReplicaSetUpdated", "is progressing")
             if current is not None and current.get("status") == "True":
@@ -320,7 +320,7 @@ class Deployments(ObjectController):
 
 
 def _has_moved(before: Data, status: Data) -> bool:
-    """Whether more pods are new, ready or available than before, or fewer are old."""
+    """True if more pods are new, ready or available than before, or fewer are old."""
     counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
     if any((status.get(field) or 0) > before.get(field, 0) for field in counts):
         return True

@@ -29,12 +29,12 @@ __all__ = ["DeviceDriver"]
 
 _NODE, _CLAIM = "node:", "claim:"
 _TRUE: Final = "True"
-#: The nodes of a template share one description.
+#: Parsed descriptions. Nodes of one template share a description.
 _parsed: Final = lru_cache(maxsize=64)(parse_devices)
 
 
 class DeviceDriver(Controller):
-    """Keys are ``node:name`` and ``claim:namespace/name``."""
+    """Controller of devices. Keys are ``node:name`` and ``claim:namespace/name``."""
 
     name = "device-driver"
     component = "hollow-dra-driver"
@@ -45,9 +45,9 @@ class DeviceDriver(Controller):
         self._slices = context.owned_cache(RESOURCE_SLICES)
         context.watch(RESOURCE_SLICES, self._slice_changed)
         self._claims = context.watch(RESOURCE_CLAIMS, self._claim_changed)
-        #: By node: the text that was read last, and what the last one that could be read describes.
+        #: By node: the text that was read last, and the pools of the last text that parsed (None if none did).
         self._read: dict[str, tuple[str, list[DevicePool] | None]] = {}
-        #: When the conditions of a claim's devices will be set, by claim UID.
+        #: Times at which the conditions of a claim's devices will be set, by claim UID.
         self._due: dict[str, float] = {}
         self.each(self._nodes, self._publish, _NODE)
         self.each(self._claims, self._bind, _CLAIM)
@@ -70,7 +70,10 @@ class DeviceDriver(Controller):
             self._due.pop(item.uid, None)
 
     async def _pools(self, node: Item) -> list[DevicePool] | None:
-        """What a node's annotation describes; one that cannot be read is reported once and describes nothing new."""
+        """Return the pools in a node's annotation.
+
+        An unreadable annotation is reported once; the pools of the last readable one stay.
+        """
         text = annotations_of(node).get(DEVICES, "")
         last, pools = self._read.get(node.name, (None, None))
         if last != text:
@@ -85,7 +88,7 @@ class DeviceDriver(Controller):
     async def _publish(self, node: Item) -> None:
         pools = await self._pools(node)
         if pools is None:
-            return  # nothing that could be read has ever been there: what is published stays
+            return  # no readable description so far: published slices stay
         published: dict[str, dict[str, Item]] = {}
         for item in self._slices.indexed(BY_OWNER, node.uid):
             published.setdefault(item.typed.spec.driver, {})[item.name] = item
@@ -105,7 +108,8 @@ class DeviceDriver(Controller):
             return
         for name in wanted:
             if name not in published and self._slices.get(name) is not None:
-                # Someone else's: the rest of the pool stays as it is, as each new generation would lead here again at once.
+                # The slice belongs to another client. The rest of the pool stays: a new generation would lead here
+                # again at once.
                 raise ApiError.already_exists(RESOURCE_SLICES, name)
         for name, spec in pool.specs(node.name, generation + 1 if published else 1).items():
             item = published.pop(name, None)
@@ -118,7 +122,7 @@ class DeviceDriver(Controller):
             await self.context.delete(item)
 
     async def _bind(self, item: Item) -> None:
-        """Set the binding conditions of a claim's devices once the driver has had its time."""
+        """Set the binding conditions of a claim's devices once the driver's time is over."""
         waiting = [(result, pool) for result in _waiting_results(item.typed) if (pool := self._pool_of(result))]
         if not waiting:
             return
@@ -142,13 +146,13 @@ class DeviceDriver(Controller):
         await self.context.update(item, {**data, "status": status}, subresource="status")
 
     def _pool_of(self, result: DeviceRequestAllocationResult) -> DevicePool | None:
-        """The description of an allocated device's pool, when it is one of ours."""
+        """Return the description of an allocated device's pool, if it is a pool of ours."""
         _, pools = self._read.get(result.pool, ("", None))
         return next((pool for pool in pools or () if pool.driver == result.driver), None)
 
 
 def _dated(spec: Data, published: Item) -> Data:
-    """A spec as the server stores it: taints without a date have the one they got when they were published."""
+    """Return a spec as the server stores it: taints without a date get the date of the published taint."""
     slice_: ResourceSliceSpec = published.typed.spec
     dates = {(one.name, taint.key, taint.effect): taint.time_added for one in slice_.devices for taint in one.taints}
     if not dates:
@@ -163,12 +167,12 @@ def _dated(spec: Data, published: Item) -> Data:
     return {**spec, "devices": devices} if devices else spec
 
 
-#: Of an allocated device, and of what its driver says about it.
+#: Identity of a device, in an allocation and in its status.
 _identity: Final = attrgetter("driver", "pool", "device", "share_id")
 
 
 def _waiting_results(claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
-    """The allocated devices of a claim that wait for their binding conditions."""
+    """Return the allocated devices of a claim that wait for their binding conditions."""
     said: dict[Any, set[str]] = {}
     for device in claim.status.devices:
         true = {condition.type for condition in device.conditions if condition.status == _TRUE}

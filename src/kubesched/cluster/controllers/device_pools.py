@@ -23,15 +23,15 @@ from .context import Data
 
 __all__ = ["DEVICES", "DevicePool", "DevicesError", "parse_devices"]
 
-#: The annotation of a Node that describes the devices of its hollow drivers.
+#: Annotation of a Node that describes the devices of its hollow drivers.
 DEVICES: Final = "kubesched.io/devices"
 
-#: Members that are ours; all others are those of a device in a ResourceSlice.
+#: Members of a description that are our own. All others are members of a device in a ResourceSlice.
 _OWN: Final = ("name", "count", "attributes", "capacity", "perDevice", "counters", "partitions", "consumes")
 _GROUP: Final = "an object with a name"
-#: Devices of one driver on a node: each takes memory, and time whenever its node is reconciled.
+#: Most devices of one driver on a node: each takes memory, and time whenever its node is reconciled.
 _MOST_OF_DRIVER: Final = 4_096
-#: Scalars, lists and mappings in a description.
+#: Most scalars, lists and mappings in a description.
 _MOST_NODES: Final = 20_000
 _MOST_DEVICES: Final = 128
 _MOST_SPECIAL_DEVICES: Final = 64
@@ -39,12 +39,12 @@ _MOST_COUNTER_SETS: Final = 8
 
 
 class DevicesError(ValueError):
-    """A description that cannot be used; the message names the place and what would be right."""
+    """Description that cannot be used. The message names the place and a correct form."""
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePool:
-    """The devices of one driver on a node.
+    """Devices of one driver on a node.
 
     ``binding_seconds`` and ``binding_failure`` are for binding conditions. A slice holds ``slice_size`` devices.
     """
@@ -57,9 +57,9 @@ class DevicePool:
     slice_size: int = _MOST_DEVICES
 
     def specs(self, node: str, generation: int) -> dict[str, Data]:
-        """The specs of the pool's slices by name: first those of counters, then those of devices.
+        """Return the specs of the pool's slices by name: slices of counters, then slices of devices.
 
-        Counters and devices keep their names when the number of the others changes.
+        Counters keep their names when the number of devices changes, and devices when that of counters does.
         """
         parts: dict[str, Data] = {}
         for field, what, items, size in (
@@ -74,10 +74,10 @@ class DevicePool:
 
 
 def parse_devices(text: str, source: str = f"annotation {DEVICES}") -> list[DevicePool]:
-    """The pools that a text describes; ``source`` is its name in messages.
+    """Return the pools that a text describes; ``source`` is its name in messages.
 
     Raises:
-        DevicesError: naming the place and what would be right.
+        DevicesError: naming the place and a correct form.
     """
     try:
         data = read_single(text, "list of drivers", most_nodes=_MOST_NODES)
@@ -150,7 +150,7 @@ def _expand(group: Entry, devices: list[Data], sets: list[Data]) -> None:
 
 
 def _count(entry: Entry, devices: list[Data]) -> int:
-    """How many devices an entry describes, of which the driver can have no more than some."""
+    """Return the number of devices of an entry. Refused if the driver would get more than ``_MOST_OF_DRIVER``."""
     count = entry.count("count", 1)
     if count > _MOST_OF_DRIVER - len(devices):
         raise entry.refusal("count", f"makes more than {_MOST_OF_DRIVER} devices of one driver on a node")
@@ -162,7 +162,7 @@ def _name(entry: Entry) -> str:
 
 
 def _device(name: str, group: Entry, more: Mapping[str, Any]) -> Data:
-    """One device; what a group says itself goes before ``more``, the attributes it has besides."""
+    """Return one device. The group's own attributes overrule those in ``more``."""
     own = group.entry("attributes")
     capacity = group.entry("capacity")
     device: Data = {"name": name, **{key: value for key, value in group.data.items() if key not in _OWN}}
@@ -189,7 +189,7 @@ def _attribute(owner: Entry, key: str, value: Any) -> Data:
 
 
 def _amounts(entry: Entry, *, formed: bool = False) -> Data:
-    """Amounts as a ResourceSlice has them; ``formed`` are those that may be written in its form already."""
+    """Return amounts in the form of a ResourceSlice. ``formed``: they may be written in that form already."""
     found: Data = {}
     for key, value in entry.data.items():
         if formed and isinstance(value, dict):

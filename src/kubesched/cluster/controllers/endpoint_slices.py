@@ -25,12 +25,12 @@ _SERVICE: Final = "kubernetes.io/service-name"
 _MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 _MANAGER: Final = "endpointslice-controller.k8s.io"
 _ZONE: Final = "topology.kubernetes.io/zone"
-#: Changes of pods are collected for so long (seconds).
+#: Time during which changes of pods are collected, in seconds.
 _BATCH_SECONDS: Final = 1.0
 
 
 class EndpointSlices(ObjectController):
-    """Keeps the slices of each Service that has a selector."""
+    """Controller that keeps the slices of each Service that has a selector."""
 
     name = "endpointslice"
     component = "endpoint-slice-controller"
@@ -41,7 +41,7 @@ class EndpointSlices(ObjectController):
         self._slices = context.owned_cache(ENDPOINT_SLICES)
         self._nodes = context.cache(NODES)
         self.cache.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
-        #: Of Services that have one, by key.
+        #: Selectors of Services by key.
         self._selectors: dict[str, dict[str, str]] = {}
         context.watch(ENDPOINT_SLICES, self._slice_changed)
         context.watch(PODS, self._pod_changed)
@@ -53,7 +53,7 @@ class EndpointSlices(ObjectController):
             self._selectors[item.key] = selector
 
     def _slice_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """A slice that another client changed or deleted is repaired."""
+        """Repair a slice that another client changed or deleted."""
         labels = data_of(item)["metadata"].get("labels") or {}
         if labels.get(_MANAGED_BY) == _MANAGER:
             self.queue.add(f"{item.namespace}/{labels.get(_SERVICE, '')}")
@@ -93,7 +93,7 @@ class EndpointSlices(ObjectController):
         await self._write(item, wanted)
 
     async def _write(self, service: Item, wanted: list[Data]) -> None:
-        """Make the slices of a Service what is wanted, those that are there being changed in order."""
+        """Write the wanted slices of a Service. Existing slices are changed in order."""
         there = sorted(self._slices.indexed(BY_OWNER, service.uid), key=lambda one: one.name)
         for body, item in zip(wanted, there, strict=False):
             if any(data_of(item).get(name) != value for name, value in body.items() if name != "addressType"):
@@ -121,7 +121,7 @@ class EndpointSlices(ObjectController):
         }
 
     async def _balance(self, service: Item, spec: Data) -> None:
-        """A hollow load balancer: an address of the network for benchmarks, at once, by the Service's cluster IP."""
+        """Give a LoadBalancer Service an address at once: one of the benchmarking network, by its cluster IP."""
         there = (status_of(service).get("loadBalancer") or {}).get("ingress")
         balanced = spec.get("type") == "LoadBalancer" and not spec.get("loadBalancerClass")
         if balanced is bool(there):
@@ -134,14 +134,14 @@ class EndpointSlices(ObjectController):
 
 
 def _seen(item: Item) -> tuple[Any, ...]:
-    """What slices show of a pod."""
+    """Fields of a pod that slices depend on."""
     pod: Pod = item.typed
     status = pod.status
     return pod.metadata.labels, pod.metadata.deletion_timestamp, status.phase, is_ready(pod), pod_ip(item)
 
 
 def _ports(spec: Data, pod: Pod) -> tuple[tuple[str, int, str], ...]:
-    """Name, number and protocol of a Service's ports in a pod; a named port that the pod lacks is left out."""
+    """Return name, number and protocol of a Service's ports in a pod. A named port that the pod lacks is left out."""
     found = []
     for port in spec.get("ports") or ():
         target, protocol = port.get("targetPort", port["port"]), port.get("protocol", "TCP")

@@ -1,8 +1,8 @@
-"""Small loops that keep a cluster in order: accounts that every namespace has, and what nothing else removes.
+"""Small loops that keep a cluster in order: default service accounts, and removal of left-over objects.
 
-Pods are collected on deleted nodes and when too many have finished; rules: upstream ``gc_controller.go``, driven by events
-and timers instead of a period. The store deletes dependents when it removes their owner; what is created afterwards, or
-imported without its owner, is found here.
+Pods are collected on deleted nodes and when too many have finished; rules: upstream ``gc_controller.go``, driven by
+events and timers instead of a period. The store deletes dependents when it removes their owner. Dependents that are
+created later, or imported without their owner, are found here.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ __all__ = ["GarbageCollector", "PodGarbage", "ServiceAccounts"]
 
 _DEFAULT: Final = "default"
 _FINISHED, _NODE = "finished", "node:"
-#: Kinds whose objects are deleted without their owners.
+#: Kinds whose objects are deleted when none of their owners exists.
 _COLLECTED: Final = (PODS, REPLICA_SETS, JOBS, REVISIONS, RESOURCE_CLAIMS)
 
 
 class ServiceAccounts(ObjectController):
-    """Creates the account ``default`` of each namespace, as clients wait for it, and again when it was deleted.
+    """Controller that creates the account ``default`` of each namespace, and again when it was deleted.
+
+    Clients wait for this account.
 
     Rules: upstream ``serviceaccount``.
     """
@@ -60,7 +62,10 @@ class ServiceAccounts(ObjectController):
 
 
 class PodGarbage(Controller):
-    """Pods on deleted nodes, and finished ones beyond a threshold. Keys are ``node:<name>`` and ``finished``."""
+    """Controller that deletes pods on deleted nodes, and finished pods beyond a threshold.
+
+    Keys are ``node:<name>`` and ``finished``.
+    """
 
     name = "podgc"
 
@@ -95,7 +100,7 @@ class PodGarbage(Controller):
             await self._collect(key.removeprefix(_NODE))
 
     async def _collect(self, node: str) -> None:
-        """Force away the pods of a node that has been gone for a while."""
+        """Delete the pods of a node that has been gone for a while, without grace period."""
         pods = self.context.pods.indexed(BY_NODE, node)
         if self._nodes.get(node) is not None or not pods:
             self._missing.pop(node, None)
@@ -108,7 +113,7 @@ class PodGarbage(Controller):
         if await self.context.get(NODES, "", node) is not None:
             return
         for pod in pods:
-            if not is_finished(pod.typed):  # it ends as Failed, so that its owner counts it
+            if not is_finished(pod.typed):  # marked as Failed first, so that its owner counts it
                 text = "PodGC: node no longer exists"
                 why = self.context.condition("DisruptionTarget", "True", "DeletionByPodGC", text)
                 await self.context.patch_status(pod, {"phase": "Failed", "conditions": [why]})
@@ -126,7 +131,7 @@ class PodGarbage(Controller):
 
 
 class GarbageCollector(Controller):
-    """Deletes an object when none of its owners is on the server. Keys are ``<group resource>|<object key>``."""
+    """Controller that deletes objects without an owner on the server. Keys are ``<group resource>|<object key>``."""
 
     name = "garbagecollector"
 
@@ -136,7 +141,7 @@ class GarbageCollector(Controller):
             self.each(context.watch(kind, self._changed), self._collect, f"{kind.group_resource}|")
 
     def _changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """A new object whose owners no cache of ours shows, which is rare, has to be looked into."""
+        """Enqueue a new object whose owners are in none of our caches, which is rare."""
         if new is not None and old is None:
             owners = owners_of(new)
             if owners and not any(self._is_cached(owner, new.namespace) for owner in owners):
@@ -155,7 +160,7 @@ class GarbageCollector(Controller):
         for owner in owners:
             kind = kind_of(owner.api_version, owner.kind)
             if kind is None:
-                return  # a kind we cannot ask for gets the benefit of the doubt
+                return  # the kind is unknown to us: assume that the owner exists
             if self._is_cached(owner, item.namespace) or not await self.context.is_gone(kind, item.namespace, owner):
                 return
         if owners:

@@ -1,4 +1,7 @@
-"""Completion indexes of a Job, as ranges: a Job may have two thousand million of them. Callers: :mod:`.jobs`, saved workloads."""
+"""Completion indexes of a Job, as ranges: a Job may have two thousand million indexes.
+
+Callers: :mod:`.jobs`, saved workloads.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ _MANY: Final = 3
 
 
 class Indexes:
-    """A set of indexes. Time and memory go with the number of its ranges, whatever these hold."""
+    """Set of indexes, kept as ranges. Time and memory grow with the number of ranges, not of indexes."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        """``ranges`` are the first and the last index of each; they may overlap, and come in any order."""
+        """Build the set from (first index, last index) of each range. Ranges may overlap, and come in any order."""
         #: First and last indexes of ranges that neither overlap nor touch, in order.
         self._firsts: list[int] = []
         self._lasts: list[int] = []
@@ -31,7 +34,7 @@ class Indexes:
 
     @classmethod
     def parse(cls, text: str, completions: int) -> Indexes:
-        """``1,3-5`` as {1, 3, 4, 5}; parts that cannot be read and indexes from ``completions`` on are left out."""
+        """Read ``1,3-5`` as {1, 3, 4, 5}. Unreadable parts and indexes from ``completions`` on are left out."""
         return cls(_ranges(text, completions))
 
     def __contains__(self, index: int | None) -> bool:
@@ -49,22 +52,22 @@ class Indexes:
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
-        """{1, 2, 4, 5, 6} as ``1,2,4-6``, which is how a Job's status has them."""
+        """Return {1, 2, 4, 5, 6} as ``1,2,4-6``, the form in a Job's status."""
         parts: list[str] = []
         for first, last in self.ranges():
             parts += [f"{first}-{last}"] if last - first + 1 >= _MANY else map(str, range(first, last + 1))
         return ",".join(parts)
 
     def ranges(self) -> list[tuple[int, int]]:
-        """The first and the last index of each range, in order."""
+        """First and last index of each range, in order."""
         return list(zip(self._firsts, self._lasts, strict=True))
 
     def union(self, more: Iterable[int]) -> Indexes:
-        """These and some more."""
+        """Return the set with more indexes added."""
         return Indexes([*self.ranges(), *((index, index) for index in more)])
 
     def missing(self, completions: int) -> Iterator[int]:
-        """The indexes below ``completions`` that are not in it, in order."""
+        """Yield the indexes below ``completions`` that are not in the set, in order."""
         begin = 0
         for first, last in self.ranges():
             yield from range(begin, min(first, completions))
@@ -74,7 +77,7 @@ class Indexes:
 
 @lru_cache(maxsize=4)
 def _ranges(text: str, completions: int) -> list[tuple[int, int]]:
-    """The ranges in a text; one reconcile of a Job reads the same text several times."""
+    """Return the ranges in a text. Cached, since one reconcile of a Job reads the same text several times."""
     found: list[tuple[int, int]] = []
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")

@@ -1,11 +1,11 @@
 """Job: pods that run to their end, counted once each, plain or indexed, with a limit on failures.
 
-Pods carry the finalizer ``batch.kubernetes.io/job-tracking`` until they are counted, so that none is lost when
-it is deleted; ``status.uncountedTerminatedPods`` holds those being counted. Rules: upstream ``job_controller.go``.
+Pods carry the finalizer ``batch.kubernetes.io/job-tracking`` until they are counted, so that no deleted pod is lost
+from the count. ``status.uncountedTerminatedPods`` holds the pods being counted. Rules: upstream ``job_controller.go``.
 Left out: success and failure policies, per-index backoff, pod replacement policy.
 
-A job that is deleted in the background is removed before its pods, one that is deleted with ``--cascade=orphan`` leaves them
-behind; either way no job is left to count for, and the finalizer would keep the pods: ``JobOrphans`` removes it.
+A job that is deleted in the background is removed before its pods; one that is deleted with ``--cascade=orphan`` leaves
+its pods behind. Nothing would count these pods, so ``JobOrphans`` removes their finalizer.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _LONGEST_BACKOFF: Final = 600.0
 
 
 def _end_of(data: Data) -> Data:
-    """The condition by which a job is over; empty when it is not."""
+    """Return the condition by which a job is over; empty when it is not."""
     conditions = (data.get("status") or {}).get("conditions") or ()
     ends = (one for one in conditions if one.get("type") in ("Complete", "Failed") and one.get("status") == "True")
     return next(ends, {})
 
 
 def finished_as(data: Data) -> str:
-    """``Complete`` or ``Failed`` when the job is over."""
+    """Return ``Complete`` or ``Failed`` when the job is over, else an empty text."""
     return str(_end_of(data).get("type", ""))
 
 
 def job_labels(name: str, uid: str) -> dict[str, str]:
-    """The labels of a job's pods, under their names of now and of before."""
+    """Return the labels of a job's pods, under their current and their legacy names."""
     labels = {"job-name": name, "controller-uid": uid}
     return {**labels, **{f"batch.kubernetes.io/{label}": value for label, value in labels.items()}}
 
 
 def indexed_spec(spec: Data, hostname: str) -> Data:
-    """A template's spec for one index: a host name of its own, and the index in every container's environment."""
+    """Return a template's spec for one index: its host name, and the index in the environment of every container."""
     variable = {
         "name": "JOB_COMPLETION_INDEX",
         "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}},
@@ -71,7 +71,7 @@ def indexed_spec(spec: Data, hostname: str) -> Data:
 
 
 async def _release(context: Context, pods: Iterable[Item]) -> None:
-    """Take the tracking finalizer off pods, as far as they still exist."""
+    """Remove the tracking finalizer from the pods that still exist."""
     for pod in pods:
         finalizers = pod.typed.metadata.finalizers
         if TRACKING in finalizers:
@@ -81,19 +81,22 @@ async def _release(context: Context, pods: Iterable[Item]) -> None:
 
 
 def completed_indexes(data: Data) -> Indexes:
-    """The indexes that a job's status lists as completed."""
+    """Return the indexes that a job's status lists as completed."""
     completions = int((data.get("spec") or {}).get("completions") or 0)
     return Indexes.parse((data.get("status") or {}).get("completedIndexes") or "", completions)
 
 
 def index_of(pod: Pod) -> int | None:
-    """The completion index of a pod."""
+    """Return the completion index of a pod."""
     text = pod.metadata.annotations.get(COMPLETION_INDEX) or pod.metadata.labels.get(COMPLETION_INDEX) or ""
     return parse_int64(text) if text.isdigit() else None
 
 
 class Count:
-    """One evaluation of a job. ``succeeded``, ``failed`` and ``completed`` are what they will be once all is counted."""
+    """Evaluation of a job and its pods.
+
+    ``succeeded``, ``failed`` and ``completed`` are the values once all finished pods are counted.
+    """
 
     def __init__(self, data: Data, pods: list[Item], is_going: Callable[[Item], bool]) -> None:
         status = data.get("status") or {}
@@ -114,7 +117,7 @@ class Count:
             tracked = TRACKING in pod.metadata.finalizers
             if phase == "Succeeded" and tracked:
                 if self.indexed and (index is None or index in newly or index in self._noted):
-                    self.to_release.append(item)  # this index was done already
+                    self.to_release.append(item)  # another pod has completed this index
                     continue
                 if index is not None:
                     newly.add(index)
@@ -125,7 +128,7 @@ class Count:
             elif not is_finished(pod):
                 (self.going if is_going(item) else self.active).append(item)
                 self.busy_indexes.add(index)
-        #: The indexes of the status, and those of pods that have succeeded since.
+        #: Indexes completed by the status, and by pods that have succeeded since.
         self.completed = self._noted.union(newly)
         self.failed = int(status.get("failed") or 0) + len(self.uncounted["failed"])
         self.succeeded = int(status.get("succeeded") or 0) + len(self.uncounted["succeeded"])
@@ -139,11 +142,11 @@ class Count:
             self.newly_failed |= outcome == "failed"
 
     def uncounted_status(self) -> dict[str, list[str]]:
-        """What the status says while pods are being counted."""
+        """Return ``uncountedTerminatedPods`` of the status."""
         return {name: list(uids) for name, uids in self.uncounted.items() if uids}
 
     def totals(self) -> dict[str, Any]:
-        """The totals once all is counted."""
+        """Return the totals of the status once all pods are counted."""
         result: dict[str, Any] = {"succeeded": self.succeeded or None, "failed": self.failed or None}
         if self.indexed:
             result["completedIndexes"] = str(self.completed) or None
@@ -151,7 +154,7 @@ class Count:
 
 
 class Jobs(WorkloadController):
-    """Runs each job to completion."""
+    """Controller that runs each job to completion."""
 
     name = "job"
     kind = JOBS
@@ -173,7 +176,7 @@ class Jobs(WorkloadController):
             item = await self._count(item, count)
         if verdict := self._verdict(item, count):
             await self._end(item, count, *verdict)
-            self.queue.forget_timers(item.key)  # of its deadline
+            self.queue.forget_timers(item.key)  # timer of its deadline
             await _release(self.context, self.context.owned_pods(item.uid))
             self._last_failure.pop(item.uid, None)
         else:
@@ -189,7 +192,7 @@ class Jobs(WorkloadController):
         return await self.context.write_status(item, status)
 
     def _verdict(self, item: Item, count: Count) -> tuple[str, str, str] | None:
-        """Whether the job is over: type, reason and message of the condition that says so."""
+        """Return type, reason and message of the condition that ends the job; None while the job goes on."""
         spec, begun = spec_of(item), status_of(item).get("startTime")
         if count.failed > int(spec.get("backoffLimit", 6)):
             return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
@@ -208,7 +211,7 @@ class Jobs(WorkloadController):
         return None
 
     async def _end(self, item: Item, count: Count, type_: str, reason: str, message: str) -> None:
-        """Stop the pods of a job that is over, and write the condition."""
+        """Stop the pods of a job that is over, and write its condition."""
         await self.delete_owned(item, *count.active)
         failed = type_ == "Failed"
         status = {**status_of(item), "active": None, "ready": None}
@@ -236,7 +239,7 @@ class Jobs(WorkloadController):
             await self.context.delete(item)
 
     async def _manage(self, item: Item, count: Count) -> None:
-        """As many pods as may run at once, and no more than are still wanted."""
+        """Create and delete pods: no more than may run at once, no more than are still wanted."""
         spec = spec_of(item)
         if spec.get("suspend"):
             for pod in count.active:
@@ -267,15 +270,15 @@ class Jobs(WorkloadController):
         for index in islice(indexes, min(missing, burst)):
             await self._create(item, index)
         if missing > burst:
-            self.queue.add(item.key)  # the rest at the next look; after a refusal, when it is tried again
+            self.queue.add(item.key)  # the rest at the next reconcile; after a refusal, when it is tried again
 
     async def _drop(self, item: Item, pod: Item) -> None:
-        """Stop a pod that is wanted no more; it counts neither as succeeded nor as failed."""
+        """Stop a pod that is no longer wanted. It counts neither as succeeded nor as failed."""
         await _release(self.context, [pod])
         await self.delete_owned(item, pod)
 
     def _backoff(self, item: Item, count: Count) -> float:
-        """Seconds until the next pod may be made after failures: 10 s, doubling, at most 10 minutes."""
+        """Return the seconds until the next pod may be made after failures: 10 s, doubling, at most 10 minutes."""
         last = self._last_failure.get(item.uid)
         if last is None or not count.failed:
             return 0.0
@@ -294,7 +297,7 @@ class Jobs(WorkloadController):
         await self.create_owned(item, PODS, pod_body(item, template, generate=f"{name}-", **fields))
 
     async def _write_counts(self, item: Item, count: Count) -> None:
-        """Active, ready and terminating as they are now; when the job began or was suspended."""
+        """Write the current counts of active, ready and terminating pods, and the times of start or suspension."""
         spec, status = spec_of(item), dict(status_of(item))
         pods = [pod for pod in self.context.owned_pods(item.uid) if not is_finished(pod.typed)]
         active = [pod for pod in pods if not self.context.is_going(pod)]
@@ -321,7 +324,7 @@ class Jobs(WorkloadController):
 
 
 class JobOrphans(ObjectController):
-    """Releases the pods of deleted jobs. Rules: upstream's ``syncOrphanPod``."""
+    """Controller that releases the pods of deleted jobs. Rules: upstream's ``syncOrphanPod``."""
 
     name = "joborphan"
     kind = PODS
@@ -340,7 +343,7 @@ class JobOrphans(ObjectController):
             super().enqueue(item, old, new)
 
     def _is_orphan(self, pod: Item) -> bool:
-        """Whether a pod has the finalizer and no job that we know of."""
+        """True if a pod has the finalizer and its job is not in our cache."""
         if TRACKING not in pod.typed.metadata.finalizers:
             return False
         job, owner = self._jobs.get(owner_key(pod, JOBS)), controller_of(pod)

@@ -40,7 +40,7 @@ from .volumes import EphemeralVolumes, Volumes
 
 __all__ = ["ALL", "BATCH", "DEVICES", "STORAGE", "ControllerManager"]
 
-#: Those that run Jobs and CronJobs, that make storage work, and that make devices work: for clusters that run nothing else.
+#: Controllers for Jobs and CronJobs, for storage, and for devices: for clusters that need only these.
 BATCH: Final[tuple[type[Controller], ...]] = (Jobs, JobOrphans, CronJobs)
 STORAGE: Final[tuple[type[Controller], ...]] = (Volumes, Provisioner, CsiNodes, Attachments, EphemeralVolumes)
 DEVICES: Final[tuple[type[Controller], ...]] = (ResourceClaims, DeviceDriver, DeviceTaintEviction)
@@ -68,14 +68,14 @@ ALL: Final[tuple[type[Controller], ...]] = (
 
 
 class ControllerManager:
-    """The controllers of one cluster.
+    """Controllers of one cluster.
 
-    ``controllers`` picks some by class or name (``deployment``, ``replicaset``, …). ``rng`` decides what the API
-    leaves open, such as the zone of a new volume. ``settings`` holds times and limits. The attribute ``controllers`` has
-    them by name, ``problems`` refused requests and the like, newest last; all are tried again.
+    ``controllers`` selects by class or name (``deployment``, ``replicaset``, …). ``rng`` decides choices that the API
+    leaves open, such as the zone of a new volume. ``settings`` holds times and limits. The attribute ``controllers``
+    maps names to controllers. ``problems`` lists refused requests and other errors, newest last; all are tried again.
 
     Raises:
-        ValueError: for a name that is no controller's.
+        ValueError: for an unknown name of a controller.
     """
 
     def __init__(
@@ -123,17 +123,17 @@ class ControllerManager:
             await cache.synced.wait()
 
     async def wait_announced(self) -> None:
-        """Return when CSINodes, capacity objects and ResourceSlices show what there is: no pod should be placed before."""
+        """Wait until CSINodes, capacity objects and ResourceSlices are written. No pod should be placed before."""
         await self.wait_synced()
         for one in self.controllers.values():
             if isinstance(one, CsiNodes | Provisioner | DeviceDriver):
                 await one.queue.drained.wait()
 
     def next_timer(self, besides: Iterable[type[Controller]] = ()) -> float | None:
-        """When something may change next, on the event loop's clock; None when nothing will by itself.
+        """Return the time of the next possible change, on the event loop's clock; None when no timer changes anything.
 
-        Looks that will merely find all well (a heartbeat in time) and retries that keep failing do not count, nor do the
-        controllers ``besides``.
+        Routine checks (a heartbeat in time) and retries that keep failing do not count, nor do the controllers
+        ``besides``.
         """
         others = tuple(besides)
         times = (one.queue.next_timer() for one in self.controllers.values() if not isinstance(one, others))

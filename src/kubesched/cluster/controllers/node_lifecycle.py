@@ -1,10 +1,10 @@
-"""Node lifecycle: unresponsive nodes become NotReady, and taints follow from conditions and from ``spec.unschedulable``.
+"""Node lifecycle: unresponsive nodes become NotReady; taints follow conditions and ``spec.unschedulable``.
 
-A node with a Lease in ``kube-node-lease`` must renew it; ``node_grace_seconds`` after the last renewal its Ready
-condition becomes Unknown and its pods stop being ready. A node without a Lease is not watched over. A node is found
-the moment its grace ends, not at the next round of a monitor. Missed heartbeats count from the start of this controller:
-the time while the cluster was switched off does not count. Taints: upstream ``node_lifecycle_controller.go``.
-Next: :mod:`.taint_eviction` deletes the pods that do not tolerate them. Evictions are not rate limited by zone.
+A node with a Lease in ``kube-node-lease`` must renew it. ``node_grace_seconds`` after the last renewal its Ready
+condition becomes Unknown and its pods stop being ready. A node without a Lease is not watched over. A timer finds the
+node the moment its grace ends; there is no periodic monitor. Missed heartbeats count from the start of this controller:
+the time while the cluster was switched off does not count. Taints: upstream ``node_lifecycle_controller.go``. Next:
+:mod:`.taint_eviction` deletes the pods that do not tolerate them. Evictions are not rate limited by zone.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ _OURS: Final = frozenset(
     | {(key, "NoExecute") for key in _NO_EXECUTE}
 )
 _SILENT: Final = "Kubelet stopped posting node status."
-#: A kubelet renews every 10 s; after this silence, or this part of the grace if that is shorter, it is late.
+#: A node is late after this many seconds without renewal (a kubelet renews every 10 s), or after this part of the
+#: grace if that is shorter.
 _LATE_SECONDS: Final = 12.0
 _LATE_PART: Final = 0.3
 
 
 class NodeLifecycle(Controller):
-    """Keeps Ready conditions and taints of nodes true."""
+    """Controller of the Ready conditions and taints of nodes."""
 
     name = "nodelifecycle"
     component = "node-controller"
@@ -66,7 +67,7 @@ class NodeLifecycle(Controller):
             self.queue.add(new.name)
 
     def _lease_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """Only the first sign of a lease, or its end, needs a look; a renewal is seen when the grace would end."""
+        """Enqueue the node when its lease appears or is deleted. Renewals are read when the grace would end."""
         if item.namespace == LEASE_NAMESPACE and (item.name not in self._watched or new is None):
             self.queue.add(item.name)
 
@@ -85,7 +86,7 @@ class NodeLifecycle(Controller):
             await self._mark_pods(item)
 
     def _is_silent(self, item: Item) -> bool:
-        """Whether the node's grace is over; if it is not, when to look again."""
+        """True if the node's grace is over. If it is not, the node is checked again when it would be."""
         lease = self._leases.get(f"{LEASE_NAMESPACE}/{item.name}")
         renewed = (lease.data().get("spec") or {}).get("renewTime") if lease is not None else None
         if not renewed:
@@ -96,7 +97,7 @@ class NodeLifecycle(Controller):
         if silence >= grace:
             return True
         self._watched.add(item.name)
-        # Late already: something is going to happen. In time: merely look again.
+        # A node that is late gets a loud timer: something will happen. A node in time gets a quiet one.
         late = min(_LATE_SECONDS, grace * _LATE_PART)
         if silence <= late:
             self.queue.add_after(item.name, late - silence + 0.001, quiet=True)
@@ -112,7 +113,7 @@ class NodeLifecycle(Controller):
         return await self.context.patch_status(item, {"conditions": patch}, unless=()) or item
 
     async def _taint(self, item: Item) -> Item:
-        """Set the taints that conditions and ``spec.unschedulable`` ask for, remove those of ours that nothing asks for."""
+        """Set the taints that conditions and ``spec.unschedulable`` ask for; remove our other taints."""
         node: Node = item.typed
         conditions = [(one.type, one.status) for one in node.status.conditions]
         wanted = {(_NO_SCHEDULE[one], "NoSchedule") for one in conditions if one in _NO_SCHEDULE}
@@ -136,7 +137,7 @@ class NodeLifecycle(Controller):
         return await self.context.patch(item, {"metadata": version, "spec": {"taints": [*kept, *added] or None}})
 
     async def _mark_pods(self, item: Item) -> None:
-        """Pods of a node that is not ready are not ready either."""
+        """Mark the pods of a node that is not ready as not ready."""
         condition = self.context.condition("Ready", "False", "NodeNotReady")
         for pod in self.context.pods.indexed(BY_NODE, item.name):
             if is_finished(pod.typed) or not is_ready(pod.typed):
@@ -146,6 +147,6 @@ class NodeLifecycle(Controller):
 
 
 def _ready(item: Item) -> str:
-    """The status of a node's Ready condition; empty when it has none."""
+    """Return the status of a node's Ready condition; empty when it has none."""
     node: Node = item.typed
     return next((one.status for one in node.status.conditions if one.type == "Ready"), "")

@@ -23,18 +23,18 @@ _FINISHED: Final = ("Succeeded", "Failed")
 
 
 def is_finished(pod: Pod) -> bool:
-    """Whether a pod has run to its end."""
+    """True if a pod has run to its end."""
     return pod.status.phase in _FINISHED
 
 
 def is_ready(pod: Pod) -> bool:
-    """Whether a pod's Ready condition is True."""
+    """True if a pod's Ready condition is True."""
     condition = ready_condition(pod)
     return condition is not None and condition.status == "True"
 
 
 def ready_since(pod: Pod) -> float | None:
-    """Since when a pod has been ready, in seconds since the epoch; None when it is not."""
+    """Return the time since when a pod has been ready, in seconds since the epoch; None when it is not ready."""
     condition = ready_condition(pod)
     if condition is None or condition.status != "True":
         return None
@@ -42,13 +42,13 @@ def ready_since(pod: Pod) -> float | None:
 
 
 def template_hash(template: Any, collisions: int = 0) -> str:
-    """A short name for a pod template; another one for each number of collisions."""
+    """Return a short name for a pod template. Another number of collisions gives another name."""
     raw = msgspec.json.encode(template, order="deterministic") + str(collisions or "").encode()
     return letters_of(int.from_bytes(hashlib.sha256(raw).digest(), "big"), 10)
 
 
 def owner_reference(owner: Item) -> dict[str, Any]:
-    """The reference by which an owner controls what it makes."""
+    """Return the reference that marks ``owner`` as the controller."""
     kind = {"apiVersion": owner.kind.api_version, "kind": owner.kind.kind}
     return {**kind, "name": owner.name, "uid": owner.uid, "controller": True, "blockOwnerDeletion": True}
 
@@ -63,7 +63,7 @@ def owned_body(
     annotations: Mapping[str, str] | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What a template describes, controlled by ``owner``; ``spec`` replaces the template's."""
+    """Return the object that a template describes, controlled by ``owner``. ``spec`` replaces the template's."""
     given = template.get("metadata") or {}
     metadata: dict[str, Any] = {"ownerReferences": [owner_reference(owner)]}
     metadata |= {"name": name} if name else {"generateName": generate or f"{owner.name}-"}
@@ -74,7 +74,7 @@ def owned_body(
 
 
 def pod_body(owner: Item, template: Mapping[str, Any], finalizers: Iterable[str] = (), **fields: Any) -> dict[str, Any]:
-    """A pod of a template; ``fields`` as for :func:`owned_body`."""
+    """Return a pod of a template; ``fields`` as for :func:`owned_body`."""
     body = {"apiVersion": "v1", "kind": "Pod", **owned_body(owner, template, **fields)}
     if all_finalizers := [*((template.get("metadata") or {}).get("finalizers") or ()), *finalizers]:
         body["metadata"]["finalizers"] = all_finalizers
@@ -82,7 +82,7 @@ def pod_body(owner: Item, template: Mapping[str, Any], finalizers: Iterable[str]
 
 
 def resolve_count(value: Any, total: int, *, up: bool) -> int:
-    """A number, or a percentage of ``total`` rounded up or down. What cannot be read counts as 0."""
+    """Return a number, or a percentage of ``total`` rounded up or down. An unreadable value counts as 0."""
     if not isinstance(value, str):
         return int(value or 0)
     text = value.strip()

@@ -36,15 +36,17 @@ __all__ = ["Provisioner"]
 
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 _CLAIM, _CAPACITY = "claim:", "capacity:"
-#: Where the capacity objects are, and the annotation that marks them as ours.
+#: Namespace of the capacity objects, and the annotation that marks them as ours.
 _NAMESPACE: Final = "kube-system"
 _MADE_BY: Final = "kubesched.io/capacity-of"
 _EXHAUSTED: Final = "ResourceExhausted"
 
 
 class Provisioner(Controller):
-    """All hollow drivers of a cluster. Keys are claims, and classes, or single segments of them, whose capacity may be
-    another."""
+    """Controller for all hollow drivers of a cluster.
+
+    Keys are claims, and classes (or a segment of one) whose capacity may have changed.
+    """
 
     name = "csi-provisioner"
     component = "csi-provisioner"
@@ -67,7 +69,7 @@ class Provisioner(Controller):
             self._attempts.forget(item)
 
     def _volume_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """A volume that goes before its claim was bound is made again."""
+        """Enqueue the claim of a volume that was deleted before it was bound: the volume is made again."""
         for key in reserved_for(item) if new is None else ():
             self.queue.add(_CLAIM + key)
 
@@ -105,7 +107,7 @@ class Provisioner(Controller):
             self._attempts.forget(item)
 
     async def _make(self, item: Item, storage_class: Item, node: str) -> tuple[str, str]:
-        """Make the volume; else the reason of the failure and what happened."""
+        """Make the volume. Returns the reason and the text of a failure, else empty texts."""
         claim: PersistentVolumeClaim = item.typed
         size = claim.spec.resources.requests.get("storage", "1Gi")
         try:
@@ -119,7 +121,10 @@ class Provisioner(Controller):
         return "", ""
 
     def _place(self, storage_class: Item, node: str, wanted: int) -> tuple[Segment | None, str]:
-        """Where a volume goes: the selected node's segment, else one of those with enough space; or why nowhere."""
+        """Return the segment for a volume, or the reason why there is none.
+
+        It is the segment of the selected node, else one with enough space.
+        """
         key, found = self._pools.key_of(storage_class), self._nodes.get(node)
         if node:
             value = found.typed.metadata.labels.get(key, "") if found is not None else ""
@@ -152,7 +157,7 @@ class Provisioner(Controller):
             expression = {"key": segment[0], "operator": "In", "values": [segment[1]]}
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
         metadata = {"name": name, "annotations": {PROVISIONED_BY: driver}, "finalizers": [PV_PROTECTION]}
-        with tolerate("AlreadyExists"):  # made before a restart; its event brings the two together
+        with tolerate("AlreadyExists"):  # made before a restart; the watch event binds them
             await self.context.create(VOLUMES, "", {"metadata": metadata, "spec": spec})
             text = f"Successfully provisioned volume {name}"
             await self.context.events.record(item, driver, NORMAL, "ProvisioningSucceeded", text)
@@ -170,13 +175,13 @@ class Provisioner(Controller):
             self._attempts.again(item)
 
     async def _write_capacities(self, name: str, only: str | None) -> None:
-        """One object per segment of a class, with what is free there; those that no longer apply are deleted.
+        """Write one capacity object per segment of a class, and delete those that no longer apply.
 
-        ``only`` is the value of a segment: the others have not changed.
+        ``only`` is the value of the one segment that has changed; None stands for all.
         """
         storage_class = self._classes.get(name)
         wanted: dict[str, tuple[Segment, int]] = {}
-        # A class without a limit needs no segments: there are many where each node is one.
+        # A class without a limit needs no segments, and there are many where each node is one.
         if storage_class is not None and self._pools.free(storage_class, "") is not None:
             for segment in self._pools.segments(storage_class):
                 if only in (None, segment[1]) and (free := self._pools.free(storage_class, segment[1])) is not None:

@@ -1,7 +1,7 @@
-"""ReplicaSet and ReplicationController: as many pods of a template as wanted.
+"""ReplicaSet and ReplicationController: the wanted number of pods of a template.
 
-Which pods go first when there are too many follows upstream's order (``ActivePodsWithRanks``). Orphans are not
-adopted: only pods that name the set as their controller count. Next: the scheduler places what is created here.
+Surplus pods are deleted in upstream's order (``ActivePodsWithRanks``). Orphans are not adopted: only pods that name the
+set as their controller count. Next: the scheduler places the pods that are created here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def _in_deletion_order(pods: Iterable[Item], neighbours: Counter[str]) -> list[Item]:
-    """The pods, those to lose first in front; ``neighbours`` counts related pods by node."""
+    """Return the pods in the order of deletion. ``neighbours`` counts related pods by node."""
 
     def rank(item: Item) -> tuple[Any, ...]:
         pod = item.typed
@@ -44,7 +44,7 @@ def _in_deletion_order(pods: Iterable[Item], neighbours: Counter[str]) -> list[I
 
 
 class ReplicaSets(WorkloadController):
-    """Keeps ``spec.replicas`` active pods of each set."""
+    """Controller that keeps ``spec.replicas`` active pods of each set."""
 
     name = "replicaset"
     kind = REPLICA_SETS
@@ -53,7 +53,7 @@ class ReplicaSets(WorkloadController):
         await self.act_and_report(item, self._manage(item), self._write_status)
 
     async def _manage(self, item: Item) -> None:
-        """Create or delete what is missing or too much; the first refusal ends it, as the others would be refused too."""
+        """Create missing pods or delete surplus ones. The first refusal ends it: the others would be refused too."""
         if self.context.is_going(item):
             return
         spec = spec_of(item)
@@ -68,14 +68,14 @@ class ReplicaSets(WorkloadController):
             ranked = _in_deletion_order(active, self._neighbours(item, active))
             await self.delete_owned(item, *ranked[: min(-missing, burst)])
         if abs(missing) > burst:
-            self.queue.add(item.key)  # the rest at the next look; after a refusal, when it is tried again
+            self.queue.add(item.key)  # the rest at the next reconcile; after a refusal, when it is tried again
 
     def _active(self, item: Item) -> list[Item]:
         context = self.context
         return [pod for pod in context.owned_pods(item.uid) if not is_finished(pod.typed) and not context.is_going(pod)]
 
     def _neighbours(self, item: Item, active: list[Item]) -> Counter[str]:
-        """Active pods by node, of this set and of its siblings under one owner."""
+        """Count active pods by node, of this set and of other sets of the same owner."""
         counts = Counter(pod.typed.spec.node_name for pod in active)
         owner = controller_of(item)
         for sibling in self.cache.indexed(BY_OWNER, owner.uid) if owner is not None else ():
@@ -90,7 +90,7 @@ class ReplicaSets(WorkloadController):
         labelled = sum(labels.items() <= pod.typed.metadata.labels.items() for pod in active)
         conditions = [one for one in old if one.get("type") != "ReplicaFailure"]
         if failure is not None:
-            # The first message stays: the next ones name other pods, and each would be one more event.
+            # The first message stays. Later ones only name other pods, and each would be one more event.
             known = [one for one in old if one.get("type") == "ReplicaFailure"]
             conditions += known or [self.context.condition("ReplicaFailure", "True", "FailedCreate", failure.message)]
         status = {
@@ -105,7 +105,7 @@ class ReplicaSets(WorkloadController):
 
 
 class ReplicationControllers(ReplicaSets):
-    """The same for the older kind."""
+    """Controller of ReplicationControllers: works as for ReplicaSets."""
 
     name = "replicationcontroller"
     component = "replication-controller"

@@ -27,7 +27,7 @@ from .pods import is_finished, owned_body
 
 __all__ = ["ResourceClaims", "claims_of"]
 
-#: The pod's own name of a claim, on claims that were made from a template.
+#: Annotation on a claim that was made from a template: the pod's own name of the claim.
 POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
 #: Index of pods by the claims that they use.
 _BY_CLAIM: Final = "resource claim"
@@ -35,17 +35,17 @@ _POD, _CLAIM = "pod:", "claim:"
 
 
 def claims_of(pod: Pod) -> Iterator[str]:
-    """The names of the claims that a pod uses, as far as they are known."""
+    """Yield the names of the claims that a pod uses, as far as they are known."""
     return filter(None, claim_names(pod))
 
 
 def _has_ended(pod: Pod) -> bool:
-    """Whether a pod will never use its claims again."""
+    """True if a pod will never use its claims again."""
     return is_finished(pod) or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
 class ResourceClaims(Controller):
-    """Keys are ``pod:namespace/name`` and ``claim:namespace/name``."""
+    """Controller of ResourceClaims. Keys are ``pod:namespace/name`` and ``claim:namespace/name``."""
 
     name = "resourceclaim"
     component = "resource_claim"
@@ -55,7 +55,7 @@ class ResourceClaims(Controller):
         self._claims = context.owned_cache(RESOURCE_CLAIMS)
         self._templates = context.watch(RESOURCE_CLAIM_TEMPLATES, self._template_changed)
         context.pods.add_index(_BY_CLAIM, lambda pod: [f"{pod.namespace}/{name}" for name in claims_of(pod.typed)])
-        #: Pods that wait for a template, by the template's key.
+        #: Keys of pods that wait for a template, by the template's key.
         self._waiting: dict[str, dict[str, None]] = {}
         context.watch(PODS, self._pod_changed)
         context.watch(RESOURCE_CLAIMS, self._claim_changed)
@@ -69,13 +69,13 @@ class ResourceClaims(Controller):
         if new is None or _has_ended(pod):
             for name in claims_of(pod):
                 self.queue.add(f"{_CLAIM}{item.namespace}/{name}")
-            for claim in self._claims.indexed(BY_OWNER, item.uid):  # also one that was made too late to be recorded
+            for claim in self._claims.indexed(BY_OWNER, item.uid):  # also a claim that was made too late to be recorded
                 self.queue.add(f"{_CLAIM}{claim.key}")
         elif pod.metadata.deletion_timestamp is None and (old is None or self._needs_work(item, old.typed)):
             self.queue.add(f"{_POD}{item.key}")
 
     def _needs_work(self, item: Item, before: Pod) -> bool:
-        """Whether a change of a pod can mean something to do: it lost a recorded claim, or was placed without one."""
+        """True if a changed pod may need work: it lost a recorded claim, or was placed without one."""
         pod: Pod = item.typed
         if len(pod.status.resource_claim_statuses) < len(before.status.resource_claim_statuses):
             return True
@@ -90,13 +90,13 @@ class ResourceClaims(Controller):
         if new is not None and (claim.metadata.deletion_timestamp is not None or self._seems_stale(new)):
             self.queue.add(f"{_CLAIM}{item.key}")
         if new is None or claim.status.allocation is not None:
-            # Pods whose claim is gone, or that were placed and have no reservation (any more).
+            # Pods whose claim is gone, and placed pods without a reservation.
             for pod in self.context.pods.indexed(_BY_CLAIM, item.key):
                 if new is None or (pod.typed.spec.node_name and not _is_reserved(item, pod.typed)):
                     self.queue.add(f"{_POD}{pod.key}")
 
     def _seems_stale(self, item: Item) -> bool:
-        """Whether a claim is reserved for a pod that has ended, as far as is known here."""
+        """True if the cache shows that a claim is reserved for a pod that has ended."""
         pods, consumers = self.context.pods, item.typed.status.reserved_for
         return any(one.is_pod and not _may_use(pods.get(f"{item.namespace}/{one.name}"), one.uid) for one in consumers)
 
@@ -121,22 +121,22 @@ class ResourceClaims(Controller):
         if made:
             changed = await self.context.patch_status(item, {"resourceClaimStatuses": made}, unless=(404,))
             if changed is None:
-                return  # it is gone
+                return  # the claim is gone
             item, pod = changed, changed.typed
         for name in claims_of(pod) if pod.spec.node_name else ():
             claim = self._claims.get(f"{pod.namespace}/{name}")
-            # No scheduler has placed the pod, or the reservation was lost.
+            # The pod was placed by hand, without a scheduler, or lost its reservation.
             if claim is not None and claim.typed.status.allocation is not None and not _is_reserved(claim, pod):
                 consumer = {"resource": "pods", "name": item.name, "uid": item.uid}
                 await self.context.patch_status(claim, {"reservedFor": [consumer]}, unless=())
 
     def _made_before(self, pod: Pod, wanted: PodResourceClaim) -> Item | None:
-        """A claim that was made, and not recorded because that failed."""
+        """Return a claim that was made for the pod but not recorded, because recording failed."""
         made = (one for one in self._claims.indexed(BY_OWNER, pod.uid) if not one.typed.metadata.deletion_timestamp)
         return next((one for one in made if one.typed.metadata.annotations.get(POD_CLAIM) == wanted.name), None)
 
     async def _make(self, item: Item, wanted: PodResourceClaim, name: str) -> Item | None:
-        """The claim of a template, owned by the pod."""
+        """Create the claim of a template, owned by the pod."""
         template = self._templates.get(f"{item.namespace}/{name}")
         if template is None:
             text = f'resourceclaimtemplate.resource.k8s.io "{name}" not found'
@@ -157,7 +157,7 @@ class ResourceClaims(Controller):
 
     async def _reconcile_claim(self, item: Item) -> None:
         if self._seems_stale(item) or _is_protected_in_vain(item.typed):
-            # The end of a pod is often known before what followed from it: what is written has to be current.
+            # The end of a pod is often known before its consequences, so the live object is needed.
             live = await self.context.get(RESOURCE_CLAIMS, item.namespace, item.name)
             if live is None:
                 return
@@ -166,10 +166,10 @@ class ResourceClaims(Controller):
             return
         owner = controller_of(item)
         if owner is not None and owner.kind == PODS.kind and not await self._has_user(item, owner.name, owner.uid):
-            await self.context.delete(item)  # it was generated
+            await self.context.delete(item)  # generated from a template
 
     async def _release(self, item: Item) -> Item:
-        """Remove reservations of ended pods; after the last one the allocation, then the finalizer."""
+        """Remove reservations of ended pods. After the last one remove the allocation, then the finalizer."""
         claim: ResourceClaim = item.typed
         status = claim.status
         valid = [one for one in status.reserved_for if not one.is_pod or await self._has_user(item, one.name, one.uid)]
@@ -188,7 +188,7 @@ class ResourceClaims(Controller):
         return item
 
     async def _has_user(self, item: Item, name: str, uid: str) -> bool:
-        """Whether a pod may use a claim; a cache that lags behind does not count as an absence."""
+        """True if the pod of a reservation may still use the claim. The server is asked if the cache lacks the pod."""
         known = self.context.pods.get(f"{item.namespace}/{name}")
         return _may_use(known or await self.context.get(PODS, item.namespace, name), uid)
 
@@ -198,7 +198,7 @@ def _may_use(pod: Item | None, uid: str) -> bool:
 
 
 def _is_protected_in_vain(claim: ResourceClaim) -> bool:
-    """Whether a claim is held only by its finalizer, although it is deleted."""
+    """True if a claim is deleted and only its finalizer keeps it."""
     going = claim.metadata.deletion_timestamp is not None
     return going and not claim.status.reserved_for and CLAIM_FINALIZER in claim.metadata.finalizers
 

@@ -1,4 +1,4 @@
-"""ControllerRevisions: the templates a StatefulSet or DaemonSet has had, so that old pods can be distinguished from new ones.
+"""ControllerRevisions: former and current templates of a StatefulSet or DaemonSet, to tell old pods from new ones.
 
 Stored as upstream stores them (``data.spec.template`` with ``$patch: replace``), so that an imported cluster's
 revisions are recognised. Caller: :mod:`.stateful_sets`, :mod:`.daemon_sets`.
@@ -21,7 +21,7 @@ REVISION_LABEL: Final = "controller-revision-hash"
 
 
 def revision_template(revision: Item) -> Data:
-    """The pod template that a revision keeps."""
+    """Return the pod template in a revision."""
     template = ((data_of(revision).get("data") or {}).get("spec") or {}).get("template") or {}
     return {name: value for name, value in template.items() if name != "$patch"}
 
@@ -31,20 +31,20 @@ def _clean(template: Any) -> Data:
 
 
 class Revisions:
-    """The revisions of all objects of one controller."""
+    """Revisions of the objects of one controller."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._cache = context.owned_cache(REVISIONS)
 
     def of(self, owner: Item) -> list[Item]:
-        """All revisions of an object, oldest first."""
+        """Return all revisions of an object, oldest first."""
         return sorted(self._cache.indexed(BY_OWNER, owner.uid), key=lambda item: data_of(item).get("revision", 0))
 
     async def current(self, owner: Item, *, assumed: str = "") -> Item:
-        """The revision of the present template; made, or made the newest, when necessary.
+        """Return the revision of the present template. It is created, or renumbered as the newest, if necessary.
 
-        ``assumed`` is the name to give it when there are no revisions at all: an import may lack them.
+        ``assumed`` is its name if there are no revisions at all: an import may lack them.
         """
         template = spec_of(owner).get("template") or {}
         known = self.of(owner)
@@ -66,11 +66,11 @@ class Revisions:
 
     @staticmethod
     def label(owner: Item, name: str) -> str:
-        """What pods of a revision carry: a StatefulSet's the whole name, a DaemonSet's only the hash."""
+        """Return the label of a revision's pods: the whole name for a StatefulSet, only the hash for a DaemonSet."""
         return name if owner.kind.kind == "StatefulSet" else name.removeprefix(f"{owner.name}-")
 
     async def forget_old(self, owner: Item, *current: Item) -> None:
-        """Delete revisions that are not current and that no pod has, beyond the history limit."""
+        """Delete revisions beyond the history limit that are not current and that no pod has."""
         used = {self.label(owner, item.name) for item in current}
         used |= {pod.typed.metadata.labels.get(REVISION_LABEL, "") for pod in self._context.owned_pods(owner.uid)}
         unused = [item for item in self.of(owner) if self.label(owner, item.name) not in used]

@@ -27,12 +27,15 @@ def _ordinal(owner: Item, pod: Item) -> int | None:
 
 
 def _claim_name(template: Data) -> str:
-    """The name in a template of claims. One without is not refused, but no claim can be made of it: its name would be invalid."""
+    """Return the name in a template of claims; empty if it has none.
+
+    Such a template is not refused, but no claim can be made of it: its name would be invalid.
+    """
     return (template.get("metadata") or {}).get("name") or ""
 
 
 class StatefulSets(WorkloadController):
-    """Keeps each set's numbered pods."""
+    """Controller that keeps each set's numbered pods."""
 
     name = "statefulset"
     kind = STATEFUL_SETS
@@ -56,7 +59,7 @@ class StatefulSets(WorkloadController):
         await self.act_and_report(item, action, lambda fresh, failure: self._write_status(fresh, current, update))
 
     async def _step(self, item: Item, current: Item, update: Item) -> None:
-        """Do what may be done now: create, remove, replace, in this order; stop where something must be awaited."""
+        """Create, remove, replace, in this order; stop at the first step that has to wait."""
         spec = spec_of(item)
         start = int((spec.get("ordinals") or {}).get("start") or 0)
         ordered = spec.get("podManagementPolicy", "OrderedReady") != "Parallel"
@@ -80,7 +83,7 @@ class StatefulSets(WorkloadController):
                 if ordered:
                     return
                 if made >= self.context.settings.burst:
-                    self.queue.add(item.key)  # the rest at the next look
+                    self.queue.add(item.key)  # the rest at the next reconcile
                     return
             elif ordered and not self._is_healthy(item, pod):
                 return
@@ -99,7 +102,7 @@ class StatefulSets(WorkloadController):
                 return
 
     def _is_healthy(self, item: Item, pod: Item) -> bool:
-        """Running, ready for long enough, and staying."""
+        """True if a pod is available and not being deleted."""
         running = pod.typed.status.phase == "Running" and not self.context.is_going(pod)
         return running and self.is_available(item, pod)
 

@@ -1,4 +1,4 @@
-"""Work on storage that takes time and may fail, by stage rules: when it is due, how it ends, when it is tried again.
+"""Timed work on storage that may fail, by stage rules: when it is due, how it ends, when it is tried again.
 
 Callers: :mod:`.provisioner` and :mod:`.attachments`; the rules are those of :mod:`..kubelets.stages` for one kind.
 """
@@ -23,7 +23,10 @@ _LONGEST_RETRY_SECONDS: Final = 300.0
 
 @dataclass(slots=True)
 class _Attempt:
-    """What is under way for one object; another ``about``, its node and whether it is deleted, starts it again."""
+    """Work under way for one object.
+
+    ``about`` is its node and True if it is being deleted. When ``about`` changes, the work starts again.
+    """
 
     queued: str
     about: tuple[str, bool]
@@ -34,7 +37,7 @@ class _Attempt:
 
 
 class Attempts:
-    """The current attempt of each object. ``queue`` gets its controller's key when the attempt is due."""
+    """Current attempts, by UID of the object. The key of an attempt that is due is added to ``queue``."""
 
     def __init__(self, context: Context, kind: str, queue: WorkQueue) -> None:
         self._context = context
@@ -44,11 +47,11 @@ class Attempts:
         self._current: dict[str, _Attempt] = {}
 
     def end(self, item: Item, queued: str, source: str, node: str) -> tuple[str, str] | None:
-        """How an attempt ends that is due: reason and text of a failure, or two empty texts. None for one that is not.
+        """Return the end of an attempt: reason and text of a failure, or two empty texts; None while it is not due.
 
-        This call begins an attempt when there is none. As long as it is not due, ``queued`` is reconciled again when it is.
-        ``source`` and ``node`` are what :meth:`Stage.matches_volume` compares, besides the object's metadata. An attempt that
-        no rule is for ends at once, one whose rules all have weight 0 never.
+        The first call begins the attempt. Until it is due, a timer adds ``queued`` to the queue. ``source`` and
+        ``node`` are compared by :meth:`Stage.matches_volume`, besides the object's metadata. An attempt that matches no
+        rule ends at once. An attempt whose rules all have weight 0 never ends.
         """
         metadata = item.typed.metadata
         about = (node, metadata.deletion_timestamp is not None)
@@ -70,17 +73,17 @@ class Attempts:
         return "", ""
 
     def _wait(self, attempt: _Attempt, seconds: float) -> None:
-        """One that has failed so often that it most likely fails again keeps nothing moving."""
+        """Set the timer. After many failures it is quiet: the next try most likely fails again."""
         self._queue.add_after(attempt.queued, seconds, quiet=attempt.failures > STUCK_AFTER)
 
     def _draw(self, attempt: _Attempt) -> float:
-        """Choose the rule of an attempt; how many seconds it takes."""
+        """Choose the rule of an attempt. Returns its delay in seconds."""
         matching = attempt.matching
         attempt.stage = choose(matching, self._context.rng) or matching[0] if matching else None
         return attempt.stage.seconds(self._context.rng) if attempt.stage is not None else 0.0
 
     def again(self, item: Item) -> None:
-        """Try again after a failure, with a delay that doubles each time and the next rule's added."""
+        """Try again after a failure, after a delay that doubles each time, and the delay of the rule chosen next."""
         known = self._current[item.uid]
         known.failures += 1
         delay = _FIRST_RETRY_SECONDS * 2.0 ** min(known.failures - 1, 30)
@@ -89,5 +92,5 @@ class Attempts:
         self._wait(known, seconds)
 
     def forget(self, item: Item) -> None:
-        """The work is done or no longer wanted."""
+        """Forget an object whose work is done or no longer wanted."""
         self._current.pop(item.uid, None)

@@ -35,14 +35,14 @@ from .resource_claims import claims_of
 
 __all__ = ["DeviceTaintEviction", "TaintEviction", "toleration_seconds"]
 
-#: Indexes of slices by their pools: of all, and of those with NoExecute taints; the latter are also filed under "".
+#: Indexes of slices by pool: of all slices, and of those with NoExecute taints. The latter are also filed under "".
 _BY_POOL, _TAINTED = "pool", "tainted"
 
 
 def toleration_seconds(
     tolerations: Iterable[Toleration | DeviceToleration], taints: Iterable[Taint | DeviceTaint]
 ) -> float | None:
-    """How long a pod may stay, or a device be used, under NoExecute taints: 0 not at all, None without limit."""
+    """Return the seconds that NoExecute taints leave a pod or a device's user: 0 to go at once, None without limit."""
     limits: list[float] = []
     for taint in taints:
         matching = [item.toleration_seconds for item in tolerations if tolerates(item, taint)]
@@ -53,16 +53,16 @@ def toleration_seconds(
 
 
 class Evictor(ObjectController):
-    """Deletes pods when the time is over that they may stay."""
+    """Base of controllers that delete pods when their time is over."""
 
     kind = PODS
-    #: What an eviction is called: the reason of its event, and reason and message of the pod's condition.
+    #: Texts of an eviction: the reason of its event, and reason and message of the pod's condition.
     event: ClassVar[str]
     reason: ClassVar[str]
     message: ClassVar[str]
 
     def left(self, pod: Pod) -> float | None:
-        """Seconds until a pod has to go; None when it may stay."""
+        """Return the seconds until a pod has to go; None when it may stay."""
         raise AssertionError("every evictor says what it does")
 
     async def reconcile_object(self, item: Item) -> None:
@@ -81,7 +81,7 @@ class Evictor(ObjectController):
 
 
 class TaintEviction(Evictor):
-    """Deletes pods that may not stay where they are."""
+    """Controller that deletes pods that do not tolerate the taints of their node."""
 
     name = "taint-eviction"
     event, reason = "TaintManagerEviction", "DeletionByTaintManager"
@@ -117,7 +117,7 @@ class TaintEviction(Evictor):
 
 
 class DeviceTaintEviction(Evictor):
-    """Deletes pods that may not keep their devices."""
+    """Controller that deletes pods that do not tolerate the taints of their devices."""
 
     name = "device-taint-eviction"
     component = "device-taint-eviction"
@@ -151,7 +151,7 @@ class DeviceTaintEviction(Evictor):
             self._evaluate_users(None)
 
     def _evaluate_users(self, pool: str | None) -> None:
-        """Evaluate the users of the devices of a pool, or of all."""
+        """Evaluate the users of the devices of a pool; None stands for all pools."""
         for item in self._claims.values():
             allocation = item.typed.status.allocation
             if allocation is not None and (
@@ -178,7 +178,7 @@ class DeviceTaintEviction(Evictor):
         return due - self.context.now() if due is not None else None
 
     def _due(self, pod: Pod) -> Iterator[float]:
-        """The times at which a taint of a device of a pod has been tolerated long enough."""
+        """Yield the times at which a pod's toleration of a device's taint ends."""
         for name in claims_of(pod):
             item = self._claims.get(f"{pod.namespace}/{name}")
             status = item.typed.status if item is not None else ResourceClaimStatus()
@@ -193,7 +193,7 @@ class DeviceTaintEviction(Evictor):
     def _taints_of(self, result: DeviceRequestAllocationResult) -> Iterator[DeviceTaint]:
         pool = f"{result.driver}/{result.pool}"
         tainted = self._slices.indexed(_TAINTED, pool)
-        # Slices of older generations describe devices as they were.
+        # Slices of older generations are out of date.
         slices = self._slices.indexed(_BY_POOL, pool) if tainted else ()
         newest = max((item.typed.spec.pool.generation for item in slices), default=0)
         for item in tainted:
@@ -212,6 +212,6 @@ def _pool_of(item: Item) -> tuple[str]:
 
 
 def _taints(item: Item) -> Iterator[tuple[str, DeviceTaint]]:
-    """The NoExecute taints of the devices of a slice, with the devices' names."""
+    """Yield the NoExecute taints in a slice, each with the name of its device."""
     spec: ResourceSliceSpec = item.typed.spec
     return ((one.name, taint) for one in spec.devices for taint in one.taints if taint.effect == NO_EXECUTE)

@@ -1,4 +1,4 @@
-"""Claims and volumes: binding, loss, release, reclaim, and protection of what is in use.
+"""Claims and volumes: binding, loss, release, reclaim, and protection while in use::
 
     claim Pending ──volume found or provisioned──▶ Bound ──volume gone──▶ Lost
     volume Available ──▶ Bound ──claim gone──▶ Released ──reclaim policy Delete──▶ gone
@@ -58,7 +58,7 @@ _BY_REFERENCE, _FREE = "claimRef", "free"
 
 
 class Volumes(Controller):
-    """Binds claims to volumes."""
+    """Controller that binds claims to volumes."""
 
     name = "persistentvolume"
 
@@ -91,7 +91,7 @@ class Volumes(Controller):
             self._retry_pending()
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """A pod that goes may release a claim; one that comes may be what a claim waits for."""
+        """Enqueue the claims of a pod. A pod that goes may release a claim; a new pod may end a claim's waiting."""
         if (old is None or new is None) and item.typed.spec.volumes:
             for key, _ in claims_of(item.typed):
                 self.queue.add(_CLAIM + key)
@@ -105,7 +105,7 @@ class Volumes(Controller):
         await self.context.write_status(item, {**status_of(item), **more, "phase": phase})
 
     async def _protect(self, item: Item, finalizer: str, *, used: bool) -> Item:
-        """An object in use has the finalizer, another one has not."""
+        """Add the finalizer to an object in use, remove it from an unused one."""
         known = item.typed.metadata.finalizers
         if (finalizer in known) == used:
             return item
@@ -117,7 +117,8 @@ class Volumes(Controller):
     async def _claim(self, item: Item) -> None:
         claim: PersistentVolumeClaim = item.typed
         if claim.metadata.deletion_timestamp is not None:
-            # As upstream, pods without a node do not hold it: none will start with a claim that is going.
+            # As upstream, pods without a node do not protect a claim: none will start with a claim that is being
+            # deleted.
             if not any(pod.typed.spec.node_name for pod in self.context.pods.indexed(BY_CLAIM, item.key)):
                 await self._protect(item, PVC_PROTECTION, used=False)
             return
@@ -128,11 +129,11 @@ class Volumes(Controller):
             await self._completed(item, volume)
         elif not claim.spec.volume_name:
             await self._unbound(item)
-        elif volume is not None:  # else it is waited for
+        elif volume is not None:  # else the claim waits for its volume
             await self._prebound(item, volume)
 
     async def _completed(self, item: Item, volume: Item | None) -> None:
-        """A claim that was bound stays so as long as its volume says the same."""
+        """Keep a bound claim bound as long as its volume refers to it."""
         if volume is not None and may_bind(volume.typed, item.typed):
             await self._bind(item, volume)
         elif item.typed.status.phase != "Lost":
@@ -141,7 +142,7 @@ class Volumes(Controller):
             await self._set_phase(item, "Lost")
 
     async def _prebound(self, item: Item, volume: Item) -> None:
-        """A claim that names its volume takes it, if it may."""
+        """Bind a claim to the volume that it names, if the volume is free for it."""
         if not may_bind(volume.typed, item.typed):
             text = f'volume "{volume.name}" already bound to a different claim.'
             await self.record(item, WARNING, "FailedBinding", text)
@@ -172,7 +173,7 @@ class Volumes(Controller):
             await self.record(item, NORMAL, "FailedBinding", _NOTHING)
 
     def _waiting_for(self, item: Item) -> tuple[str, str]:
-        """Reason and text of a claim that waits for the scheduler."""
+        """Return reason and text of the event for a claim that waits for the scheduler."""
         users = [pod for pod in self.context.pods.indexed(BY_CLAIM, item.key) if not is_finished(pod.typed)]
         names = sorted(pod.name for pod in users if not pod.typed.spec.node_name)
         if not names:
@@ -181,7 +182,7 @@ class Volumes(Controller):
         return "WaitForPodScheduled", f"waiting for {pods} to be scheduled"
 
     async def _provision(self, item: Item, provisioner: str) -> None:
-        """Name the provisioner that a claim waits for."""
+        """Write the name of the provisioner that a claim waits for."""
         if provisioner == NO_PROVISIONER:
             await self.record(item, WARNING, "ProvisioningFailed", _NO_PLUGIN)
         elif item.typed.metadata.annotations.get(PROVISIONER) != provisioner:
@@ -189,7 +190,7 @@ class Volumes(Controller):
             await self.record(item, NORMAL, "ExternalProvisioning", _EXTERNAL.format(provisioner))
 
     async def _bind(self, item: Item, volume: Item) -> None:
-        """Tie the two together, each half only if it is not yet; level-triggered, so any half may be there."""
+        """Bind claim and volume. Each half is written only if it is missing; level-triggered, so either may exist."""
         claim: PersistentVolumeClaim = item.typed
         pv: PersistentVolume = volume.typed
         reference, finalizers = pv.spec.claim_ref, pv.metadata.finalizers
@@ -220,7 +221,7 @@ class Volumes(Controller):
         if claim is not None and claim.uid != reference.uid:
             claim = None
         if reference.uid and claim is None and not await self.context.is_gone(CLAIMS, reference.namespace, reference):
-            return  # our copy is behind
+            return  # our cache is behind
         if volume.metadata.deletion_timestamp is not None:
             if claim is None or claim.typed.spec.volume_name != item.name:
                 await self._protect(item, PV_PROTECTION, used=False)
@@ -235,12 +236,12 @@ class Volumes(Controller):
             await self._set_phase(item, "Released")
 
     async def _agree(self, item: Item, claim: Item) -> None:
-        """A volume reserved for a claim is bound to it, unless that has another one: then it is given back."""
+        """Bind a volume to the claim that it is reserved for. If that claim has another volume, release this one."""
         if claim.typed.spec.volume_name in ("", item.name):
             await self._claim(claim)
             return
         metadata: Data = {**version_of(item)}
-        reserved: Data | None = {"uid": None}  # who reserved it by hand keeps it so
+        reserved: Data | None = {"uid": None}  # a reservation made by hand stays
         if BOUND_BY_CONTROLLER in item.typed.metadata.annotations:
             metadata["annotations"], reserved = {BOUND_BY_CONTROLLER: None}, None
         freed = await self.context.patch(item, {"metadata": metadata, "spec": {"claimRef": reserved}})
@@ -248,7 +249,7 @@ class Volumes(Controller):
 
 
 def reserved_for(item: Item) -> Iterable[str]:
-    """The key of the claim that a volume is bound to or reserved for, if there is one."""
+    """Return the key of the claim that a volume is bound to or reserved for, if there is one."""
     reference = item.typed.spec.claim_ref
     return (f"{reference.namespace}/{reference.name}",) if reference is not None else ()
 
@@ -261,13 +262,13 @@ def _free_class(item: Item) -> Iterable[str]:
 
 
 def claim_reference(claim: Item) -> dict[str, Any]:
-    """What a volume says about the claim it is bound to."""
+    """Return a volume's reference to a claim."""
     kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
     return {**kind, "namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
 
 
 def may_bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume is free, or set aside for this very claim."""
+    """True if a volume is free, or reserved for this very claim."""
     reference, metadata = volume.spec.claim_ref, claim.metadata
     if reference is None:
         return True
@@ -276,7 +277,7 @@ def may_bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
-    """Why a volume cannot be that of a claim, in upstream's words; empty when it can."""
+    """Return the reason why a volume does not suit a claim, in upstream's words; empty when it does."""
     body, spec = volume.spec, claim.spec
     if volume.metadata.deletion_timestamp is not None:
         return f'the volume is marked for deletion "{volume.name}"'
@@ -294,7 +295,7 @@ def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:
 
 
 def best_volume(reserved: Iterable[Item], free: Iterable[Item], claim: PersistentVolumeClaim) -> Item | None:
-    """The volume reserved for a claim, or else the smallest free one that suits."""
+    """Return the volume reserved for a claim, or else the smallest free one that suits."""
     for item in reserved:
         volume: PersistentVolume = item.typed
         if volume.metadata.deletion_timestamp is None and volume.spec.claim_ref and may_bind(volume, claim):
@@ -302,7 +303,7 @@ def best_volume(reserved: Iterable[Item], free: Iterable[Item], claim: Persisten
     try:
         selector = compile_label_selector(claim.spec.selector) if claim.spec.selector is not None else None
     except SelectorError:
-        return None  # a selector that cannot be read matches nothing
+        return None  # an invalid selector matches nothing
     suitable = [
         item
         for item in free
@@ -321,7 +322,7 @@ def _size(amounts: Mapping[str, QuantityText]) -> int:
 
 
 class EphemeralVolumes(ObjectController):
-    """The claims of pods' generic ephemeral volumes: made for the pod, owned by it, deleted with it."""
+    """Controller for claims of pods' generic ephemeral volumes: made for the pod, owned by it, deleted with it."""
 
     name = "ephemeral-volume"
     kind = PODS

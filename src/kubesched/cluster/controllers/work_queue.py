@@ -1,10 +1,11 @@
-"""The queue of objects to reconcile: each key once, retries with growing delays, timers that can be asked for.
+"""Queue of objects to reconcile: each key once, retries with growing delays, timers that can be asked for.
 
     add ──▶ ready ──get──▶ processing ──done──▶ (ready again if added meanwhile)
     add_after / failed ──▶ waiting ──time──▶ ready
 
-Two kinds of timer: *loud* ones will change something when they are due; *quiet* ones merely look again (a heartbeat
-that is probably fine, a retry that has failed ten times). Only loud ones keep a simulation going. Caller: :mod:`.base`.
+There are two kinds of timers. A *loud* one will change something when it is due. A *quiet* one merely looks again (a
+heartbeat that is probably fine, a retry that has failed ten times). Only loud ones keep a simulation going. Caller:
+:mod:`.base`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ __all__ = ["WorkQueue"]
 
 FIRST_RETRY_SECONDS: Final = 0.005
 LONGEST_RETRY_SECONDS: Final = 1000.0
-#: After so many failures in a row a key counts as stuck and its retries as quiet.
+#: Failures in a row after which a key counts as stuck and its retries as quiet.
 STUCK_AFTER: Final = 10
 
 
 class _Timers:
-    """One due time per key, the earliest wins."""
+    """Due times, one per key; the earliest wins."""
 
     def __init__(self) -> None:
         self._due: dict[str, float] = {}
@@ -47,7 +48,7 @@ class _Timers:
         return heap[0][0] if heap else inf
 
     def pop(self, now: float) -> Iterator[str]:
-        """The keys that are due, which have no time from then on."""
+        """Yield the keys that are due, and remove their times."""
         while self.first() <= now:
             key = heapq.heappop(self._heap)[2]
             del self._due[key]
@@ -55,7 +56,7 @@ class _Timers:
 
 
 class WorkQueue:
-    """Keys in the order in which they were added; see the module. Must be used in a running event loop."""
+    """Queue of keys, in the order in which they were added; see the module. Must be used in a running event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -66,12 +67,12 @@ class WorkQueue:
         self._loud, self._quiet = _Timers(), _Timers()
         self._handle: asyncio.TimerHandle | None = None
         self._failures: dict[str, int] = {}
-        #: Set while nothing is ready and nothing is processed; timers may be set.
+        #: Set while no key is ready or being processed. Timers may be set.
         self.drained = asyncio.Event()
         self.drained.set()
 
     def add(self, key: str) -> None:
-        """Reconcile a key soon; once, however often it is added before that."""
+        """Reconcile a key soon. Adding it again before that has no effect."""
         if key == self._processing:
             self._again = True
         elif key not in self._ready:
@@ -80,7 +81,7 @@ class WorkQueue:
             self._filled.set()
 
     def add_after(self, key: str, seconds: float, *, quiet: bool = False) -> None:
-        """Reconcile a key after a delay; an earlier date that is set already stays."""
+        """Reconcile a key after a delay. An earlier time that is already set stays."""
         if seconds <= 0:
             self.add(key)
         else:
@@ -88,12 +89,12 @@ class WorkQueue:
             self._arm()
 
     def forget_timers(self, key: str) -> None:
-        """A key need not be looked into at a later time any more, such as a deadline of an object that is gone."""
+        """Drop the timers of a key, such as the deadline of an object that is gone."""
         self._loud.drop(key)
         self._quiet.drop(key)
 
     def failed(self, key: str) -> float:
-        """Plan the next try of a key; returns the delay in seconds, doubling with every failure in a row."""
+        """Plan the next try of a key. Returns the delay in seconds, which doubles with every failure in a row."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 30), LONGEST_RETRY_SECONDS)
         self.add_after(key, delay, quiet=failures > STUCK_AFTER)
@@ -104,7 +105,7 @@ class WorkQueue:
         self._failures.pop(key, None)
 
     async def get(self) -> str:
-        """The next key; wait for one if there is none."""
+        """Return the next key; wait for one if there is none."""
         while not self._ready:
             self._filled.clear()
             await self._filled.wait()
@@ -114,7 +115,7 @@ class WorkQueue:
         return key
 
     def done(self) -> None:
-        """The key last taken has been dealt with."""
+        """Mark the key last taken as processed."""
         key, self._processing = self._processing, ""
         if self._again:
             self.add(key)
@@ -130,7 +131,7 @@ class WorkQueue:
         return len(self._ready) + bool(self._processing)
 
     def next_timer(self) -> float | None:
-        """When the next key will be reconciled, on the loop's clock: now if anything is ready."""
+        """Return the time of the next reconcile, on the loop's clock: now if a key is ready."""
         due = self._loop.time() if len(self) else self._loud.first()
         return due if due < inf else None
 

@@ -1,11 +1,10 @@
-"""A real cluster's objects, from ``kubectl get -o yaml`` or ``-o json``, made ready for the embedded one.
+"""Import of a real cluster's objects, from ``kubectl get -o yaml`` or ``-o json``, into the embedded cluster.
 
-Kept: nodes, pods, and what decides where pods go. Left out: Secrets and everything else that scheduling does not read,
-quotas (they would refuse what exists already), pods that are being deleted, and in every container what may
-hold a secret (environment, command, arguments, probes) and is not needed; in every status the messages, such as what
-containers wrote as they ended. A node that was unresponsive there is a failed node
-here. Of annotations only Kubernetes' and our own are kept, and no parameters of drivers: both may hold anything.
-Caller: :mod:`.snapshot_file`.
+Kept: nodes, pods, and the objects that decide where pods go. Left out: Secrets and everything else that scheduling does
+not read, quotas (they would refuse existing objects), and pods that are being deleted. Also left out is text that may
+hold a secret or personal words: environment, command, arguments and probes of containers, messages in a status,
+annotations other than Kubernetes' and our own, and parameters of drivers. A node that was unresponsive becomes a failed
+node. Caller: :mod:`.snapshot_file`.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from .manifests import Manifest, Manifests, manifest_files, parse_manifests, rea
 
 __all__ = ["IMPORTED_KINDS", "Import", "import_dump", "import_manifests"]
 
-#: What is kept, and its place in the order in which it has to be stored.
+#: Kinds that are kept, with their place in the order of storing.
 _ORDER: Final = {line: number for number, line in enumerate(table_lines("kept.txt", __package__))}
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-#: Ends of the domains whose annotations come along; what others write in theirs is theirs.
+#: Domains whose annotations are kept, by their endings. Annotations of other domains may hold anything.
 _DOMAINS: Final = (".kubernetes.io", ".k8s.io", ".kubesched.io")
 #: Finalizers that a controller here removes again.
 _FINALIZERS: Final = frozenset(
@@ -40,33 +39,33 @@ _FINALIZERS: Final = frozenset(
 _SECRETIVE: Final = frozenset(
     {"env", "envFrom", "command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
 )
-#: Members that are left out, by the name of what they are in: an object, or a list of objects.
+#: Members that are left out, by the name of the object, or list of objects, that contains them.
 _LEFT_OUT: Final[dict[str, frozenset[str]]] = {
     "metadata": frozenset({"managedFields", "selfLink"}),
     "spec": frozenset({"ephemeralContainers"}),
     "containers": _SECRETIVE,
     "initContainers": _SECRETIVE,
-    # What only drivers read: of volumes, attachments, and devices of claims.
+    # Only drivers read these: members of volumes, attachments, and devices of claims.
     "csi": frozenset({"volumeAttributes"}),
     "flexVolume": frozenset({"options"}),
     "status": frozenset({"attachmentMetadata"}),
     "devices": frozenset({"data"}),
 }
 
-#: What is worth asking a real cluster for.
+#: Kinds worth reading from a real cluster.
 IMPORTED_KINDS: Final = tuple(kind for kind in KINDS if kind.group_resource in _ORDER)
 
 
 @dataclass(slots=True)
 class Import:
-    """What was read: objects in an order in which they can be stored, remarks, and what was left out by kind."""
+    """Import that has been read: objects in the order of storing, remarks, and numbers of left-out objects by kind."""
 
     objects: list[Manifest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
 
     def store_in(self, store: Store) -> list[str]:
-        """Create everything with its UIDs and status; what is refused is returned as text. Existing objects stay."""
+        """Create all objects with their UIDs and status. Returns the refusals as text. Existing objects stay."""
         refused: list[str] = []
         for manifest in self.objects:
             try:
@@ -79,7 +78,7 @@ class Import:
 
 
 def import_dump(paths: Iterable[str | Path]) -> Import:
-    """Read dumps: files (also ``.gz``) and the YAML and JSON files below directories. The same object twice counts once.
+    """Read dumps: files (also ``.gz``) and the YAML and JSON files below directories. Repeated objects count once.
 
     Raises:
         ManifestError: for a path that does not exist, text that does not parse, or fields of the wrong type.
@@ -92,7 +91,7 @@ def import_dump(paths: Iterable[str | Path]) -> Import:
 
 
 def import_manifests(found: Manifests) -> Import:
-    """Choose, clean and order what was read. The same object twice counts once."""
+    """Choose, clean and order objects that were read. Repeated objects count once."""
     result = Import(warnings=found.warnings)
     seen: set[tuple[Kind, str, str]] = set()
     namespaces: dict[str, str] = {}
@@ -121,7 +120,7 @@ def import_manifests(found: Manifests) -> Import:
 
 
 def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
-    """A copy of an object without what must not or need not come along."""
+    """Return a copy of an object without the parts that must not, or need not, be kept."""
     # The attributes of a device may have any names.
     result: dict[str, Any] = dict(data) if kind == RESOURCE_SLICES else _stripped(data)
     metadata = result["metadata"] = _stripped(data["metadata"], "metadata")
@@ -135,7 +134,7 @@ def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(status, dict):
         status = result["status"] = _wordless(status)
         if "observedGeneration" in status:
-            # Generations start again; what had been observed stays observed.
+            # Generations start again at 1. An observed generation stays observed.
             status["observedGeneration"] = int(status["observedGeneration"] == generation)
     if kind == STORAGE_CLASSES:
         result.pop("parameters", None)
@@ -143,7 +142,7 @@ def _cleaned(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wordless(value: Any) -> Any:
-    """A copy of a status whose messages are empty: free text, while reasons are words of Kubernetes'."""
+    """Return a copy of a status with empty messages. Messages are free text; reasons are fixed words of Kubernetes."""
     if isinstance(value, list):
         return [_wordless(item) for item in value]
     if not isinstance(value, dict):
@@ -152,7 +151,7 @@ def _wordless(value: Any) -> Any:
 
 
 def _stripped(value: Any, name: str = "") -> Any:
-    """A copy of a value, the member ``name`` of an object, without secrets, notes and the parameters of drivers."""
+    """Return a copy of a value without secrets, notes and parameters of drivers. ``name`` is its name in its object."""
     if isinstance(value, list):
         return [_stripped(item, name) for item in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Ordinary Kubernetes manifests from files and directories, with errors that say where and what.
+"""Ordinary Kubernetes manifests from files and directories, with errors that name the place and the problem.
 
 YAML with many documents, JSON, and ``List`` objects. Nothing is defaulted here; the store does that. Caller: the
 command line and simulations; workloads are turned into pods by :mod:`.workloads`.
@@ -37,7 +37,7 @@ __all__ = [
     "read_text",
 ]
 
-#: So many bad objects are listed.
+#: Most bad objects that one error lists.
 _MOST_PROBLEMS: Final = 50
 _NOT_RENDERED: Final = "; a template must be rendered first, for example by `helm template`"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -45,9 +45,9 @@ _GZIP: Final = b"\x1f\x8b"
 
 
 class ManifestError(ValueError):
-    """Manifests that cannot be used. The message names file, document, line, field and what would be right.
+    """Manifests that cannot be used. The message names file, document, line, field and a correct form.
 
-    One error may be about many objects: a line each, up to a number that can be read. ``problems`` has all of them.
+    One error may be about many objects: one line for each of the first ones. ``problems`` has all of them.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -60,7 +60,7 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object and where it was written."""
+    """Object and the place where it was written."""
 
     kind: Kind
     data: dict[str, Any]
@@ -68,32 +68,32 @@ class Manifest:
 
     @property
     def namespace(self) -> str:
-        """The namespace it is created in; empty for cluster-scoped kinds."""
+        """Namespace that the object is created in; empty for cluster-scoped kinds."""
         if not self.kind.namespaced:
             return ""
         return self.data["metadata"].get("namespace") or "default"
 
     @property
     def name(self) -> str:
-        """Its name; empty when the server is to generate one."""
+        """Name of the object; empty when the server is to generate one."""
         return self.data["metadata"].get("name") or ""
 
 
 @dataclass(slots=True)
 class Manifests:
-    """What was loaded, and what was left out and why."""
+    """Objects that were loaded, with warnings and problems."""
 
     objects: list[Manifest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    #: What is wrong with objects that cannot be used, for callers that go on and report it with what else is wrong.
+    #: Problems of unusable objects, for callers that go on and report them together with others.
     problems: list[str] = field(default_factory=list)
-    #: While reading: what is said of objects that cannot be used, and where these are.
+    #: While reading: places of objects that are left out, by remark.
     left_out: dict[str, list[str]] = field(default_factory=dict)
-    #: While reading: where the objects are, by kind, namespace and name.
+    #: While reading: places of the objects, by kind, namespace and name.
     places: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
     def add(self, item: Manifest) -> None:
-        """Add an object that was read. One that there is already is a problem."""
+        """Add an object that was read. A second object of the same name is a problem."""
         key = (item.kind.group_resource, item.namespace, item.name)
         if item.name and key in self.places:
             name = f"{item.namespace}/{item.name}" if item.namespace else item.name
@@ -106,21 +106,21 @@ class Manifests:
             self.objects.append(item)
 
     def extend(self, more: Manifests) -> None:
-        """Add what was loaded from elsewhere."""
+        """Add the objects and remarks of other manifests."""
         self.objects += more.objects
         self.warnings += more.warnings
         self.problems += more.problems
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """A block whose :class:`ManifestError` is added to the problems."""
+        """Context in which a :class:`ManifestError` is added to the problems instead of being raised."""
         try:
             yield
         except ManifestError as error:
             self.problems += error.problems
 
     def close(self, *, lenient: bool = False) -> Manifests:
-        """Make a warning of each thing that was left out, once for all places.
+        """Turn each remark about left-out objects into one warning that names all places.
 
         Raises:
             ManifestError: when there are problems, unless ``lenient``.
@@ -138,7 +138,9 @@ _STANDARD_INPUT: Final = Path("-")
 
 
 def load_manifests(paths: Iterable[str | Path], *, lenient: bool = False) -> Manifests:
-    """Read files, and the ``.yaml``, ``.yml`` and ``.json`` files below directories, in name order; ``-`` is standard input.
+    """Read files, and the manifests below directories in name order; ``-`` is standard input.
+
+    Manifests below a directory end in ``.yaml``, ``.yml`` or ``.json``.
 
     Files may be gzipped, or in UTF-16. Objects of unknown kinds are left out with a warning, and so are files below
     directories that hold no objects. With ``lenient`` no error is raised: the result has the ``problems``, and the
@@ -146,8 +148,8 @@ def load_manifests(paths: Iterable[str | Path], *, lenient: bool = False) -> Man
 
     Raises:
         ManifestError: for a path that does not exist, text that does not parse, an object without kind or name, a
-            field of the wrong type, or the same object twice (both places are named). Everything that is wrong in all
-            files is in one error.
+            field of the wrong type, or a repeated object (both places are named). One error names all problems of all
+            files.
     """
     result = Manifests()
     for path, named in manifest_files(paths, result.problems):
@@ -162,7 +164,7 @@ def load_manifests(paths: Iterable[str | Path], *, lenient: bool = False) -> Man
 
 
 def manifest_files(paths: Iterable[str | Path], problems: list[str]) -> list[tuple[Path, bool]]:
-    """The files of some paths, and whether each was named itself: others were found below a directory, in name order.
+    """Return the files of some paths, each with True if it was named itself. Files of a directory are in name order.
 
     Paths that do not exist are added to ``problems``.
     """
@@ -181,7 +183,7 @@ def manifest_files(paths: Iterable[str | Path], problems: list[str]) -> list[tup
 
 
 def read_text(path: Path) -> str:
-    """The text of a file in UTF-8, or in UTF-16 with a byte order mark as PowerShell writes it; also gzipped.
+    """Return the text of a file in UTF-8, or in UTF-16 with a byte order mark as PowerShell writes it; also gzipped.
 
     Raises:
         ManifestError: when it cannot be read.
@@ -202,9 +204,9 @@ def read_text(path: Path) -> str:
 
 
 def _is_other_file(text: str) -> bool:
-    """Whether a file found in a directory is about something else, such as a chart's values: no document is an object.
+    """True if a file in a directory holds something else, such as a chart's values: none of its documents is an object.
 
-    One that does not parse is no other file: what is wrong with it is to be said.
+    A text that does not parse gives False, so that its error is reported.
     """
     unreadable: list[TextError] = []
     data = [document.data for document in readable_documents(text, "", unreadable) if document.data is not None]
@@ -227,7 +229,7 @@ def parse_manifests(text: str, source: str = "<text>", *, lenient: bool = False)
 
 
 def object_manifests(data: Any, source: str, *, lenient: bool = False) -> Manifests:
-    """One object, or a ``List`` of them, from plain data, which is copied; ``source`` is its name in messages.
+    """Read one object, or a ``List``, from plain data, which is copied; ``source`` is its name in messages.
 
     ``lenient`` is as for :func:`load_manifests`.
 
@@ -244,7 +246,7 @@ def object_manifests(data: Any, source: str, *, lenient: bool = False) -> Manife
 
 
 def _parse(result: Manifests, text: str, source: str) -> None:
-    """Add the objects of one text, and what is wrong with others."""
+    """Add the objects of one text, and the problems of unusable ones."""
     unreadable: list[TextError] = []
     for document in chain(readable_documents(text, source, unreadable), [Document()]):
         hint = _NOT_RENDERED if unreadable and "{{" in text else ""
@@ -257,14 +259,14 @@ def _parse(result: Manifests, text: str, source: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an object was written: its document, the path to it there, and both in words."""
+    """Place where an object was written: its document, the path to it there, and both in words."""
 
     document: Document
     path: tuple[str | int, ...]
     text: str
 
     def at(self, *path: str | int) -> str:
-        """The place in words, with the line of a member or of the object where lines are known."""
+        """Return the place in words. It names the line of a member, or of the object, if lines are known."""
         line = self.document.line_of(*self.path, *path)
         return f"{self.text}, line {line}" if line else self.text
 
@@ -311,7 +313,7 @@ def _read(result: Manifests, data: Any, place: _Place) -> None:
 def _read_list(result: Manifests, data: dict[str, Any], place: _Place) -> None:
     for index, item in enumerate(data.get("items") or []):
         if isinstance(item, dict) and data["kind"] != "List":
-            # The items of a typed list (PodList) may leave out what the list says already.
+            # Items of a typed list (PodList) may leave out members that the list has.
             item.setdefault("apiVersion", data["apiVersion"])
             item.setdefault("kind", data["kind"].removesuffix("List"))
         at = _Place(place.document, (*place.path, "items", index), f"{place.text}, items[{index}]")
@@ -322,7 +324,7 @@ _PATH_PART = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
 def _check_types(kind: Kind, data: dict[str, Any], place: _Place) -> None:
-    """Refuse fields of the wrong type, showing the line where the value stands."""
+    """Refuse fields of the wrong type, naming the line of the value."""
     assert kind.type is not None
     try:
         from_builtins(data, kind.type)
@@ -335,7 +337,7 @@ def _check_types(kind: Kind, data: dict[str, Any], place: _Place) -> None:
 
 
 def _hint(data: Mapping[str, Any]) -> str:
-    """Another version of the same kind, or the nearest spelling."""
+    """Return a hint at another version of the kind, or at the nearest spelling."""
     same = [kind for kind in KINDS if kind.kind == data["kind"]]
     if same:
         return f"; did you mean apiVersion {' or '.join(kind.api_version for kind in same)}?"

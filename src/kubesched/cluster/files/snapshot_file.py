@@ -1,8 +1,8 @@
-"""A whole embedded cluster in a file, and back: every object with its UID, version and status, and the cluster's time.
+"""Saved cluster: a file with every object, its UID, version and status, and the cluster's time.
 
-JSON lines: a header, then one object a line, by kind and key. A name that ends in ``.gz`` is compressed. The same
-state at the same time always gives the same bytes. Dumps made with kubectl are read by :mod:`.dump_import`. Caller:
-the command line, which starts a cluster's clock where :attr:`Snapshot.time` says, and simulations.
+JSON lines: a header, then one object a line, by kind and key. A name that ends in ``.gz`` is compressed. Equal states
+at equal times give equal bytes. Dumps made with kubectl are read by :mod:`.dump_import`. Caller: the command line,
+which starts a cluster's clock at :attr:`Snapshot.time`, and simulations.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ __all__ = ["Snapshot", "SnapshotError", "is_saved_cluster", "newest_moment", "re
 
 FORMAT: Final = "kubesched.io/cluster"
 VERSION: Final = 1
-#: A step writes so many bytes, which takes a tenth of a second: the cluster that is saved goes on meanwhile, and has no say
-#: in how long it takes.
+#: Bytes written per step, which takes a tenth of a second. Between steps the cluster goes on.
 _BYTES_PER_STEP: Final = 8 << 20
-#: Later than this (the year 9000) a cluster's clock must not start: timestamps have four digits for the year.
+#: Latest start of a cluster's clock (the year 9000), in epoch seconds: timestamps have four digits for the year.
 _LAST_START: Final = 221_845_392_000.0
 
-#: A field that names a moment that was past when it was written, as we write JSON, to the second and in this millennium.
+#: Fields whose moment was past when it was written, in our form of JSON: to the second and in this millennium.
 _PAST: Final = re.compile(
     rb'"(?:acquireTime|completionTime|creationTimestamp|eventTime|finishedAt|firstTimestamp|lastHeartbeatTime'
     rb"|lastObservedTime|lastProbeTime|lastScheduleTime|lastSuccessfulTime|lastTimestamp|lastTransitionTime"
@@ -48,7 +47,7 @@ _PAST: Final = re.compile(
 
 
 class SnapshotError(ValueError):
-    """A file that is no saved cluster, or one that this version cannot read."""
+    """File that is not a saved cluster, or that this version cannot read."""
 
 
 class _Header(msgspec.Struct):
@@ -56,7 +55,7 @@ class _Header(msgspec.Struct):
     version: int
     resourceVersion: int  # noqa: N815 - as in the API
     objects: int
-    #: The cluster's time when it was saved; files of earlier versions do not say.
+    #: Time of the cluster when it was saved; None in files of earlier versions.
     time: str | None = None
     #: Kinds that are not built in, as (group, version, kind, plural, namespaced, singular, short names).
     kinds: list[tuple[str, str, str, str, bool, str, tuple[str, ...]]] = []
@@ -68,7 +67,7 @@ class _Owner(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
-    """What the store relies on."""
+    """Metadata that the store relies on."""
 
     name: str
     uid: str
@@ -92,17 +91,18 @@ _line = msgspec.json.Decoder(_Line).decode
 
 
 def save(store: Store, path: str | Path, *, time: float | None = None) -> int:
-    """:func:`saving` without a pause."""
+    """Save as :func:`saving` does, without pauses."""
     return finish(saving(store, path, time=time))
 
 
 def saving(store: Store, path: str | Path, *, time: float | None = None) -> Steps[int]:
-    """Write everything in a store to a file; returns how many objects. All of it is as it was at the first step.
+    """Write everything in a store to a file, in steps. Returns the number of objects.
 
-    A file that is there is replaced at the end, in one step: whatever happens on the way, it is either the old one
-    or the new one. It holds Secrets, so it is readable by its owner only. Background work (garbage collection) is finished
-    first. ``time`` (epoch seconds) is what the
-    restored cluster's clock must not lag behind; the store's clock unless given.
+    The file has the state at the first step.
+
+    An existing file is replaced at the end, in one step: at any time it is either the old one or the new one. The file
+    holds Secrets, so only its owner can read it. Background work (garbage collection) is finished first. The restored
+    cluster's clock starts at ``time`` (epoch seconds) or later; the default is the time of the store's clock.
 
     Raises:
         OSError: when the file cannot be written, or is there and no regular file.
@@ -134,7 +134,7 @@ def _write(path: Path, lines: Iterable[bytes]) -> Steps[None]:
     with ExitStack() as stack:
         file: BinaryIO | gzip.GzipFile = stack.enter_context(whole_file(path, private=True))
         if path.resolve().suffix == ".gz":
-            # No name and no time inside: the same cluster, the same bytes.
+            # No name and no time inside: equal clusters give equal bytes.
             packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
             file = stack.enter_context(packed)
         written = 0
@@ -152,11 +152,11 @@ def _write(path: Path, lines: Iterable[bytes]) -> Steps[None]:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A saved cluster that has been read and found whole.
+    """Saved cluster that has been read and checked.
 
     Attributes:
-        time: the cluster's time when it was saved, in epoch seconds. No moment that an object names as past is
-            later: a clock that starts here or later sees only the past.
+        time: the cluster's time when it was saved, in epoch seconds. A clock that starts here or later is ahead of every
+            moment that the objects name as past.
     """
 
     items: list[Stored]
@@ -166,7 +166,7 @@ class Snapshot:
     status_kinds: tuple[str, ...]
 
     def load_into(self, store: Store) -> None:
-        """Replace what is in a store. Versions and UIDs stay.
+        """Replace the contents of a store. Versions and UIDs stay.
 
         Raises:
             RuntimeError: when the store is already watched.
@@ -211,7 +211,7 @@ def read(path: str | Path) -> Snapshot:
 
 
 def is_saved_cluster(path: str | Path) -> bool:
-    """Whether a file begins as a saved cluster does, of whatever version.
+    """True if a file begins as a saved cluster does, of any version.
 
     Raises:
         OSError: when the file cannot be read.
@@ -238,7 +238,7 @@ def _header(path: Path, lines: Iterator[bytes], *, versions: bool = True) -> _He
 
 
 def _item(raw: bytes, kinds: dict[tuple[str, str], Kind], last_version: int) -> Stored:
-    """One line as a stored object.
+    """Return the stored object of one line.
 
     Raises:
         SnapshotError: when its kind is unknown.
@@ -264,12 +264,12 @@ def _item(raw: bytes, kinds: dict[tuple[str, str], Kind], last_version: int) -> 
         parse_time(metadata.creationTimestamp)
     item = Stored(kind, raw, msgspec.to_builtins(metadata), number)
     if kind.type is not None:
-        _ = item.typed  # later readers share what is decoded here
+        _ = item.typed  # decoded here, and shared with later readers
     return item
 
 
 def _time(path: Path, header: _Header, items: list[Stored]) -> float:
-    """When a cluster was saved; the newest moment in it when the header does not say."""
+    """Return the time when a cluster was saved: the header's, else the newest moment in its objects."""
     if header.time is None:
         return newest_moment(items)
     try:
@@ -282,12 +282,12 @@ def _time(path: Path, header: _Header, items: list[Stored]) -> float:
 
 
 def newest_moment(items: Iterable[Stored]) -> float:
-    """The latest moment that any object names as past, in epoch seconds rounded up; 0 when none names one.
+    """Return the latest moment that any object names as past, in epoch seconds rounded up; 0 when none names one.
 
     Objects of another cluster come with that cluster's time, which may be ahead of ours.
     """
     for text in sorted({text for item in items for text in _PAST.findall(item.raw)}, reverse=True):
-        with suppress(ValueError):  # many fields of saved objects may have any text
+        with suppress(ValueError):  # fields of saved objects may have any text
             return parse_time(f"{text.decode()}Z") + 1.0
     return 0.0
 

@@ -1,7 +1,7 @@
-"""Workload manifests turned into the pods they would make, without running a controller.
+"""Workload manifests expanded into their pods, without running a controller.
 
-Each pod carries its template's labels, an owner reference and the name its controller would give it. Names and
-UIDs are derived from the workload, so the same files give the same pods. Caller: simulations and the command line.
+Each pod has its template's labels, an owner reference and the name its controller would give it. Names and UIDs are
+derived from the workload, so equal files give equal pods. Caller: simulations and the command line.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ __all__ = ["expand_workloads"]
 def expand_workloads(
     manifests: Iterable[Manifest], *, node_names: Sequence[str] = (), tracked: bool = False
 ) -> Manifests:
-    """The same objects, each workload followed by what it makes.
+    """Return the objects, each workload followed by its pods and other dependents.
 
     Deployment (with its ReplicaSet), ReplicaSet, ReplicationController, StatefulSet (with its claims), Job (as many
     pods as may run at once) and DaemonSet (one pod for each of ``node_names``). A CronJob makes nothing and leaves a
-    warning. ``tracked`` pods of Jobs have the finalizer that a running Job controller removes. Store the result with ``restore=True``, which keeps the UIDs that owner references name.
+    warning. ``tracked`` pods of Jobs have the finalizer that a running Job controller removes. Store the result with
+    ``restore=True``, which keeps the UIDs in owner references.
 
     Raises:
         ManifestError: for a workload whose template or replica count is unusable.
@@ -70,7 +71,7 @@ def expand_workloads(
 
 
 def _digest(*parts: str, length: int = 10) -> str:
-    """A short name part from a hash, in the letters of generated names."""
+    """Return part of a name, from a hash, in the letters of generated names."""
     return letters_of(int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest(), "big"), length)
 
 
@@ -80,7 +81,7 @@ def _uid(*parts: str) -> str:
 
 
 def _with_uid(manifest: Manifest) -> Manifest:
-    """The workload with a UID that owner references can name."""
+    """Return the workload with a UID, for owner references."""
     data = deepcopy(manifest.data)
     metadata = data["metadata"]
     if not metadata.get("name"):
@@ -90,7 +91,7 @@ def _with_uid(manifest: Manifest) -> Manifest:
 
 
 def _item(owner: Manifest) -> Item:
-    """The workload as the controllers know it."""
+    """Return the workload in the form that controllers use."""
     return Item(owner.kind, b"", owner.namespace, owner.name, owner.data["metadata"]["uid"], 0)
 
 
@@ -114,7 +115,7 @@ def _count(manifest: Manifest, field: str, default: int) -> int:
 
 
 def _template(manifest: Manifest) -> dict[str, Any]:
-    """A copy of the pod template."""
+    """Return a copy of the pod template."""
     template = _spec(manifest).get("template")
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         raise ManifestError(f"{manifest.source}: spec.template.spec is missing; write the pod that is to be made there")
@@ -122,7 +123,7 @@ def _template(manifest: Manifest) -> dict[str, Any]:
 
 
 def _pod(owner: Manifest, name: str, *, generate: str = "", **more: Any) -> Manifest:
-    """A pod of the template; ``more`` is as for :func:`~..controllers.pod_body`."""
+    """Return a pod of the template; ``more`` is as for :func:`~..controllers.pod_body`."""
     body = pod_body(_item(owner), _template(owner), name=name, **more)
     body["metadata"]["namespace"] = owner.namespace
     if generate:
@@ -133,7 +134,7 @@ def _pod(owner: Manifest, name: str, *, generate: str = "", **more: Any) -> Mani
 def _random_named(owner: Manifest, count: int, labels: dict[str, str] | None = None) -> list[Manifest]:
     prefix = f"{owner.name}-"
     seed = owner.data["metadata"]["uid"]
-    # Five letters collide among some thousand pods; a dict keeps the order and finds out.
+    # Five letters collide among some thousand pods. The dict detects collisions and keeps the order.
     suffixes: dict[str, None] = {}
     attempt = 0
     while len(suffixes) < count:
@@ -190,7 +191,7 @@ def _claim(owner: Manifest, template: dict[str, Any], pod_name: str) -> Manifest
 
 
 def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
-    """The pods that may run at once, as the Job controller would make them; it can continue with them."""
+    """Return the pods that may run at once, as the Job controller would make them; it can continue with them."""
     spec, status = _spec(owner), owner.data.get("status")
     status = status if isinstance(status, dict) else {}
     parallelism, completions = _count(owner, "parallelism", 1), _count(owner, "completions", 0)

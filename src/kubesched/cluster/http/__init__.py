@@ -1,7 +1,7 @@
-"""The HTTP face of the embedded cluster: what kube-apiserver shows to kubectl, client libraries and schedulers.
+"""HTTP interface of the embedded cluster: kube-apiserver's, for kubectl, client libraries and schedulers.
 
-``server`` listens, ``dispatch`` routes, ``reading`` and ``writing`` carry out; ``catalog`` knows the
-resources, ``tables`` their forms. Needs the ``server`` extra (aiohttp).
+``server`` listens, ``dispatch`` routes, ``reading`` and ``writing`` carry out; ``catalog`` knows the resources,
+``tables`` their forms. Needs the ``server`` extra (aiohttp).
 """
 
 from kubesched.base.extras import needing

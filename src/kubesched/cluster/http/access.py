@@ -1,4 +1,4 @@
-"""Who may make a request: authentication, and authorization when the server was started with it.
+"""Authentication of requests, and authorization when the server was started with it.
 
     request ──▶ user, maybe an impersonated one ──▶ attributes ──▶ allowed, or 403 in upstream's words
 
@@ -34,10 +34,10 @@ _CLAIMS: Final = kind_by_plural(_CLAIM_GROUP, "resourceclaims")
 
 
 class Access:
-    """The users of one server and their permissions.
+    """Users of one server and their permissions.
 
-    ``token`` is the administrator's; without one a request without a user is the administrator's. ``mode`` is one of
-    ``AUTHORIZATION_MODES``; with RBAC the roles that every cluster has are created in the store.
+    ``token`` is the administrator's. Without it, requests that name no user are the administrator's. ``mode`` is one of
+    ``AUTHORIZATION_MODES``. With RBAC the roles that every cluster has are created in the store.
 
     Raises:
         ValueError: for another mode.
@@ -56,10 +56,10 @@ class Access:
     # -- who -----------------------------------------------------------------------------------------------
 
     def user_of(self, request: web.BaseRequest, path: str) -> User:
-        """The user that makes a request; health and version are open to everyone.
+        """Return the user that makes a request. Health and version are open to everyone.
 
         Raises:
-            ApiError: 401 for an unknown token, 403 for who may not be impersonated.
+            ApiError: 401 for an unknown token, 403 for an impersonation that is not permitted.
         """
         user = self._authenticated(request, path)
         other = impersonated(request.headers)
@@ -69,7 +69,7 @@ class Access:
         return other
 
     def _authenticated(self, request: web.BaseRequest, path: str) -> User:
-        # Bytes that are no UTF-8 come as surrogates.
+        # Bytes that are not UTF-8 arrive as surrogates.
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             user = self.bearer(given.strip().encode("utf-8", "surrogateescape"))
@@ -82,14 +82,17 @@ class Access:
         return user
 
     def bearer(self, token: bytes) -> User | None:
-        """Whose token this is. A server that has none, and no authorization, takes any for the administrator's."""
+        """Return the user of a token; None if it is not valid.
+
+        A server without a token and without authorization takes any unknown token for the administrator's.
+        """
         if self.token is not None and hmac.compare_digest(token, self.token.encode()):
             return ADMIN
         user = self.accounts.user_of(token)
         return ADMIN if user is None and self.token is None and self.roles is None else user
 
     def _check_impersonation(self, request: web.BaseRequest, user: User, other: User) -> None:
-        """Refuse to impersonate without permission: the verb ``impersonate`` on users, groups, uids and userextras."""
+        """Refuse impersonation without the verb ``impersonate`` on users, groups, uids and userextras."""
         if self.roles is None:
             return
         words = other.name.split(":")
@@ -109,7 +112,7 @@ class Access:
     # -- what ----------------------------------------------------------------------------------------------
 
     def decide(self, user: User, wanted: Attributes) -> Decision:
-        """Whether a user may do something."""
+        """Decide if a user may make a request."""
         if self.roles is not None:
             return self.roles.decide(user, wanted)
         if self.token is not None and user.name == ANONYMOUS.name:
@@ -117,13 +120,13 @@ class Access:
         return Decision(True, "the embedded cluster allows everything")
 
     def rules(self, user: User, namespace: str) -> tuple[list[Rule], str]:
-        """The rules of a user, and why the list is incomplete, if it is."""
+        """Return the rules of a user, and the reason if the list is incomplete."""
         if self.roles is None:
             return list(EVERY_RULE), ""
         return self.roles.rules(user, namespace)
 
     def check_request(self, user: User, path: str, wanted: Callable[[], Attributes]) -> None:
-        """Refuse a request that its user may not make; its attributes are only computed when roles are checked.
+        """Refuse a request that its user may not make. ``wanted`` is called only if roles are checked.
 
         Raises:
             ApiError: 403.
@@ -132,7 +135,7 @@ class Access:
             self.check(user, wanted())
 
     def check(self, user: User, wanted: Attributes) -> None:
-        """Refuse what a user may not do.
+        """Refuse a request that a user may not make.
 
         Raises:
             ApiError: 403.
@@ -144,7 +147,7 @@ class Access:
     # -- the status of claims ------------------------------------------------------------------------------
 
     def guards(self, kind: Kind, subresource: str) -> bool:
-        """Whether a write may need further permissions, depending on what it changes."""
+        """True if a write may need further permissions, depending on the change."""
         return self.roles is not None and kind == _CLAIMS and subresource == "status"
 
     def check_claim(self, user: User, verb: str, namespace: str, before: Any, after: Any) -> None:
@@ -182,13 +185,13 @@ class Access:
             raise ApiError.invalid(_CLAIMS, after["metadata"]["name"], causes)
 
     def _refusal(self, user: User, wanted: Attributes) -> str:
-        """Why a user may not do something; empty when it may."""
+        """Return the reason why a user may not make a request; empty when it is allowed."""
         decision = self.decide(user, wanted)
         return "" if decision.allowed else _forbidden(user, wanted, decision.reason).message
 
 
 def _forbidden(user: User, wanted: Attributes, reason: str) -> ApiError:
-    """403 in upstream's words."""
+    """Return 403 in upstream's words."""
     details: dict[str, Any] = {}
     if wanted.path:
         text = f'forbidden: User "{user.name}" cannot {wanted.verb} path "{wanted.path}"'
@@ -210,9 +213,10 @@ def _forbidden(user: User, wanted: Attributes, reason: str) -> ApiError:
 
 
 def _changed_drivers(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
-    """The drivers whose devices have another status than before.
+    """Return the drivers whose devices have a new status.
 
-    A deallocation takes the status of its devices with it: the scheduler, which may not write it, deallocates.
+    A deallocation drops the status of its devices. It does not count: the scheduler deallocates, and may not write
+    status.
     """
     before, after = dict(_statuses(old)), dict(_statuses(new))
     freed = set(_allocated(old)) - set(_allocated(new))
@@ -237,7 +241,7 @@ def _allocated(status: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _only_node(allocation: Any) -> str | None:
-    """The one node that an allocation is for, as far as it names it."""
+    """Return the one node that an allocation is for; None if it does not name exactly one."""
     terms = ((allocation or {}).get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if len(terms) != 1 or terms[0].get("matchExpressions"):
         return None

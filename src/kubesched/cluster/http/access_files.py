@@ -1,7 +1,7 @@
-"""The files by which clients find and trust the server: a kubeconfig, and a throw-away certificate authority.
+"""Files by which clients find and trust the server: a kubeconfig, and a throw-away certificate authority.
 
-Certificates of your own are given as files instead. Caller: the command line; for the kubeconfig once the server knows
-its port.
+The user may give certificates as files instead. Caller: the command line; for the kubeconfig once the server knows its
+port.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def write_kubeconfig(
         pem = ca if isinstance(ca, bytes) else Path(ca).read_bytes()
         cluster["certificate-authority-data"] = base64.b64encode(pem).decode()
     if url.startswith("http://"):
-        cluster["insecure-skip-tls-verify"] = True  # there is no TLS; the JavaScript client insists on this being said
+        cluster["insecure-skip-tls-verify"] = True  # without TLS; the JavaScript client requires it
     used = {"cluster": KUBECONFIG_NAME, "user": KUBECONFIG_NAME}
     config = {
         "apiVersion": "v1",
@@ -53,7 +53,7 @@ def write_kubeconfig(
 
 
 class CertificateFiles(NamedTuple):
-    """Where the three files are: the authority's certificate, the server's, and the server's key."""
+    """Paths of three files: the authority's certificate, the server's certificate, and the server's key."""
 
     ca: Path
     cert: Path

@@ -1,4 +1,4 @@
-"""Answers: what the client accepts, bytes, headers, pretty printing, YAML, and the Status of a refusal.
+"""Answers: accepted media types, bytes, headers, pretty printing, YAML, and the Status of a refusal.
 
 Callers: :mod:`.server` and the verb modules. Objects are bytes already; only YAML has to decode them.
 """
@@ -47,11 +47,11 @@ _TRANSFORMS: Final = {
     "PartialObjectMetadataList": ("meta.k8s.io/v1",),
     "APIGroupDiscoveryList": ("apidiscovery.k8s.io/v2", "apidiscovery.k8s.io/v2beta1"),
 }
-#: What is given for a media type that is asked for.
+#: Media type of the answer, by media type in the request.
 _GIVEN: Final = {JSON: JSON, "*/*": JSON, "application/*": JSON, YAML: YAML, "text/yaml": YAML}
 _PRETTY_AGENTS: Final = ("curl/", "Wget/", "Mozilla/5.0")
 _BASE: Final = {"Cache-Control": "no-cache, private"}
-#: Objects of a list that are made in one go, some milliseconds of work.
+#: Most objects of a list that are written without a pause: some milliseconds of work.
 BATCH: Final = 256
 
 
@@ -59,7 +59,10 @@ BATCH: Final = 256
 
 
 class Accepted(NamedTuple):
-    """The form of the answer. ``transform`` is empty, or a kind that objects are turned into, in group version ``version``."""
+    """Form of the answer.
+
+    ``transform`` is empty, or the kind that objects are turned into (such as ``Table``), of group version ``version``.
+    """
 
     media_type: str = JSON
     transform: str = ""
@@ -68,10 +71,10 @@ class Accepted(NamedTuple):
 
 @remembered(1 << 18)
 def accepted(header: str) -> Accepted:
-    """The best form this server can give; ranges are tried by quality, then in their order.
+    """Return the best form this server can give. Ranges are tried by quality, then in their order.
 
     Raises:
-        ApiError: 406, when none of them can be given (protobuf alone, for example).
+        ApiError: 406, when the server can give none of them (protobuf alone, for example).
     """
     if not header:
         return Accepted()
@@ -88,7 +91,7 @@ def accepted(header: str) -> Accepted:
 
 
 def _ranges(header: str) -> list[tuple[str, dict[str, str], float]]:
-    """Media types with their parameters and qualities, best first."""
+    """Return media types with their parameters and qualities, best first."""
     found = []
     for part in header.split(","):
         media_type, *texts = part.split(";")
@@ -103,9 +106,10 @@ def _ranges(header: str) -> list[tuple[str, dict[str, str], float]]:
 
 
 class Style(NamedTuple):
-    """How JSON is written. Of a long list ``batch`` objects are written at a time, ``between`` separates such parts.
+    """Writer of JSON data in one content type.
 
-    ``zero`` is how the item of the list ``[0]``, a member of an object, is written.
+    Long lists are written in parts of ``batch`` objects, separated by ``between``. ``zero`` is the text of the only
+    item of a list ``[0]`` in an object: parts of a list are written in its place.
     """
 
     content_type: str
@@ -115,21 +119,21 @@ class Style(NamedTuple):
     zero: bytes
 
     def around(self, raw: bytes) -> tuple[bytes, bytes]:
-        """What is written before and after the items of the list ``[0]``, the last one of its kind in an object."""
+        """Return the bytes before and after the item of the last list ``[0]`` in an object."""
         before, _, after = self.write(raw).rpartition(self.zero)
         return before, after
 
 
 PLAIN: Final = Style(JSON, bytes, BATCH, b",", b"0")
 _PRETTY: Final = Style(JSON, lambda raw: msgspec.json.format(raw, indent=2) + b"\n", BATCH, b",\n", b"    0")
-#: YAML takes 0.6 ms for a pod.
+#: Batches are small: writing a pod as YAML takes 0.6 ms.
 _YAML: Final = Style(
     YAML, lambda raw: to_yaml(msgspec.json.decode(raw)).encode("utf-8", "surrogatepass"), 16, b"", b"- 0\n"
 )
 
 
 def style_of(media_type: str, pretty: str | None, user_agent: str) -> Style:
-    """How to write an answer. JSON is indented when ``pretty`` asks for it, and unasked for people's tools."""
+    """Return the style of an answer. JSON is indented if ``pretty`` asks for it, else for interactive tools."""
     if media_type == YAML:
         return _YAML
     indent = user_agent.startswith(_PRETTY_AGENTS) if pretty is None else pretty not in ("0", "false", "False")
@@ -140,7 +144,10 @@ def style_of(media_type: str, pretty: str | None, user_agent: str) -> Style:
 
 
 class Answer(web.Response):
-    """An answer that drops its bytes once they are sent: an idle connection keeps its last answer, a list of megabytes perhaps."""
+    """Answer that drops its bytes once they are sent.
+
+    An idle connection keeps its last answer, which may be a list of megabytes.
+    """
 
     async def write_eof(self, data: bytes = b"") -> None:
         await super().write_eof(data)
@@ -148,7 +155,7 @@ class Answer(web.Response):
 
 
 def whole(head: Mapping[str, Any], member: str, parts: Iterable[bytes]) -> bytes:
-    """The JSON of an object whose last member is the list of these parts."""
+    """Return the JSON of an object whose last member is a list; ``parts`` are its items."""
     return b'%b,"%b":[%b]}' % (encode(head)[:-1], member.encode(), b",".join(parts))
 
 
@@ -160,7 +167,7 @@ def json_answer(
     warnings: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """An answer of JSON bytes, in the style the client wants."""
+    """Return an answer of JSON bytes, in the style the client wants."""
     response = Answer(body=style.write(raw), status=status)
     set_headers(response, style.content_type, warnings)
     response.headers.update(headers or {})
@@ -168,7 +175,7 @@ def json_answer(
 
 
 def set_headers(response: web.StreamResponse, content_type: str, warnings: Sequence[str]) -> None:
-    """What the answers to all requests on resources have."""
+    """Set the headers that all answers about resources have."""
     response.headers.update(_BASE)
     response.headers["Content-Type"] = content_type
     for text in warnings:
@@ -176,27 +183,27 @@ def set_headers(response: web.StreamResponse, content_type: str, warnings: Seque
 
 
 async def begin_stream(response: web.StreamResponse, request: web.BaseRequest) -> None:
-    """Send the head of an answer of unknown length: it is sent in chunks, or to HTTP/1.0 until the connection ends."""
+    """Send the head of an answer of unknown length. It is sent in chunks, or to HTTP/1.0 until the connection ends."""
     if request.version < HttpVersion11:
         response.force_close()
     await response.prepare(request)
 
 
 def _quoted(text: str) -> str:
-    """A quoted string as HTTP headers may carry it."""
+    """Return a quoted string for an HTTP header."""
     safe = "".join(letter if " " <= letter <= "~" else "?" for letter in text[:2048])
     escaped = safe.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def text_answer(text: str, status: int = 200) -> web.Response:
-    """A plain text answer, as health checks give."""
+    """Return a plain text answer, for health checks."""
     headers = {**_BASE, "X-Content-Type-Options": "nosniff"}
     return web.Response(text=text, status=status, headers=headers, content_type="text/plain", charset="utf-8")
 
 
 def refusal(error: ApiError, *, style: Style = PLAIN) -> web.Response:
-    """The Status of an error, with Retry-After when the error says when to come back."""
+    """Return the Status of an error, with Retry-After if the error has a delay."""
     headers = {}
     after = error.details.get("retryAfterSeconds")
     if isinstance(after, int) and after > 0:
@@ -207,7 +214,7 @@ def refusal(error: ApiError, *, style: Style = PLAIN) -> web.Response:
 
 
 def failed() -> ApiError:
-    """500 for a defect of ours."""
+    """Return 500, for a defect of the server."""
     text = "Internal error occurred: the embedded cluster failed on this request; see its log"
     return ApiError(500, "InternalError", text)
 

@@ -23,14 +23,14 @@ from .fieldsets import MISSING, Path, Places, Shape, decode_fields, encode_field
 __all__ = ["apply_object", "is_tracked", "patch_object", "tracked_update"]
 
 BEFORE: Final = "before-first-apply"
-#: Metadata without owners: identity, and what the server writes.
+#: Metadata without owners: identity, and fields that the server writes.
 _UNOWNED: Final = SERVER_FIELDS | {"managedFields"}
-#: The members of an entry of managedFields; one that a client wrote may have others, or lack some.
+#: Members of an entry of managedFields. Entries written by a client may have others, or lack some.
 _ENTRY: Final = frozenset({"manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"})
 
 
 class _Owner:
-    """An entry of managedFields, and the fields in it."""
+    """Entry of managedFields, and its fields."""
 
     def __init__(self, entry: dict[str, Any], fields: set[Path]) -> None:
         operation = "Apply" if entry.get("operation") == "Apply" else "Update"
@@ -44,7 +44,7 @@ class _Owner:
 
     @classmethod
     def new(cls, call: Call, operation: str, fields: set[Path], manager: str = "", subresource: str = "") -> _Owner:
-        """The writer of a request, or another manager, as owner of some fields."""
+        """Return a new owner of some fields: the writer of a request, or another manager."""
         entry = {
             "manager": manager or call.manager,
             "operation": operation,
@@ -60,12 +60,12 @@ class _Owner:
 
 
 def is_tracked(item: Item) -> bool:
-    """Whether an object's fields have owners."""
+    """True if an object's fields have owners."""
     return b'"managedFields"' in item.raw
 
 
 def _owners(metadata: Mapping[str, Any]) -> list[_Owner]:
-    """The entries of managedFields that can be read."""
+    """Return the entries of managedFields that parse."""
     entries = metadata.get("managedFields")
     return [
         _Owner(entry, set(decode_fields(entry.get("fieldsV1"))))
@@ -75,7 +75,7 @@ def _owners(metadata: Mapping[str, Any]) -> list[_Owner]:
 
 
 def _owned_part(data: Mapping[str, Any], *, drop: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The part of an object whose fields can be owned."""
+    """Return the part of an object whose fields can have owners."""
     part = {key: value for key, value in data.items() if key not in ("apiVersion", "kind", "metadata", *drop)}
     metadata = {key: value for key, value in (data.get("metadata") or {}).items() if key not in _UNOWNED}
     return {**part, "metadata": metadata} if metadata else part
@@ -85,11 +85,11 @@ def _owned_part(data: Mapping[str, Any], *, drop: tuple[str, ...] = ()) -> dict[
 
 
 def apply_object(call: Call, applied: Any, *, force: bool) -> tuple[Item, bool]:
-    """Apply a configuration; the object as it is then, and whether it was created.
+    """Apply a configuration. Returns the new object, and True if it was created.
 
     Raises:
-        ApiError: 400 for a body that is no configuration of this object, 404 for a subresource of nothing, 409 for
-            conflicts with other managers unless ``force``.
+        ApiError: 400 for a body that is no configuration of this object, 404 for a subresource of an object that does not
+            exist, 409 for conflicts with other managers unless ``force``.
     """
     resource, subresource, store = call.resource, call.target.subresource, call.store
     kind, shape = resource.kind, Shape(resource)
@@ -153,7 +153,7 @@ def _checked_config(call: Call, applied: Any) -> dict[str, Any]:
 
 
 def _settle_conflicts(others: list[_Owner], wanted: set[Path], live: Any, merged: Any, *, force: bool) -> None:
-    """Refuse to change what others own, or take it from them."""
+    """Refuse to change fields of other owners, or with ``force`` take the fields from them."""
     causes: list[dict[str, str]] = []
     now, then = Places(live), Places(merged)
     for owner in others:
@@ -184,7 +184,7 @@ def _settle_conflicts(others: list[_Owner], wanted: set[Path], live: Any, merged
 
 
 def _containers(paths: set[Path]) -> set[Path]:
-    """The inner nodes above some leaves: another manager may have owned them when they were empty."""
+    """Return the inner nodes above some leaves: another manager may have owned them when they were empty."""
     found: set[Path] = set()
     for path in paths:
         above = path[:-1]
@@ -198,7 +198,7 @@ def _containers(paths: set[Path]) -> set[Path]:
 
 
 def patch_object(call: Call, old: Item, change: Any, patch_type: str) -> Item:
-    """Patch an object, or one of its stored subresources, and move ownership to the writer where fields have owners."""
+    """Patch an object or a subresource of it. If fields have owners, changed fields go to the writer."""
     if not is_tracked(old):
         return call.patch(change, patch_type)
     trial = call.patch(change, patch_type, dry_run=True)
@@ -206,16 +206,16 @@ def patch_object(call: Call, old: Item, change: Any, patch_type: str) -> Item:
 
 
 def tracked_update(call: Call, old: Item, result: Item, *, given: Any) -> dict[str, Any]:
-    """The object a write is about to store, with ownership moved to the writer where values changed.
+    """Return the object to store, with ownership of changed fields moved to the writer.
 
-    ``result`` is what the write would store. An explicit ``managedFields: [{}]`` or ``[]`` in ``given`` clears them.
+    ``result`` is the object without that. An explicit ``managedFields: [{}]`` or ``[]`` in ``given`` clears all owners.
     """
     data, before = result.data(), old.data()
     metadata = given.get("metadata") if isinstance(given, dict) else None
     if isinstance(metadata, dict) and metadata.get("managedFields") in ([], [{}]):
         data["metadata"].pop("managedFields", None)
         return data
-    # What the client sent back may be its own edit (a migration); otherwise it is what was stored.
+    # The client may have edited managedFields (a migration). If it sent none, the stored ones count.
     owners = _owners(data["metadata"]) or _owners(before["metadata"])
     new_part, old_part = _owned_part(data), _owned_part(before)
     present = set(leaves(new_part, Shape(call.resource)))

@@ -1,7 +1,7 @@
 """Request bodies: read within limits of size, memory and time, then decoded: JSON and YAML with positions, protobuf.
 
-What counts against the memory for all bodies is what has arrived, not what was announced: requests that are opened and
-left half-sent take up next to nothing, and end at the time limit. Callers: :mod:`.server` reads, the verb modules decode.
+Only bytes that have arrived count against the memory for all bodies. A request that is opened and left half-sent
+therefore costs almost nothing, and ends at the time limit. Callers: :mod:`.server` reads, the verb modules decode.
 Unknown fields are found by :mod:`.writing`.
 """
 
@@ -23,34 +23,34 @@ __all__ = ["PROTOBUF", "Intake", "decode_body", "is_decodable", "media_type", "u
 
 #: Upstream's limit for a JSON body.
 MAX_BODY: Final = 3 * 1024 * 1024
-#: Members and items, in all its objects and lists together, of a body. Checks, defaults and encoding take a time for each, and
-#: the longest of all these must not hold the event loop; the largest objects of real clusters have a tenth of them.
+#: Most members and items in all objects and lists of a body. Checks, defaults and encoding take time for each, and must
+#: not block the event loop for long. The largest objects of real clusters have a tenth of these.
 MAX_VALUES: Final = 50_000
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
-#: Bytes of YAML that are decoded without a pause.
+#: Most bytes of YAML that are decoded without a pause.
 _LONG_YAML: Final = 16 * 1024
 _YAML: Final = frozenset({"application/yaml", "text/yaml", "application/x-yaml", "application/apply-patch+yaml"})
 
 
 def media_type(content_type: str, default: str = "application/json") -> str:
-    """The media type of a Content-Type header, without parameters."""
+    """Return the media type of a Content-Type header, without parameters."""
     return content_type.split(";", 1)[0].strip().lower() or default
 
 
 def is_decodable(kind: str) -> bool:
-    """Whether bodies of a media type can be read here."""
+    """True if bodies of a media type can be decoded here."""
     return kind in ("application/json", "*/*", PROTOBUF) or kind in _YAML or kind.endswith("+json")
 
 
 def unsupported(*accepted: str) -> ApiError:
-    """415 for a body of another type than these; without any, than those that can be read here."""
+    """Return 415 for a body that has none of the accepted types (all that can be decoded here, if none is given)."""
     text = ", ".join(accepted or ("application/json", "application/yaml", PROTOBUF))
     message = f"the body of the request was in an unknown format - accepted media types include: {text}"
     return ApiError(415, "UnsupportedMediaType", message)
 
 
 def decode_body(raw: bytes, content_type: str) -> Document:
-    """A JSON, YAML or protobuf body.
+    """Decode a JSON, YAML or protobuf body.
 
     Raises:
         ApiError: 415 for another media type, 400 with the position for text that does not parse, 413 for more than
@@ -60,7 +60,7 @@ def decode_body(raw: bytes, content_type: str) -> Document:
 
 
 def _decoding(raw: bytes, content_type: str) -> Steps[Document]:
-    """:func:`decode_body` in steps: those of YAML, which takes a hundred times as long as JSON."""
+    """Decode as :func:`decode_body`, with pauses in YAML, which takes a hundred times as long as JSON."""
     kind = media_type(content_type)
     if not is_decodable(kind):
         raise unsupported()
@@ -71,11 +71,11 @@ def _decoding(raw: bytes, content_type: str) -> Steps[Document]:
             return Document(decode_protobuf(raw, MAX_VALUES))
         if kind not in _YAML:
             return parse_json(raw, most_values=MAX_VALUES)
-        if raw.startswith(b"{"):  # clients apply JSON as YAML
+        if raw.startswith(b"{"):  # clients send JSON as YAML
             with suppress(TextError):
                 return parse_json(raw, most_values=MAX_VALUES)
         document = yield from parsing_single(raw, most_nodes=2 * MAX_VALUES)
-        check_values(document.data, MAX_VALUES)  # those of aliases, too
+        check_values(document.data, MAX_VALUES)  # counted again: aliases repeat values
         return document
     except TooManyValuesError as error:
         raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {error}") from None
@@ -86,18 +86,18 @@ def _decoding(raw: bytes, content_type: str) -> Steps[Document]:
 
 
 class Intake:
-    """Reads bodies for one server: ``allowance`` bytes at once, ``seconds`` for each."""
+    """Reader of bodies for one server: at most ``allowance`` bytes at once, and ``seconds`` for each body."""
 
     def __init__(self, *, allowance: int, seconds: float) -> None:
         self._free = allowance
         self._seconds = seconds
-        #: Held while a long text is decoded in steps: each takes many times its size.
+        #: Held while a long text is decoded in steps: its data takes many times the memory of the text.
         self._decoding = asyncio.Lock()
-        #: How many bodies have begun to come in and are not complete.
+        #: Number of bodies that have begun to arrive and are not complete.
         self.waiting = 0
 
     async def read(self, request: web.BaseRequest) -> bytes:
-        """The body of a request.
+        """Return the body of a request.
 
         Raises:
             ApiError: 400 for a body that cannot be read, 408 for one that takes too long, 413 for one that is too
@@ -108,7 +108,7 @@ class Intake:
         if (request.content_length or 0) > MAX_BODY:
             raise _too_large()
         try:
-            if request.content.is_eof():  # all of it has arrived, as nearly always
+            if request.content.is_eof():  # complete already, as nearly always
                 return await self._read(request)
             self.waiting += 1
             try:
@@ -120,12 +120,12 @@ class Intake:
             text = f"the body of the request was not complete after {self._seconds:g} seconds"
             raise ApiError(408, "Timeout", text) from None
         except web.RequestPayloadError as error:
-            # Chunks or a compression that do not hold what they say.
+            # Chunks or a compression that are malformed.
             what = str(error).rpartition("message:")[2].strip().split("\n", 1)[0] or "it ends too early"
             raise ApiError.bad_request(f"the body of the request cannot be read: {what[:200]}") from None
 
     async def decode(self, raw: bytes, content_type: str) -> Document | None:
-        """A long body in YAML, decoded while others have their turns; None for all others, which take little.
+        """Decode a long body in YAML while other requests have their turns; None for other bodies, which are quick.
 
         Raises:
             ApiError: as :func:`decode_body`.

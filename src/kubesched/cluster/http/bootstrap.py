@@ -1,6 +1,6 @@
-"""The roles that every cluster has, as far as programs depend on them; created when the server checks roles.
+"""Roles that every cluster has, as far as programs depend on them; created when the server checks roles.
 
-An object that is there already, from a saved cluster or a manifest, stays as it is. Caller: :mod:`.access`.
+An object that exists, from a saved cluster or a manifest, stays as it is. Caller: :mod:`.access`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["create_bootstrap_roles"]
 
 
 def create_bootstrap_roles(store: Store) -> None:
-    """Create what is missing of ``bootstrap_roles.yaml``."""
+    """Create the missing objects of ``bootstrap_roles.yaml``."""
     text = files(__package__).joinpath("bootstrap_roles.yaml").read_text(encoding="utf-8")
     for document in parse_documents(text):
         data = document.data

@@ -1,4 +1,4 @@
-"""One request, understood: which resource, which verb, which options; the query is checked as the API server checks it.
+"""Request in parsed form: resource, verb and options. The query is checked as the API server checks it.
 
 A wrong value is 400, a forbidden combination 422, in upstream's words. Made by :mod:`.dispatch` from method, path and
 query; handed to the verb modules.
@@ -49,7 +49,7 @@ _MAX_MANAGER: Final = 128
 _AUTHORIZED_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _BY_NAME: Final = "metadata.name="
 _OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
-#: /namespaces/x alone, and its own subresources, are about the namespace object.
+#: The path /namespaces/x, and subresources of namespaces, name the namespace object itself.
 _PATH: Final = re.compile(
     r"/(?:api|apis/(?!core/)(?P<group>[^/]+))/(?P<version>[^/]+)(?P<watch>/watch)?"
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/[^/])(?!/(?:status|finalize)/?\Z))?"
@@ -58,7 +58,7 @@ _PATH: Final = re.compile(
 
 
 class Target(NamedTuple):
-    """A resource path taken apart. ``watch`` marks the old ``/watch/`` prefix, ``rest`` is what no resource has."""
+    """Parts of a resource path. ``watch`` marks the old ``/watch/`` prefix. ``rest`` is a surplus end, which gets 404."""
 
     namespaced: bool
     group: str
@@ -73,7 +73,7 @@ class Target(NamedTuple):
 
 @remembered(1 << 18)
 def parse_path(path: str) -> Target | None:
-    """The target of a resource's path below ``/api`` or ``/apis``; None for any other path."""
+    """Return the parts of a resource path below ``/api`` or ``/apis``; None for any other path."""
     found = _PATH.fullmatch(path)
     if found is None:
         return None
@@ -82,7 +82,7 @@ def parse_path(path: str) -> Target | None:
 
 
 class Query(dict[str, str]):
-    """The parameters of one request; of a repeated one the first counts."""
+    """Parameters of a request. Of a repeated parameter the first value counts."""
 
     def __init__(self, text: str = "") -> None:
         if not text:
@@ -98,7 +98,7 @@ class Query(dict[str, str]):
         return self.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """A boolean, false when absent; anything but true or false is 400. A bare ``watch`` means true."""
+        """Return a boolean, False when absent. Other texts than true or false are 400. A bare ``watch`` means true."""
         value = self.text(name)
         if value in _TRUE or (not value and name == "watch" and name in self):
             return True
@@ -107,7 +107,7 @@ class Query(dict[str, str]):
         raise ApiError.bad_request(f'strconv.ParseBool: parsing "{value}": invalid syntax in parameter {name}')
 
     def number(self, name: str) -> int | None:
-        """An integer, None when absent; anything else is 400."""
+        """Return an integer, None when absent. Any other text is 400."""
         value = self.text(name)
         number = parse_int64(value)
         if value and number is None:
@@ -117,7 +117,7 @@ class Query(dict[str, str]):
     # -- options of several verbs; ``options`` names their kind in errors --------------------------------
 
     def dry_run(self, options: str) -> bool:
-        """``dryRun=All``."""
+        """True for ``dryRun=All``."""
         value = self.text("dryRun")
         if value not in ("", "All"):
             raise invalid_options(options, "dryRun", unsupported_value(value, "All"))
@@ -140,7 +140,7 @@ class Query(dict[str, str]):
         return value
 
     def check_list(self, *, watch: bool) -> None:
-        """What may not be combined in a list or watch (upstream ``ValidateListOptions``)."""
+        """Refuse options that may not be combined in a list or watch (upstream ``ValidateListOptions``)."""
         match, name = self.text("resourceVersionMatch"), "resourceVersionMatch"
         version, token = self.text("resourceVersion"), self.text("continue")
         if "sendInitialEvents" in self:
@@ -170,7 +170,7 @@ class Query(dict[str, str]):
 
 
 def attributes_of(method: str, path: str, query_text: str) -> Attributes:
-    """What permissions a request needs, by the same reading of path and query that answers it.
+    """Return the permissions that a request needs, from the parser of path and query that answers use as well.
 
     Raises:
         ApiError: 400 for a query that cannot be read.
@@ -184,7 +184,7 @@ def attributes_of(method: str, path: str, query_text: str) -> Attributes:
     elif not name:
         verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
     if not name and verb in ("list", "watch", "deletecollection"):
-        # Permission for one object is permission to select that one.
+        # Permission for one object allows a list that selects this object by name.
         parts = query.text("fieldSelector").split(",")
         name = next((part[len(_BY_NAME) :].removeprefix("=") for part in parts if part.startswith(_BY_NAME)), "")
     is_namespace = target.plural == "namespaces" and not target.group
@@ -193,7 +193,7 @@ def attributes_of(method: str, path: str, query_text: str) -> Attributes:
 
 
 class WriteOptions(NamedTuple):
-    """The options that create, update and patch share. ``manager`` is empty when the client names none."""
+    """Options of create, update and patch. ``manager`` is empty when the client names none."""
 
     dry_run: bool
     manager: str
@@ -202,7 +202,7 @@ class WriteOptions(NamedTuple):
 
 @dataclass
 class Call:
-    """A request of a user on a resource of a store, and what is to be said besides the answer."""
+    """Request of a user on a resource of a store, with the warnings for its answer."""
 
     store: Store
     access: Access
@@ -212,7 +212,7 @@ class Call:
     form: Accepted
     target: Target
     resource: Resource
-    #: The body, where it was too long to be decoded without a pause.
+    #: Body that was long, and so was decoded with pauses; else None.
     decoded: Document | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -220,32 +220,32 @@ class Call:
 
     @cached_property
     def options(self) -> WriteOptions:
-        """The checked options of a write."""
+        """Checked options of a write."""
         query, kind = self.query, _OPTIONS[self.request.method]
         return WriteOptions(query.dry_run(kind), query.field_manager(kind), query.field_validation(kind))
 
     @property
     def manager(self) -> str:
-        """The writer: the field manager named, else the client program."""
+        """Name of the writer: the field manager, else the client program."""
         agent = self.request.headers.get("User-Agent", "").split("/", 1)[0].strip()
         return self.options.manager or (agent[:_MAX_MANAGER] if agent and agent.isprintable() else "unknown")
 
     @property
     def style(self) -> Style:
-        """How the answer is written."""
+        """Style of the answer."""
         return style_of(self.form.media_type, self.query.get("pretty"), self.request.headers.get("User-Agent", ""))
 
     @property
     def content_type(self) -> str:
-        """What the header says that the body is."""
+        """Media type of the body by its header."""
         return self.request.headers.get("Content-Type", "")
 
     def body(self, raw: bytes) -> Document:
-        """The decoded body."""
+        """Return the decoded body."""
         return self.decoded or decode_body(raw, self.content_type)
 
     def check_name(self, name: Any) -> None:
-        """Refuse an object of another name than the path's; one without a name is that of the path."""
+        """Refuse an object whose name is not the one in the path. An object without a name gets it."""
         if name not in (None, "", self.target.name):
             text = f"the name of the object ({name}) does not match the name on the URL ({self.target.name})"
             raise ApiError.bad_request(text)
@@ -261,7 +261,7 @@ class Call:
         return self.store.get(self.resource.kind, self.target.namespace, self.target.name)
 
     def create(self, data: Any) -> Item:
-        """Create the object; by PUT or PATCH its writer needs the permission to create, too."""
+        """Create the object. For PUT or PATCH the writer needs the permission to create, too."""
         target, kind = self.target, self.resource.kind
         if self.request.method != "POST":
             self.access.check(
@@ -280,7 +280,7 @@ class Call:
         return self._write(partial(write, patch_type=patch_type), dry_run=dry_run)
 
     def _write(self, write: Callable[..., Item], *, dry_run: bool) -> Item:
-        # To the store a Scale is a part of the object itself.
+        # For the store a Scale is a part of the object itself.
         place = "" if self.target.subresource == "scale" else self.target.subresource
         if self.access.guards(self.resource.kind, place):
             before, after = self.get().data(), write(subresource=place, dry_run=True).data()
@@ -297,7 +297,7 @@ class Call:
 
 
 def invalid_options(options: str, field: str, message: str) -> ApiError:
-    """422 for a wrong member of an options object; the message begins as field errors do."""
+    """Return 422 for a wrong member of an options object. The message begins as field errors do."""
     begin = message.partition(" ")[0]
     reason = {"Forbidden:": "Forbidden", "Required": "Required", "Unsupported": "NotSupported"}.get(begin, "Invalid")
     kind = Kind("meta.k8s.io", "v1", options, options.lower())
@@ -307,13 +307,13 @@ def invalid_options(options: str, field: str, message: str) -> ApiError:
 
 
 def unsupported_value(value: str, *supported: str) -> str:
-    """What a field error says of a value that is none of these."""
+    """Return the text of a field error for a value that is not supported."""
     texts = ", ".join(f'"{one}"' for one in supported)
     return f'Unsupported value: "{value}": supported values: {texts}'
 
 
 def not_served(elsewhere: str = "") -> ApiError:
-    """404 for a path that leads nowhere. Clients look into the details of a 404, so there are some, if empty.
+    """Return 404 for a path that is not served. It has details, if empty ones: clients read them.
 
     ``elsewhere``: the versions that have the resource.
     """
@@ -322,11 +322,11 @@ def not_served(elsewhere: str = "") -> ApiError:
 
 
 def wrong_method() -> ApiError:
-    """405 for a verb the resource does not have."""
+    """Return 405 for a verb that the resource does not have."""
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 def shutting_down() -> ApiError:
-    """503 for what is not begun any more."""
+    """Return 503 for a request that is not begun any more."""
     text = "the server is shutting down, please try again later"
     return ApiError(503, "ServiceUnavailable", text, {"retryAfterSeconds": 5})

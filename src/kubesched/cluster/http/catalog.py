@@ -1,4 +1,4 @@
-"""Which resources are served, under which group and version, with which subresources.
+"""Catalog of the resources that are served, by group and version, with their subresources.
 
 Built from the table of kinds and the stored CustomResourceDefinitions, whose schemas are applied by
 :mod:`..admission.custom`. Callers: routing, discovery and OpenAPI.
@@ -23,7 +23,7 @@ __all__ = ["REVIEWS", "Catalog", "Column", "Defined", "Resource", "Scale", "Subr
 
 _T = TypeVar("_T")
 _ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-#: Namespaces are deleted one by one.
+#: Namespaces can only be deleted one by one.
 _SINGLE_VERBS: Final = tuple(verb for verb in _ALL_VERBS if verb != "deletecollection")
 _WRITE_VERBS: Final = ("get", "patch", "update")
 
@@ -33,7 +33,7 @@ _WRITE_VERBS: Final = ("get", "patch", "update")
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """One subresource: the kind of its objects, and its verbs. ``group`` and ``version`` are empty for the resource's."""
+    """Subresource: its name, the kind of its objects, and its verbs. Group and version are empty if the resource's."""
 
     name: str
     kind: str
@@ -52,7 +52,7 @@ class Column(msgspec.Struct, frozen=True, rename={"path": "jsonPath"}):
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """Where a custom resource keeps its replica counts; dotted paths."""
+    """Paths of a custom resource's replica counts, dotted."""
 
     spec_replicas: str = msgspec.field(default=".spec.replicas", name="specReplicasPath")
     status_replicas: str = msgspec.field(default=".status.replicas", name="statusReplicasPath")
@@ -61,7 +61,10 @@ class Scale(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Defined:
-    """One served version of a definition. ``schema`` is its OpenAPI v3 schema, as written, ``stored`` the stored version's."""
+    """Served version of a definition.
+
+    ``schema`` is its OpenAPI v3 schema, as written; ``stored`` is the schema of the version that is stored.
+    """
 
     short_names: tuple[str, ...]
     categories: tuple[str, ...]
@@ -73,7 +76,7 @@ class Defined:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource as served in one version. ``kind`` is the row it is stored under, perhaps in another version."""
+    """Resource as served in one version. ``kind`` is the kind in the store, perhaps of another version."""
 
     kind: Kind
     version: str
@@ -83,7 +86,7 @@ class Resource:
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
-        """Short names and categories, if it has any; those of a definition may change."""
+        """Short names and categories, if there are any. An update of a definition may change them."""
         source = self.defined or self.kind
         names = {"shortNames": source.short_names, "categories": source.categories}
         return {key: value for key, value in names.items() if value}
@@ -94,14 +97,14 @@ class Resource:
 
     @property
     def gvk(self) -> dict[str, str]:
-        """The group, version and kind of its objects."""
+        """Group, version and kind of the objects."""
         return {"group": self.kind.group, "version": self.version, "kind": self.kind.kind}
 
     def subresource(self, name: str) -> Subresource | None:
         return next((item for item in self.subresources if item.name == name), None)
 
     def outward(self, raw: bytes) -> bytes:
-        """Stored bytes in the version served; every version of a custom resource has the same schema here."""
+        """Return stored bytes in the served version. All versions of a custom resource have one schema here."""
         if self.version == self.kind.version:
             return raw
         if has_other_shape(self.kind, self.version):
@@ -110,7 +113,7 @@ class Resource:
         return raw.replace(old.encode(), new.encode(), 1)
 
     def inward(self, data: Any) -> Any:
-        """A client's object, or its merge patch, in the version it is stored in."""
+        """Return a client's object, or its merge patch, in the version that is stored."""
         return stored_form(self.kind, data, self.version) if isinstance(data, dict) else data
 
 
@@ -119,7 +122,7 @@ Tree = dict[str, dict[str, dict[str, Resource]]]
 
 
 def _read_table() -> tuple[dict[str, tuple[Subresource, ...]], Tree]:
-    """``subresources.txt``: subresources by group resource, and reviews."""
+    """Read ``subresources.txt``: subresources by group resource, and reviews."""
     subresources: dict[str, tuple[Subresource, ...]] = {}
     reviews: Tree = {}
     for line in table_lines("subresources.txt", __package__):
@@ -136,23 +139,23 @@ def _read_table() -> tuple[dict[str, tuple[Subresource, ...]], Tree]:
     return subresources, reviews
 
 
-#: Subresources of built-in kinds besides status; reviews and bindings, which are only ever posted and answered.
+#: Subresources of built-in kinds besides status; and reviews and bindings, which are posted and answered, not stored.
 _SUBRESOURCES, REVIEWS = _read_table()
 
 
 class Catalog:
-    """The resources of one store. Follows the CustomResourceDefinitions by itself, at the next look."""
+    """Resources of one store. The catalog reads the CustomResourceDefinitions again when they have changed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._definitions_table = store.table(DEFINITIONS)
         self._seen = -1
         self._custom: dict[tuple[str, str], Kind] = {}
-        #: Another object when the resources have changed.
+        #: Resources by group. Replaced by another object when the resources change.
         self.groups: Tree = {}
 
     def refresh(self) -> None:
-        """Follow what has happened to the definitions. One integer comparison when nothing has."""
+        """Adopt changes of the definitions. Costs one integer comparison when there are none."""
         if self._seen == self._definitions_table.end:
             return
         tree: Tree = {}
@@ -180,7 +183,7 @@ class Catalog:
             for resource in served:
                 key = (resource.kind.group, resource.kind.plural)
                 if kind_by_plural(*key) is not None:
-                    continue  # a definition cannot take the place of a built-in resource
+                    continue  # a definition cannot replace a built-in resource
                 present.add(key)
                 add(self._registered(resource, has_status=has_status))
             if b'"Established"' not in item.raw:
@@ -191,7 +194,10 @@ class Catalog:
         self._seen = self._definitions_table.end
 
     def _registered(self, resource: Resource, *, has_status: bool) -> Resource:
-        """A custom resource, with the kind that the store knows it by; the store checks its objects from now on."""
+        """Register a custom resource with the store, which checks its objects from now on.
+
+        Returns the resource with the kind by which the store knows it.
+        """
         wanted, defined = resource.kind, resource.defined
         kind = self._custom.get((wanted.group, wanted.plural))
         if kind is None or (kind.kind, kind.namespaced) != (wanted.kind, wanted.namespaced):
@@ -207,7 +213,7 @@ class Catalog:
         return replace(resource, kind=kind)
 
     def _drop(self, kind: Kind) -> None:
-        """The objects of a deleted definition are deleted, too."""
+        """Delete the objects of a deleted definition."""
         self._store.admission.custom.pop(kind.group_resource, None)
         for item in self._store.table(kind).items():
             if b'"finalizers"' in item.raw and item.section("metadata").get("finalizers"):
@@ -222,7 +228,7 @@ class Catalog:
         return self.groups.get(group, {}).get(version, {}).get(plural)
 
     def other_versions(self, group: str, plural: str) -> str:
-        """The group versions that have a resource, such as ``autoscaling/v2``; empty when there is none."""
+        """Return the group versions that have a resource, such as ``autoscaling/v2``; empty when there is none."""
         versions = self.groups.get(group, {})
         return ", ".join(f"{group}/{version}".lstrip("/") for version, found in versions.items() if plural in found)
 
@@ -231,7 +237,7 @@ class Catalog:
 
 
 def _served(data: Mapping[str, Any]) -> Iterator[Resource]:
-    """The served versions of a definition, whose form has been checked; nothing for one without names."""
+    """Yield the served versions of a definition. Its form has been checked; one without names has none."""
     spec: dict[str, Any] = data.get("spec") or {}
     names, group = spec.get("names") or {}, spec.get("group")
     plural, kind = names.get("plural"), names.get("kind")
@@ -266,7 +272,10 @@ def _schema(version: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _converted(given: Any, type_: type[_T]) -> _T | None:
-    """A member as its type, empty texts left out; None for one of another form, as saved clusters may hold."""
+    """Return a member as its type, without empty texts.
+
+    Returns None if its form is wrong, which saved clusters may contain.
+    """
     try:
         return msgspec.convert({key: value for key, value in given.items() if value not in ("", None)}, type_)
     except (msgspec.ValidationError, AttributeError):
@@ -274,7 +283,7 @@ def _converted(given: Any, type_: type[_T]) -> _T | None:
 
 
 def _establish(store: Store, item: Stored) -> None:
-    """Write the status a definition gets once its names are accepted and it is served."""
+    """Write the status of a definition whose names are accepted and that is served."""
     spec = item.section("spec") or {}
     now = store.now()
     accepted = (

@@ -1,6 +1,7 @@
-"""The readers that make cells of table rows where a path alone does not: ``columns.txt`` names them.
+"""Readers that compute cells of table rows where a path is not enough: ``columns.txt`` names them.
 
-A function ``read_NAME`` takes the object as plain data, the time, and the arguments in the table. Caller: :mod:`.tables`.
+A function ``read_NAME`` takes the object as plain data, the time, and the arguments in the table. Caller:
+:mod:`.tables`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _sections(data: Data) -> tuple[Data, Data, Data]:
 
 
 _DAY: Final = 86400
-#: Below so many seconds: a unit and its length, and the unit that is shown after it.
+#: Units by duration: upper bound in seconds; unit and its seconds; the finer unit shown after it, and its seconds.
 _SCALES: Final[tuple[tuple[float, str, int, str, int], ...]] = (
     (120, "s", 1, "", 0),
     (600, "m", 60, "s", 1),
@@ -51,7 +52,7 @@ _LIMITS: Final = [scale[0] for scale in _SCALES]
 
 
 def human_duration(seconds: float) -> str:
-    """A duration in one or two units, coarser the longer it is."""
+    """Return a duration in one or two units. Longer durations are coarser."""
     total = int(seconds)
     if total < 0:
         return "<invalid>" if total < -1 else "0s"
@@ -62,12 +63,12 @@ def human_duration(seconds: float) -> str:
 
 
 def moment(text: Any) -> float | None:
-    """Seconds since the epoch of a timestamp; None for anything else."""
+    """Return a timestamp in seconds since the epoch; None for anything else."""
     return cached_time(text) if isinstance(text, str) else None
 
 
 def age_of(text: Any, now: float) -> str:
-    """How long ago a timestamp was."""
+    """Return the time since a timestamp, as text."""
     then = moment(text)
     return "<unknown>" if then is None else human_duration(now - then)
 
@@ -83,7 +84,7 @@ def _joined(items: Iterable[Any], limit: int = 0, default: str = "<none>") -> st
 
 
 def selector_text(value: Any) -> str:
-    """A label selector, or a plain map, as kubectl writes it: ``a=b,c in (d,e)``."""
+    """Return a label selector, or a plain map, as kubectl writes it: ``a=b,c in (d,e)``."""
     data = as_dict(value)
     is_selector = "matchLabels" in data or "matchExpressions" in data
     labels = as_dict(data.get("matchLabels") if is_selector else data)
@@ -109,12 +110,12 @@ def read_age(data: Data, now: float, path: str = ".metadata.creationTimestamp", 
 
 
 def read_each(data: Data, now: float, path: str, limit: str = "0", default: str = "<none>") -> str:
-    """All values at a path, the first ``limit`` of them if that is not 0."""
+    """Return all values at a path; only the first ``limit`` of them if that is not 0."""
     return _joined(found_all(data, path), int(limit), default)
 
 
 def read_count(data: Data, now: float, *paths: str) -> int:
-    """How many members lists or objects have."""
+    """Return the number of members of lists or objects."""
     return sum(len(value) for path in paths if isinstance(value := find(data, path), list | dict))
 
 
@@ -123,7 +124,7 @@ def read_selector(data: Data, now: float, path: str) -> str:
 
 
 def read_pair(data: Data, now: float, left: str, right: str, default: str = "") -> str:
-    """Two values with a slash; nothing when there is neither."""
+    """Return two values with a slash; ``default`` when both are missing."""
     values = [find(data, path) or default for path in (left, right)]
     return "/".join(map(str, values)) if any(value != "" for value in values) else ""
 
@@ -147,7 +148,7 @@ def read_access(data: Data, now: float, path: str) -> str:
 
 
 def read_node(data: Data, now: float) -> list[Any]:
-    """A whole row."""
+    """Return the whole row of a node."""
     metadata, spec, status = _sections(data)
     state = {"True": "Ready", "": "Unknown"}.get(_condition(status, "Ready"), "NotReady")
     if spec.get("unschedulable"):
@@ -169,7 +170,7 @@ def read_node(data: Data, now: float) -> list[Any]:
 
 
 def read_event(data: Data, now: float) -> list[Any]:
-    """A whole row."""
+    """Return the whole row of an event."""
     regarding = as_dict(data.get("involvedObject") or data.get("regarding"))
     source = as_dict(data.get("source") or data.get("deprecatedSource"))
     series = as_dict(data.get("series"))
@@ -216,7 +217,7 @@ def read_ingress_ports(data: Data, now: float) -> str:
 
 
 def read_job_state(data: Data, now: float) -> str:
-    """As upstream, whatever order the conditions are listed."""
+    """Return the state of a job, as upstream: the order of the conditions does not matter."""
     true = {item.get("type") for item in as_items(find(data, ".status.conditions")) if item.get("status") == "True"}
     if find(data, ".metadata.deletionTimestamp"):
         true.add("Terminating")
@@ -278,7 +279,7 @@ def read_subjects(data: Data, now: float, kind: str) -> str:
 
 
 def read_pod(data: Data, now: float) -> list[Any]:
-    """A whole row: how ready it is, and the one word that says how it fares."""
+    """Return the whole row of a pod: ready containers, its state in a word, and more."""
     metadata, spec, status = _sections(data)
     initial = as_items(spec.get("initContainers"))
     sidecars = {item.get("name") for item in initial if item.get("restartPolicy") == "Always"}
@@ -315,7 +316,7 @@ def _restarts(statuses: Sequence[Data], now: float) -> str:
 
 
 def _word(metadata: Data, status: Data, initializing: str) -> str:
-    """The phase, or what is more specific: a reason, a waiting container, a deletion under way."""
+    """Return the phase, or something more specific: a reason, a waiting container, a deletion under way."""
     word = str(status.get("reason") or status.get("phase") or "Unknown")
     for item in as_items(status.get("conditions")):
         if item.get("type") == "PodScheduled" and item.get("reason") == "SchedulingGated":

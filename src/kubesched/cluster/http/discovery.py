@@ -1,7 +1,7 @@
-"""Documents about the API: which groups, versions and resources there are, OpenAPI, and the version.
+"""Documents about the API: its groups, versions and resources, OpenAPI, and the version.
 
-Discovery has the old forms and the aggregated one. What is made from the catalog is kept until that changes.
-Caller: :mod:`.dispatch`.
+Discovery has the old forms and the aggregated one. Documents made from the catalog are kept until it changes. Caller:
+:mod:`.dispatch`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STAGES: Final = {None: 2, "beta": 1, "alpha": 0}
 
 
 def _best_first(versions: Iterable[str]) -> list[str]:
-    """API versions in their order: v2, v1, v1beta1, v1alpha1, others."""
+    """Return API versions in order of preference: v2, v1, v1beta1, v1alpha1, others."""
 
     def rank(version: str) -> tuple[int, int, int, str]:
         match = _RANKED.fullmatch(version)
@@ -49,7 +49,7 @@ def _best_first(versions: Iterable[str]) -> list[str]:
 
 
 class Documents:
-    """The documents of one server, which listens at ``address``."""
+    """Documents of one server, which listens at ``address``."""
 
     def __init__(self, catalog: Catalog, address: Callable[[], str]) -> None:
         self._catalog = catalog
@@ -58,7 +58,7 @@ class Documents:
         self._made: dict[tuple[str, Accepted], tuple[bytes, str]] = {}
 
     def find(self, path: str, form: Accepted) -> tuple[bytes, str] | None:
-        """The bytes and content type for a path, or None when nothing is served there."""
+        """Return the bytes and content type for a path, or None when nothing is served there."""
         place = path.rstrip("/")
         if not path.startswith("/") or (place in ("", "/version") and path not in ("/", "/version", "/version/")):
             return None
@@ -69,7 +69,7 @@ class Documents:
         return self._kept(place, form if is_aggregated or is_protobuf else Accepted())
 
     def _kept(self, place: str, form: Accepted) -> tuple[bytes, str] | None:
-        """A document, made once of the resources there are."""
+        """Return a document from the cache, which holds documents of the present resources."""
         if self._groups is not self._catalog.groups:
             self._groups = self._catalog.groups
             self._made.clear()
@@ -114,14 +114,14 @@ class Documents:
         return None if data is None else (encode(data), JSON)
 
     def _places(self) -> dict[str, tuple[str, str]]:
-        """The group versions by their places in paths: ``api/v1`` or ``apis/GROUP/VERSION``."""
+        """Group versions by their places in paths: ``api/v1`` or ``apis/GROUP/VERSION``."""
         versions = ((group, version) for group, found in self._groups.items() for version in found)
         return {"/".join(("apis", *one) if one[0] else ("api", one[1])): one for one in versions}
 
     # -- OpenAPI -----------------------------------------------------------------------------------------
 
     def _openapi_place(self, place: str) -> dict[str, str]:
-        """Where the document of a group version is. Its URL changes with it."""
+        """Return the URL of a group version's document. It changes with the document."""
         raw, _ = self._kept(_OPENAPI_V3 + place, Accepted()) or (b"", "")
         digest = hashlib.sha256(raw).hexdigest()[:32].upper()
         return {"serverRelativeURL": f"{_OPENAPI_V3}{place}?hash={digest}"}
@@ -141,7 +141,7 @@ class Documents:
         return (*self._groups[group][version].values(), *reviews.values())
 
     def _aggregated(self, form_version: str, *, named: bool) -> dict[str, Any]:
-        """Everything at once: of the named groups, or of the one without a name."""
+        """Return the aggregated form: all named groups, or only the group without a name."""
 
         def listed(group: str, version: str) -> dict[str, Any]:
             resources = [_aggregated_entry(one) for one in self._listed(group, version)]
@@ -165,7 +165,7 @@ def _group(name: str, versions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entries(resource: Resource) -> Iterable[dict[str, Any]]:
-    """A resource and its subresources in the old form."""
+    """Yield a resource and its subresources in the old form."""
     kind = resource.kind
     entry = {"name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind}
     yield {**entry, "verbs": resource.verbs, **resource.names}

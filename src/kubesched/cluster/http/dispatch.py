@@ -1,7 +1,7 @@
-"""From a request to the module that answers it.
+"""Routing of requests to the modules that answer them.
 
-Caller: :mod:`.server`, which reads bodies and turns errors into answers. Order: resources and reviews, health,
-version, OpenAPI, discovery.
+Caller: :mod:`.server`, which reads bodies and turns errors into answers. Order: resources and reviews, health, version,
+OpenAPI, discovery.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .writing import answer_scale, create, delete, delete_collection, patch, upd
 __all__ = ["Dispatcher"]
 
 ReadBody = Callable[[Call], Awaitable[bytes]]
-#: Lists answered at a time; upstream's limit for all reads is 400.
+#: Most lists answered at a time. Upstream's limit for all reads is 400.
 _MOST_LISTS: Final = 200
 _HEALTH: Final = ("healthz", "livez", "readyz")
 _STREAMS: Final = frozenset({"exec", "attach", "portforward", "log", "proxy", "ephemeralcontainers"})
@@ -37,7 +37,7 @@ _WRITES: Final = {"PUT": update, "PATCH": patch, "DELETE": delete}
 
 
 class Dispatcher:
-    """Answers requests on one store. ``access`` is what reviews ask, ``address`` where the server listens."""
+    """Dispatcher of requests on one store. Reviews ask ``access``; ``address`` is that of the server."""
 
     def __init__(self, store: Store, watches: Watches, access: Access, address: Callable[[], str]) -> None:
         self.store = store
@@ -50,7 +50,7 @@ class Dispatcher:
     async def answer(
         self, request: web.BaseRequest, user: User, path: str, query_text: str, read: ReadBody
     ) -> web.StreamResponse:
-        """The answer to a request of a user who may make it.
+        """Answer a request whose user may make it.
 
         Raises:
             ApiError: when it is refused.
@@ -81,7 +81,7 @@ class Dispatcher:
     # -- health ------------------------------------------------------------------------
 
     def _health(self, path: str, query: Query) -> web.Response:
-        """Health in upstream's text form, each check by itself too."""
+        """Answer with health in upstream's text form. Each check has a path of its own, too."""
         endpoint, *names = path.strip("/").split("/")
         checks = {"ping": True, "store": True}
         if endpoint == "readyz":
@@ -113,7 +113,7 @@ class Dispatcher:
         if is_review:
             resource = REVIEWS.get(target.group, {}).get(target.version, {}).get(target.plural)
         if resource is None:
-            # Clients that were written for another version (`kubectl autoscale`) show the message only.
+            # Clients of another API version (`kubectl autoscale`) show only the message.
             raise not_served(self.catalog.other_versions(target.group, target.plural))
         method, namespaced = request.method, resource.kind.namespaced
         if target.rest or (target.namespaced and not namespaced):
@@ -165,7 +165,7 @@ class Dispatcher:
         return _WRITES[method](call, await read(call))
 
     def _no_stream(self, target: Target) -> ApiError:
-        """Pods here have no processes: there is nothing to read from or to talk to."""
+        """Return the refusal of exec, attach, logs and the like: pods have no processes here."""
         pod = self.store.get(PODS, target.namespace, target.name).data()
         if not (pod.get("spec") or {}).get("nodeName"):
             return ApiError.bad_request(f"pod {target.name} does not have a host assigned")

@@ -1,7 +1,7 @@
-"""Sets of field paths: which leaves an object has, how they are written as ``fieldsV1``, and what sits at a path.
+"""Sets of field paths: the leaves of an object, their form as ``fieldsV1``, and the value at a path.
 
 A path is a tuple of ``f:name`` (member), ``k:{...}`` (list item by key) and ``v:...`` (member of a set), as in
-fieldsV1. Which lists are maps or sets in disguise is asked of a :class:`Shape`. Caller: :mod:`.apply`.
+fieldsV1. A :class:`Shape` says which lists are maps or sets. Caller: :mod:`.apply`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _KEY_DEFAULTS: Final = {"protocol": "TCP"}
 
 
 class Shape:
-    """Which lists of a resource merge, and by what keys: the built-in table, or a definition's own schema."""
+    """Lists of a resource that merge, with their keys, by the built-in table or by a definition's own schema."""
 
     def __init__(self, resource: Resource) -> None:
         self._defined = resource.defined
 
     def keys(self, names: Names) -> tuple[str, ...] | None:
-        """The key fields of the list at a path of names; () for a set of scalars, None for an atomic list."""
+        """Return the key fields of the list at a path of names; () for a set of scalars, None for an atomic list."""
         schema = self._schema_at(names)
         if schema is None:
             return list_keys(names)
@@ -44,12 +44,15 @@ class Shape:
         return tuple(schema.get("x-kubernetes-list-map-keys") or ()) or None if is_map else None
 
     def is_atomic(self, names: Names) -> bool:
-        """Whether an object is owned as a whole."""
+        """True if an object is owned as a whole."""
         schema = self._schema_at(names)
         return is_atomic(names[-1]) if schema is None else schema.get("x-kubernetes-map-type") == "atomic"
 
     def _schema_at(self, names: Names) -> Mapping[str, Any] | None:
-        """The part of a definition's schema that is for a path, empty where it says nothing; None for built-in fields."""
+        """Return the part of a definition's schema for a path.
+
+        It is empty where the schema says nothing, and None for built-in fields.
+        """
         if self._defined is None or names[:1] == ("metadata",):
             return None
         schema: Any = self._defined.schema
@@ -71,13 +74,13 @@ def _json(value: Any) -> str:
 
 
 def _element(item: Any, keys: tuple[str, ...]) -> str | None:
-    """The path element of a list item, None for one that omits a key."""
+    """Return the path element of a list item; None for an item without a key."""
     found = {key: item.get(key, _KEY_DEFAULTS.get(key)) for key in sorted(keys)} if isinstance(item, dict) else {}
     return None if None in found.values() or not found else "k:" + _json(found)
 
 
 def leaves(value: Any, shape: Shape, names: Names = (), path: Path = ()) -> Iterator[Path]:
-    """The paths of all leaves below ``path``, and of all items of keyed lists; some may come twice.
+    """Yield the paths of all leaves below ``path``, and of all items of keyed lists. A path may come twice.
 
     Raises:
         ApiError: 400 for an item of a keyed list without its keys.
@@ -107,7 +110,7 @@ def _omitted(item: Any, keys: tuple[str, ...], names: Names) -> ApiError:
 
 
 def merge(live: Any, applied: Any, shape: Shape, names: Names = ()) -> Any:
-    """``applied``, whose items have their keys, laid over ``live``; neither is changed, parts may be shared."""
+    """Return ``applied`` (keyed items have their keys) laid over ``live``. Neither changes; parts may be shared."""
     if isinstance(applied, dict):
         if not isinstance(live, dict) or (names and shape.is_atomic(names)):
             live = {}
@@ -131,15 +134,18 @@ def merge(live: Any, applied: Any, shape: Shape, names: Names = ()) -> Any:
 
 
 class Places:
-    """Plain data by path. The items of each list are indexed once: paths are as many as values. It must not change meanwhile."""
+    """Plain data by path, for many paths. The data must not change meanwhile.
+
+    The items of each list are indexed once.
+    """
 
     def __init__(self, data: Any) -> None:
         self._data = data
-        #: By the id of a list, and the names of the keys that distinguish its items: index by their values.
+        #: Index of the items by their key values, for a list (by id) and the names of its keys.
         self._indexes: dict[tuple[int, tuple[str, ...]], dict[Hashable, int]] = {}
 
     def at(self, path: Path) -> Any:
-        """What sits at a path; :data:`MISSING` when nothing does."""
+        """Return the value at a path, or :data:`MISSING`."""
         data = self._data
         for element in path:
             if element.startswith("f:"):
@@ -150,7 +156,7 @@ class Places:
         return data
 
     def find(self, items: Any, element: str) -> int:
-        """The index of the item that a ``k:`` or ``v:`` element names, or -1."""
+        """Return the index of the item that a ``k:`` or ``v:`` element names, or -1."""
         try:
             wanted = msgspec.json.decode(element[2:])
         except msgspec.DecodeError:
@@ -169,12 +175,15 @@ class Places:
 
 
 def _identity(item: Mapping[str, Any], names: Names) -> Hashable:
-    """The values of an item's key fields, defaults counted in."""
+    """Return the values of an item's key fields, defaults filled in."""
     return tuple([json_key(item.get(name, _KEY_DEFAULTS.get(name))) for name in names])
 
 
 def remove(data: Any, paths: Iterable[Path]) -> None:
-    """Take paths out, in place, and the containers that their going leaves empty, but for whole sections and list items."""
+    """Remove paths, in place.
+
+    Containers that become empty are removed too, except for whole sections and list items.
+    """
     tree: dict[str, Any] = {}
     for path in paths:
         node = tree
@@ -185,7 +194,10 @@ def remove(data: Any, paths: Iterable[Path]) -> None:
 
 
 def _prune(data: Any, tree: Mapping[str, Any], depth: int) -> bool:
-    """Take out what the ends of a tree of path elements name; whether that left nothing. ``depth`` is where ``data`` is."""
+    """Remove the leaves of a tree of path elements. Returns True if ``data`` is empty because of that.
+
+    ``depth`` is the depth of ``data`` in the object.
+    """
     places, gone = Places(data), set()
     for element, inner in tree.items():
         is_member = element.startswith("f:")
@@ -206,7 +218,7 @@ def _prune(data: Any, tree: Mapping[str, Any], depth: int) -> bool:
 
 
 def encode_fields(paths: Iterable[Path]) -> dict[str, Any]:
-    """Paths as a ``fieldsV1`` tree."""
+    """Return paths as a ``fieldsV1`` tree."""
     tree: dict[str, Any] = {}
     for path in sorted(set(paths)):
         node = tree
@@ -218,7 +230,7 @@ def encode_fields(paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def decode_fields(node: Any, path: Path = ()) -> Iterator[Path]:
-    """The paths of a ``fieldsV1`` tree, below ``path``; what is not one is left out."""
+    """Yield the paths of a ``fieldsV1`` tree, below ``path``. Malformed parts are left out."""
     if len(path) > _DEEPEST:
         return
     if path and (not isinstance(node, dict) or not node):
@@ -231,7 +243,7 @@ def decode_fields(node: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def show(path: Path) -> str:
-    """A path as error messages write it: ``.spec.containers[name="x"].image``."""
+    """Return a path in the form of error messages: ``.spec.containers[name="x"].image``."""
     text = ""
     for element in path:
         kind, rest = element[:2], element[2:]

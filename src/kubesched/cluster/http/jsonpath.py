@@ -1,7 +1,7 @@
-"""The little of JSONPath that printer columns and scale paths use: ``.a.b``, ``['a.b']``, ``[0]``, ``[*]`` and
-``[?(@.type=="X")]``.
+"""JSONPath, the part that printer columns and scale paths use.
 
-Callers: :mod:`.cells`, :mod:`.tables`, :mod:`.writing`. A path that cannot be read finds nothing.
+``.a.b``, ``['a.b']``, ``[0]``, ``[*]`` and ``[?(@.type=="X")]``. An invalid path finds nothing. Callers: :mod:`.cells`,
+:mod:`.tables`, :mod:`.writing`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _STEP: Final = re.compile(
     |\[\?\(@(?P<key>\.[\w.]+)\s*==\s*(?P<value>'[^']*'|"[^"]*")\)\]""",
     re.VERBOSE,
 )
-#: A member's name, an index, None for everything, or the path and value that chosen items have.
+#: Name of a member, an index, None for everything, or a path and the value that selected items have there.
 Step = str | int | tuple[str, str] | None
 
 
 @remembered(1 << 18)
 def _steps(path: str) -> tuple[tuple[Step, ...], bool]:
-    """The steps of a path, and whether all are names, as in most paths."""
+    """Return the steps of a path, and True if all are names, as in most paths."""
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     steps: list[Step] = []
     position = 0
@@ -47,7 +47,7 @@ def _steps(path: str) -> tuple[tuple[Step, ...], bool]:
 
 
 def found_all(data: Any, path: str) -> list[Any]:
-    """The values at a path."""
+    """Return the values at a path."""
     steps, _ = _steps(path)
     found = [data] if steps else []
     for step in steps:
@@ -56,7 +56,7 @@ def found_all(data: Any, path: str) -> list[Any]:
 
 
 def find(data: Any, path: str) -> Any:
-    """The value at a path; several are joined with commas; None when there is none."""
+    """Return the value at a path. Several are joined with commas. None when there is none."""
     names, is_plain = _steps(path)
     if not is_plain:
         found = found_all(data, path)

@@ -1,6 +1,6 @@
 """``/metrics`` of the API server, with upstream's names: requests, watches and stored objects.
 
-Counting is a dictionary; the text is made by ``prometheus_client`` when it is asked for. Caller: :mod:`.server`.
+Requests are counted in a dictionary; ``prometheus_client`` makes the text on request. Caller: :mod:`.server`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["Requests"]
 
 
 class Requests:
-    """The requests of a server, by method, resource and status code. Its ``watches`` are open now."""
+    """Counts of a server's requests, by method, resource and status code. ``watches`` are those open now."""
 
     def __init__(self, catalog: Catalog, store: Store, watches: Sized) -> None:
         self._catalog, self._store, self._watches = catalog, store, watches
         self._counts: Counter[tuple[str, str, str, str, str, int]] = Counter()
 
     def count(self, method: str, path: str, code: int) -> None:
-        """Note an answer. Paths that are not served count together: any path can be asked for."""
+        """Count an answer. Paths that are not served share one count, since clients can ask for any path."""
         target = parse_path(path)
         found = self._catalog.find(target.group, target.version, target.plural) if target is not None else None
         if target is None or found is None or (target.subresource and found.subresource(target.subresource) is None):
@@ -35,7 +35,7 @@ class Requests:
             self._counts[method, target.group, target.version, target.plural, target.subresource, code] += 1
 
     def text(self) -> str:
-        """Everything in the text format of Prometheus.
+        """Return all metrics in the text format of Prometheus.
 
         Raises:
             ApiError: 501, when ``prometheus_client`` is not installed.
@@ -51,7 +51,7 @@ class Requests:
         return generate_latest(registry).decode()
 
     def collect(self) -> Iterator[Any]:
-        """The numbers of this moment, for the library."""
+        """Yield the current numbers, for the library."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
         labels = ("verb", "group", "version", "resource", "subresource", "code")

@@ -44,7 +44,7 @@ _PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json"
 
 
 def openapi_document(resources: Collection[Resource], *, v3: bool) -> dict[str, Any]:
-    """The document of some resources: of OpenAPI 3, or of version 2 (Swagger)."""
+    """Return the OpenAPI document of some resources: version 3, or version 2 (Swagger)."""
     ref = _V3 if v3 else _V2
     paths = {path: item for resource in resources for path, item in _paths(resource, ref).items()}
     schemas = _schemas(resources, ref)
@@ -57,7 +57,7 @@ def openapi_document(resources: Collection[Resource], *, v3: bool) -> dict[str, 
 
 
 def _schemas(resources: Iterable[Resource], ref: str) -> dict[str, Any]:
-    """The definitions some resources need."""
+    """Return the schemas that some resources need, by name."""
     known, found = types(), dict[str, Any]()
     todo: list[Type] = []
     for resource in resources:
@@ -69,7 +69,7 @@ def _schemas(resources: Iterable[Resource], ref: str) -> dict[str, Any]:
             todo.append(known["ObjectMeta"])
         else:
             todo.append(root)
-            # Versions with the same fields share a definition.
+            # Versions with equal fields share a definition.
             schema = found.setdefault(root.definition, {**_schema(root, ref), _GVK: []})
             schema[_GVK].append(resource.gvk)
     seen: set[str] = set()
@@ -116,12 +116,12 @@ def _property(type_: Type, name: str, field: Field, ref: str, description: str) 
 
 
 def _custom_schema(resource: Resource, ref: str) -> dict[str, Any]:
-    """The schema of a definition; free form where no fields are declared."""
+    """Return the schema of a custom resource; free form where it declares no fields."""
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = (resource.defined.schema if resource.defined is not None else None) or free
     gvks = {_GVK: [resource.gvk]}
     if ref == _V2 and schema.get("x-kubernetes-preserve-unknown-fields"):
-        # Clients that validate by version 2 take a list of properties for all there are.
+        # Clients that validate by version 2 would refuse any property that is not listed.
         return {"type": "object", **gvks}
     given, words = schema.get("properties"), descriptions()
     metadata = {"$ref": ref + types()["ObjectMeta"].definition}
@@ -138,7 +138,7 @@ def _custom_schema(resource: Resource, ref: str) -> dict[str, Any]:
 
 
 def _paths(resource: Resource, ref: str) -> dict[str, Any]:
-    """Collection and item paths with the options of each verb: clients look here for what is supported."""
+    """Return collection and item paths with the options of each verb: clients look here for supported options."""
     kind = resource.kind
     prefix = f"/apis/{resource.api_version}" if kind.group else f"/api/{resource.version}"
     collection = f"{prefix}{'/namespaces/{namespace}' if kind.namespaced else ''}/{kind.plural}"

@@ -1,13 +1,13 @@
-"""Which requests a server without a token takes: those that no foreign web page can have made.
+"""Requests that a server without a token accepts: those that no foreign web page can have made.
 
-Any page in a browser on this machine can send requests to a loopback address. Such a request is known by one of these:
+Any page in a browser on this machine can send requests to a loopback address. Each such request has one of these marks:
 
 * its ``Host``, when the page's own name was made to resolve to this address (DNS rebinding);
 * its ``Origin``, the page's own;
 * a body without the content type of an API request: a page may send only the types of a form, or none, without a CORS
   preflight, and preflights are refused.
 
-Where a token is needed none of this matters, as a page does not know it. Caller: :mod:`.server`.
+A server with a token needs no such check, since a page does not know the token. Caller: :mod:`.server`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _BROWSERS: Final = ("Mozilla/", "Opera/")
 
 
 class Origins:
-    """The names by which a server may be addressed.
+    """Names by which a server may be addressed.
 
-    Loopback addresses and ``localhost``, ``host`` (the address it is bound to), and ``names``. Bound to all addresses of
-    the machine, any address will do: a rebound request has a name in its ``Host``, never an address.
+    They are loopback addresses and ``localhost``, ``host`` (the address it is bound to), and ``names``. A server that
+    is bound to all addresses of the machine accepts any address: a rebound request has a name in its ``Host``, never an
+    address.
 
     Raises:
         ValueError: for a name with a scheme, a port or a path.
@@ -51,24 +52,24 @@ class Origins:
         self._check_host = lru_cache(maxsize=256)(self._check_named)
 
     def check(self, request: web.BaseRequest) -> None:
-        """Refuse a request that a page may have made.
+        """Refuse a request that a web page may have made.
 
         Raises:
-            ApiError: 403 for another host or origin, 400 for a ``Host`` that is none, 415 for a body of another type.
+            ApiError: 403 for another host or origin, 400 for a malformed ``Host``, 415 for a body of another type.
         """
         headers = request.headers
         hosts = headers.getall("Host", ())
         for host in hosts:
             self._check_host(host)
         for origin in headers.getall("Origin", ()):
-            # ``null`` names no host.
+            # ``null`` names no host, and so matches none.
             if len(hosts) != 1 or origin.lower().partition("://")[2] != hosts[0].lower():
                 text = f"requests of pages from {_shown(origin)} are refused, as this server asks for no token"
                 raise ApiError(403, "Forbidden", text)
         if request.can_read_body:
             kind = media_type(headers.get("Content-Type", ""), "")
-            # kubectl create --raw and pykube name no type. A page cannot choose its User-Agent without a preflight, and
-            # its browser says in two further headers where the request comes from.
+            # kubectl create --raw and pykube send no content type. A page cannot choose its User-Agent without a
+            # preflight, and its browser sends the origin of the request in two further headers.
             agent = headers.get("User-Agent", "")
             is_page = not agent or agent.startswith(_BROWSERS) or "Origin" in headers or "Sec-Fetch-Site" in headers
             if not (is_decodable(kind) or (not kind and not is_page)):
@@ -93,7 +94,7 @@ class Origins:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server bound to ``host``: a loopback address, or ``localhost``."""
+    """True if only this machine can reach a server bound to ``host``: a loopback address, or ``localhost``."""
     address = _address(host)
     return _plain(host) == "localhost" if address is None else _is_local(address)
 
@@ -115,5 +116,5 @@ def _is_local(address: IPv4Address | IPv6Address) -> bool:
 
 
 def _shown(text: str) -> str:
-    """What a client sent, short and printable."""
+    """Return a text of the client, short and printable."""
     return repr(text[:100].encode("utf-8", "replace").decode())

@@ -36,7 +36,7 @@ class _Preconditions(msgspec.Struct, rename="camel"):
 
 
 class DeleteOptions(msgspec.Struct, rename="camel"):
-    """The options of a deletion. What the body leaves out is None."""
+    """Options of a deletion. Options that the body leaves out are None."""
 
     grace_period_seconds: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     orphan_dependents: bool | None = None
@@ -68,7 +68,7 @@ class Eviction(msgspec.Struct, rename="camel"):
 
 
 def expect(data: Any, kind: str, versions: tuple[str, ...] = ()) -> None:
-    """A body must be an object of this kind, where it says what it is; ``versions`` are those it may have, if not any.
+    """Refuse a body that names another kind, or a version that is not in ``versions`` (if there are any).
 
     Raises:
         ApiError: 400.
@@ -92,7 +92,7 @@ def _decoded(call: Call, raw: bytes, type_: type[_T], versions: tuple[str, ...] 
 
 
 def bind(call: Call, raw: bytes) -> web.Response:
-    """POST of a Binding, on the pod's subresource or on ``bindings``."""
+    """Answer the POST of a Binding, on the pod's subresource or on ``bindings``."""
     dry_run, name = call.query.dry_run("CreateOptions"), call.target.name
     body = _decoded(call, raw, Binding, ("v1",))
     metadata, target = body.metadata or _Metadata(), body.target or _Reference()
@@ -114,7 +114,7 @@ def bind(call: Call, raw: bytes) -> web.Response:
 
 
 def evict(call: Call, raw: bytes) -> web.Response:
-    """POST of an Eviction."""
+    """Answer the POST of an Eviction."""
     dry_run, target = call.query.dry_run("CreateOptions"), call.target
     body = _decoded(call, raw, Eviction, ("policy/v1", "policy/v1beta1"))
     metadata, options = body.metadata or _Metadata(), body.delete_options or DeleteOptions()
@@ -134,7 +134,7 @@ def evict(call: Call, raw: bytes) -> web.Response:
 
 
 def delete_options(call: Call, raw: bytes) -> dict[str, Any]:
-    """The options of a deletion, as the store takes them: from the body if there is one, else from the query."""
+    """Return the options of a deletion for the store: from the body if there is one, else from the query."""
     query, name = call.query, DeleteOptions.__name__
     given = _decoded(call, raw, DeleteOptions)
     grace, orphan = given.grace_period_seconds, given.orphan_dependents
@@ -165,10 +165,10 @@ def delete_options(call: Call, raw: bytes) -> dict[str, Any]:
 
 
 def answer_review(call: Call, raw: bytes) -> web.Response:
-    """The review as posted, with its status filled in.
+    """Return the review as posted, with its status filled in.
 
     Raises:
-        ApiError: 400 for a body that is no object of this kind, 422 for a review of nothing.
+        ApiError: 400 for a body that is no object of this kind, 422 for a review that names no request.
     """
     kind = call.resource.kind
     review = _review(call, raw, kind)
@@ -177,7 +177,7 @@ def answer_review(call: Call, raw: bytes) -> web.Response:
 
 
 def answer_token_request(call: Call, raw: bytes) -> web.Response:
-    """A token of a ServiceAccount.
+    """Return a token of a ServiceAccount.
 
     Raises:
         ApiError: 400 for a body that is no TokenRequest, 422 for a time that is too short.
@@ -199,7 +199,7 @@ def answer_token_request(call: Call, raw: bytes) -> web.Response:
 
 
 def _review(call: Call, raw: bytes, kind: Kind) -> dict[str, Any]:
-    """The object posted, without a status."""
+    """Return the posted object, without a status."""
     body = call.body(raw).data
     expect(body, kind.kind)
     for name in ("metadata", "spec"):
@@ -217,7 +217,7 @@ def _review(call: Call, raw: bytes, kind: Kind) -> dict[str, Any]:
 
 
 class _Asked(msgspec.Struct):
-    """The attributes of the request in a review; ``path`` alone, when it is on no resource."""
+    """Attributes of the request in a review. Only ``path`` is set for a request on no resource."""
 
     verb: str = ""
     group: str = ""
@@ -237,7 +237,7 @@ class _AccessSpec(msgspec.Struct, rename="camel"):
 
 
 def _access_review(call: Call, spec: dict[str, Any]) -> dict[str, Any]:
-    """Whether a user may do something; in a self review that is the one who sends it."""
+    """Return the status of an access review. In a self review the user is the sender."""
     kind = call.resource.kind
     try:
         asked = msgspec.convert(spec, _AccessSpec)
@@ -282,7 +282,7 @@ def _token_review(call: Call, spec: dict[str, Any]) -> dict[str, Any]:
     return {"authenticated": True, "user": user.to_data(), "audiences": spec.get("audiences") or []}
 
 
-#: How the status of a review is found, by its kind.
+#: Functions that compute the status of a review, by its kind.
 _REVIEWED: Final[dict[str, Callable[[Call, dict[str, Any]], dict[str, Any]]]] = {
     "SubjectAccessReview": _access_review,
     "SelfSubjectAccessReview": _access_review,

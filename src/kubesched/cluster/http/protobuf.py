@@ -1,9 +1,9 @@
-"""Protobuf: request bodies, turned into the plain data JSON would have given, and the Swagger document.
+"""Protobuf: decoder of request bodies into plain data as from JSON, and encoder of the Swagger document.
 
 Go clients send it by default: schedulers, controllers, some commands of kubectl. ``protobuf_fields.txt`` has the field
-numbers of every message; descriptors for the protobuf runtime are made from it on first use. A type or field that is
-not there is 415 with the advice to send JSON. Answers are JSON, which such clients accept; older command line clients
-insist on the Swagger document in protobuf (``openapi_fields.txt``). Callers: :mod:`.bodies` and :mod:`.openapi`.
+numbers of every message; descriptors for the protobuf runtime are made from it on first use. An unknown type or field
+is 415 with the advice to send JSON. Answers are JSON, which such clients accept; older command line clients insist on
+the Swagger document in protobuf (``openapi_fields.txt``). Callers: :mod:`.bodies` and :mod:`.openapi`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ _MEMBER: Final = re.compile(r"(>?)([^=]*)=(\d+)([*!]?)(?::([\[{]?)(\w+)[\]}]?)?"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A field of a message.
+    """Field of a message.
 
-    ``shape`` is ``[`` for lists, ``{`` for maps, else empty. ``type`` is a scalar's name or a message's full name. The zero
-    of a member that is not ``kept`` is how Go writes "not set". The members of an ``inline`` one are the outer object's.
+    ``shape`` is ``[`` for lists, ``{`` for maps, else empty. ``type`` is a scalar's name or a message's full name.
+    ``kept``: a zero is a value; otherwise Go writes zero for "not set". ``inline``: the members of the field's message
+    belong to the outer object.
     """
 
     name: str
@@ -63,21 +64,24 @@ class Member:
 
 @dataclass(slots=True)
 class MessageTable:
-    """A file such as ``protobuf_fields.txt``: full names by section and name, members by full name and number, descriptors."""
+    """Messages of a file such as ``protobuf_fields.txt``.
+
+    It has full names by section and name, members by full name and number, and descriptors.
+    """
 
     names: dict[str, dict[str, str]] = field(default_factory=dict)
     members: dict[str, dict[int, Member]] = field(default_factory=dict)
     pool: DescriptorPool = field(default_factory=DescriptorPool)
 
     def message(self, full_name: str, raw: bytes = b"", **values: Any) -> Message:
-        """A message of the runtime, from its bytes or the values of its fields."""
+        """Return a message of the runtime, from its bytes or the values of its fields."""
         type_ = GetMessageClass(self.pool.FindMessageTypeByName(full_name))
         return type_(**values) if values else type_.FromString(raw)
 
 
 @cache
 def message_table(file_name: str = "protobuf_fields.txt") -> MessageTable:
-    """The table in a file of this package, read on first use."""
+    """Return the table in a file of this package, read on first use."""
     table, section = MessageTable(), ""
     rows: list[tuple[str, str, list[str]]] = []
     for line in table_lines(file_name, __package__):
@@ -85,7 +89,7 @@ def message_table(file_name: str = "protobuf_fields.txt") -> MessageTable:
             section = line[3:]
         else:
             name, *items = line.split()
-            # Versions of a group have messages of the same names.
+            # Versions of a group have messages with equal names.
             full_name = table.names.setdefault(section, {})[name] = f"{name}_{len(rows)}"
             rows.append((section, full_name, items))
     file = FileDescriptorProto(name="bodies", syntax="editions", edition=Edition.EDITION_2023)
@@ -111,7 +115,7 @@ def _member(table: MessageTable, section: str, item: str) -> Member:
         read = lambda value: base64.b64encode(value).decode()  # noqa: E731
     elif type_ not in _SCALARS:
         read = _READERS.get(type_, _plain)
-        # The message in its section, else the first in the file.
+        # The message of this name in its section, else the first in the file.
         places = (table.names[section], *table.names.values())
         full_name = next((place[type_] for place in places if type_ in place), None)
         if full_name is None:
@@ -142,10 +146,10 @@ def _describe(message: DescriptorProto, member: Member) -> None:
 
 
 def decode_protobuf(raw: bytes, most_values: int = sys.maxsize) -> dict[str, Any]:
-    """The object in an envelope.
+    """Return the object in an envelope.
 
     Raises:
-        ApiError: 400 for bytes that are no such envelope, 415 for a type or field not known here.
+        ApiError: 400 for bytes that are no such envelope, 415 for an unknown type or field.
         TooManyValuesError: for more values than ``most_values``.
     """
     if not raw.startswith(_MAGIC):
@@ -168,7 +172,7 @@ def decode_protobuf(raw: bytes, most_values: int = sys.maxsize) -> dict[str, Any
         if message.ByteSize() != size:
             _refuse_unknown(table.message(full_name, envelope[2]))
         data = _plain(message)
-        check_values(data, most_values)  # also of the JSON that it holds
+        check_values(data, most_values)  # counted again: the message may hold JSON
     except TooManyValuesError:
         raise
     except (DecodeError, ValueError, OverflowError) as error:
@@ -181,7 +185,7 @@ def _unknown(what: str) -> ApiError:
 
 
 def _refuse_unknown(message: Message) -> None:
-    """Name the first field that its message does not have, or that has another wire type there."""
+    """Refuse a message with an unknown field, or with another wire type than its field has; the error names the field."""
     name = message.DESCRIPTOR.name
     members = message_table().members.get(name, {})
     unknown = UnknownFieldSet(message)
@@ -198,7 +202,7 @@ def _refuse_unknown(message: Message) -> None:
 
 
 def _count(message: Message, most: int) -> int:
-    """The fields and items in a message, counted before each of them takes its time.
+    """Return the number of fields and items in a message, before each of them is decoded.
 
     Raises:
         TooManyValuesError: for more than ``most``.
@@ -243,12 +247,12 @@ def _plain(message: Message) -> dict[str, Any]:
 
 
 def _only(message: Message, default: Any = None) -> Any:
-    """The value of a message's only member."""
+    """Return the value of a message's only member."""
     return next(iter(_numbered(message).values()), default)
 
 
 def _time(timespec: str, message: Message) -> str | None:
-    """A timestamp, to the second or the microsecond; None for Go's zero time, which is an empty message."""
+    """Return a timestamp, to the second or the microsecond; None for Go's zero time, which is an empty message."""
     values = _numbered(message)
     moment = _EPOCH + timedelta(seconds=values.get(1, 0), microseconds=values.get(2, 0) // 1000)
     return moment.isoformat(timespec=timespec).replace("+00:00", "Z") if values else None
@@ -260,19 +264,19 @@ def _int_or_string(message: Message) -> int | str:
 
 
 def _json(message: Message) -> Any:
-    """The text of any JSON value; None when it is empty."""
+    """Return the value of a JSON text; None when it is empty."""
     text = _only(message)
     return parse_json(text).data if text else None
 
 
 def _schema_or(message: Message) -> Any:
-    """A schema, or what the message's other member holds: schemas, names, or whether anything is allowed."""
+    """Return a schema, or the message's other member: schemas, names, or True if anything is allowed."""
     values = _plain(message)
     return values["schema"] if "schema" in values else next(iter(values.values()), None)
 
 
 def _claim_template(message: Message) -> dict[str, Any]:
-    """A claim inside another object; the API server adds its type."""
+    """Return a claim inside another object; the API server adds its type."""
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **_plain(message)}
 
 
@@ -296,14 +300,17 @@ _READERS: Final[dict[str, Callable[[Message], Any]]] = {
 
 
 def encode_document(document: Mapping[str, Any]) -> bytes:
-    """A Swagger document as an ``openapi.v2.Document``: what its messages have members for."""
+    """Encode a Swagger document as an ``openapi.v2.Document``. Members that its messages do not have are left out."""
     table = message_table("openapi_fields.txt")
     message = _message(table, table.names["openapi.v2"]["Document"], document)
     return message.SerializeToString(deterministic=True)
 
 
 def _message(table: MessageTable, name: str, data: Mapping[str, Any]) -> Message:
-    """A message of the members it has; one of another type than the member's is left out, and one item is a list, too."""
+    """Return a message with the values of its members.
+
+    A value of another type than the member is left out. A single item is taken as a list.
+    """
 
     def one(member: Member, given: Any) -> Any:
         if member.type == "string":

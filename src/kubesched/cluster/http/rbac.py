@@ -1,10 +1,10 @@
-"""Role-based access control: who may do what, by the stored Roles, ClusterRoles and their bindings.
+"""Role-based access control, by the stored Roles, ClusterRoles and their bindings.
 
     user, groups ──▶ their bindings ──▶ the roles these name ──▶ a rule that matches allows; none does: refused
 
-The objects are read from the store as they change, each once. They may be hostile: a decision evaluates ``MOST_PARTS``
-parts of them, and refuses when that was not enough, saying so. Source of the rules: the Kubernetes documentation
-"Using RBAC Authorization". Caller: :mod:`.access`.
+Each object is read once after it changes. Objects may be hostile: a decision evaluates at most ``MOST_PARTS`` parts of
+them; beyond that it refuses and says so. Source of the rules: the Kubernetes documentation "Using RBAC Authorization".
+Caller: :mod:`.access`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .users import MASTERS, User, account_name
 __all__ = ["EVERY_RULE", "MOST_PARTS", "Attributes", "Decision", "RoleAuthorizer", "Rule"]
 
 GROUP: Final = "rbac.authorization.k8s.io"
-#: Limit of what one decision evaluates: bindings, rules, and the words in them.
+#: Most parts that one decision evaluates: bindings, rules, and the words in them.
 MOST_PARTS: Final = 50_000
-#: Decisions that are remembered until a role or a binding changes, each for so many characters of a request at most.
+#: Most decisions that are remembered until a role or a binding changes, and most characters of a request in one.
 _REMEMBERED: Final = 4096
 _SHORT: Final = 1024
-#: Roles that are not there, or cannot be read, are named in a refusal; so many of them.
+#: Most roles that a refusal names because they are missing or unreadable.
 _MOST_PROBLEMS: Final = 5
 
 
@@ -45,7 +45,10 @@ _BINDINGS, _CLUSTER_BINDINGS = _rbac_kind("rolebindings"), _rbac_kind("clusterro
 
 
 class Attributes(NamedTuple):
-    """A request as rules see it. ``path`` is that of a request on no resource, which has no other attribute than the verb."""
+    """Request as rules see it.
+
+    ``path`` is set for a request on no resource, which then has only the verb besides.
+    """
 
     verb: str
     group: str = ""
@@ -57,7 +60,7 @@ class Attributes(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a request is allowed, and why: the binding that allows it, or what prevented the search."""
+    """Decision about a request, and the reason: the binding that allows it, or the error that stopped the search."""
 
     allowed: bool
     reason: str = ""
@@ -67,7 +70,7 @@ class Decision(NamedTuple):
 
 
 class Rule(msgspec.Struct, rename="camel", frozen=True):
-    """One rule of a role. Empty ``resource_names`` are all names."""
+    """Rule of a role. Empty ``resource_names`` stand for all names."""
 
     verbs: frozenset[str] = frozenset()
     api_groups: frozenset[str] = frozenset()
@@ -77,12 +80,12 @@ class Rule(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def parts(self) -> int:
-        """The share of the rule in ``MOST_PARTS``."""
+        """Number of parts that count towards ``MOST_PARTS``."""
         words = (self.verbs, self.api_groups, self.resources, self.resource_names, self.non_resource_urls)
         return 1 + sum(map(len, words))
 
     def allows(self, wanted: Attributes) -> bool:
-        """Whether the rule matches a request."""
+        """True if the rule matches a request."""
         if not ("*" in self.verbs or wanted.verb in self.verbs):
             return False
         if wanted.path:
@@ -96,7 +99,7 @@ class Rule(msgspec.Struct, rename="camel", frozen=True):
         return found and (not self.resource_names or wanted.name in self.resource_names)
 
     def to_data(self) -> dict[str, Any]:
-        """The rule as reviews of rules show it."""
+        """Return the rule in the form of a rules review."""
         if self.non_resource_urls:
             return {"verbs": sorted(self.verbs), "nonResourceURLs": sorted(self.non_resource_urls)}
         data = {"verbs": self.verbs, "apiGroups": self.api_groups, "resources": self.resources}
@@ -105,7 +108,7 @@ class Rule(msgspec.Struct, rename="camel", frozen=True):
 
 
 _EVERY: Final = frozenset("*")
-#: The rules of who may do all.
+#: Rules that allow everything.
 EVERY_RULE: Final = (Rule(_EVERY, _EVERY, _EVERY), Rule(_EVERY, non_resource_urls=_EVERY))
 
 
@@ -148,12 +151,12 @@ class _BindingForm(msgspec.Struct, rename="camel"):
     subjects: list[_Reference] | None = None
 
 
-#: The key of a binding: the namespace it holds in ("" for all), User or Group, and the name.
+#: Subject of a binding: namespace where it holds ("" for all), User or Group, and name.
 _Subject = tuple[str, str, str]
 
 
 class _Binding(NamedTuple):
-    """``shown`` names the binding and its role, as the reason of a decision does."""
+    """Binding of a role. ``shown`` names the binding and its role in the reason of a decision."""
 
     role: tuple[str, str, str]
     shown: str
@@ -190,7 +193,7 @@ class _Index:
         self._of: dict[_Subject, dict[tuple[str, str], _Binding]] = {}
 
     def change(self, kind: Kind, key: tuple[str, str], item: Stored | None) -> None:
-        """Adopt the present state of an object; None when it is gone."""
+        """Adopt the new state of an object; None when it is gone."""
         if kind in (_ROLES, _CLUSTER_ROLES):
             role = (kind.kind, *key)
             self._roles.pop(role, None)
@@ -209,21 +212,24 @@ class _Index:
         try:
             new = _read_binding(item) if item is not None else None
         except msgspec.ValidationError:
-            return  # of a saved cluster; a request that writes one is refused
+            return  # from a saved cluster; a request cannot write such a binding
         if new is not None:
             self._bindings[key] = new
             for subject in new.subjects:
                 self._of.setdefault(subject, {})[key] = new
 
     def bindings(self, user: User, namespace: str) -> Iterator[tuple[_Binding, str]]:
-        """The bindings of a user that hold in a namespace, those for the whole cluster first, and as whom they have it."""
+        """Yield the bindings of a user that hold in a namespace, each with the name of its subject (user or group).
+
+        Bindings for the whole cluster come first.
+        """
         for place in dict.fromkeys(("", namespace)):
             for kind, name in (("User", user.name), *(("Group", group) for group in user.groups)):
                 for binding in self._of.get((place, kind, name), {}).values():
                     yield binding, binding.subjects[place, kind, name]
 
     def role(self, key: tuple[str, str, str]) -> _Role | None:
-        """A role, or None when there is none that can be read."""
+        """Return a role; None when it is missing or unreadable."""
         if key not in self._roles and key in self._items:
             try:
                 self._roles[key] = _read_role(self._items[key])
@@ -232,7 +238,7 @@ class _Index:
         return self._roles.get(key)
 
     def cluster_roles(self) -> Iterator[tuple[tuple[str, str, str], Mapping[str, str]]]:
-        """The names and labels of all ClusterRoles."""
+        """Yield the keys and labels of all ClusterRoles."""
         return ((key, item.labels) for key, item in self._cluster_roles.items())
 
 
@@ -240,11 +246,11 @@ class _Index:
 
 
 class _OutOfBoundsError(Exception):
-    """The roles of a user are larger than what a decision evaluates."""
+    """The roles of a user have more parts than a decision may evaluate."""
 
 
 class _Search:
-    """One walk through the rules of a user, with its budget and what it could not evaluate."""
+    """Walk through the rules of a user, with its budget and the problems met."""
 
     def __init__(self, index: _Index) -> None:
         self._index = index
@@ -252,7 +258,7 @@ class _Search:
         self.problems: list[str] = []
 
     def rules(self, user: User, namespace: str) -> Iterator[tuple[Rule, str]]:
-        """The rules of a user that hold in a namespace, each with who has it by which binding.
+        """Yield the rules of a user that hold in a namespace, each with a text that names binding and subject.
 
         Raises:
             _OutOfBoundsError: when the budget is spent.
@@ -264,7 +270,7 @@ class _Search:
                 yield rule, shown
 
     def _of_role(self, key: tuple[str, str, str]) -> Iterator[Rule]:
-        """The rules of a role, and of those that it aggregates."""
+        """Yield the rules of a role, and of the roles that it aggregates."""
         found, walked = [key], {key}
         for one in found:
             role = self._index.role(one)
@@ -282,7 +288,7 @@ class _Search:
                 self._spend(terms)
                 if other not in walked and any(selector.matches(labels) for selector in role.selectors):
                     walked.add(other)
-                    found.append(other)  # evaluated in its turn
+                    found.append(other)  # evaluated later in this loop
 
     def _spend(self, parts: int = 1) -> None:
         self._left -= parts
@@ -291,7 +297,7 @@ class _Search:
 
 
 class RoleAuthorizer:
-    """Decides by the roles and bindings of one store; follows them by itself, at the next decision."""
+    """Authorizer by the roles and bindings of one store. Each decision adopts their changes first."""
 
     def __init__(self, store: Store) -> None:
         self._tables = [store.table(kind) for kind in (_ROLES, _CLUSTER_ROLES, _BINDINGS, _CLUSTER_BINDINGS)]
@@ -300,7 +306,7 @@ class RoleAuthorizer:
         self._known: dict[tuple[str, tuple[str, ...], Attributes], Decision] = {}
 
     def _follow(self) -> None:
-        """Adopt what has changed. Four comparisons when nothing has."""
+        """Adopt changes of roles and bindings. Costs four comparisons when there are none."""
         ends = [table.end for table in self._tables]
         if ends == self._seen:
             return
@@ -317,7 +323,7 @@ class RoleAuthorizer:
                 self._index.change(table.kind, key, table.objects.get(key))
 
     def decide(self, user: User, wanted: Attributes) -> Decision:
-        """Whether a user may do something. The group ``system:masters`` may do all."""
+        """Decide if a user may make a request. The group ``system:masters`` may do everything."""
         if MASTERS in user.groups:
             return Decision(True)
         self._follow()
@@ -345,7 +351,7 @@ class RoleAuthorizer:
         return Decision(False, f"RBAC: {text}" if problems else "")
 
     def rules(self, user: User, namespace: str) -> tuple[list[Rule], str]:
-        """The rules of a user in a namespace and the cluster, and why the list is incomplete, if it is."""
+        """Return the rules of a user in a namespace and the cluster, and the reason if the list is incomplete."""
         if MASTERS in user.groups:
             return list(EVERY_RULE), ""
         self._follow()

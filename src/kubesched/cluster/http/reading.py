@@ -1,17 +1,17 @@
-"""Get, list and watch over HTTP: bytes as they are stored; tables and metadata when asked for.
+"""Get, list and watch over HTTP: stored bytes, or tables and metadata when asked for.
 
-A list is one answer when it is short. A long one is sent part by part, so that it neither holds the event loop nor is
-kept whole:
+A short list is one answer. A long one is sent in parts, so that it neither blocks the event loop nor is held whole in
+memory::
 
-    head ── "items": [ ── part, part, part ── ]        as JSON, indented JSON or YAML; the bytes are those of one piece
+    head ── "items": [ ── part, part, part ── ]        as JSON, indented JSON or YAML; joined, the bytes are the same
 
-A part has the bytes of some objects. Without a length to be said beforehand the answer is sent in chunks; a client that
-reads slowly holds up its own answer only. A watch is a stream of JSON lines, fed in batches from the store's history:
+A part has the bytes of some objects. The length is not known beforehand, so the answer is sent in chunks. A slow client
+delays its own answer only. A watch is a stream of JSON lines, fed in batches from the store's history::
 
     open ──▶ initial state (when asked) ──▶ changes ──▶ bookmark now and then ──▶ time is up, or 410 as ERROR event
 
-A slow reader blocks no other: its position in the history lags until it gets 410. One that takes nothing is given up, as by
-upstream (:mod:`kubesched.base.connections`). Caller: :mod:`.dispatch`.
+A slow reader blocks no other: its position in the history lags until it gets 410. The server closes a watch that takes
+nothing, as upstream (:mod:`kubesched.base.connections`). Caller: :mod:`.dispatch`.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ from .tables import Form, form_of
 __all__ = ["Lists", "Watches", "answer_list", "answer_object", "list_objects", "read_page"]
 
 _log = logging.getLogger("kubesched.cluster")
-#: A watch without ``timeoutSeconds`` lasts between one and two times this long.
+#: Shortest duration of a watch without ``timeoutSeconds``, in seconds; the longest is twice this.
 MIN_SECONDS: Final = 1800.0
-#: Bytes of objects that an answer is made of in one go. What a client does not take holds about so much.
+#: Bytes of objects per part of an answer. A client that does not read holds about this much memory.
 _PART: Final = 256 * 1024
-#: Events that a watch takes from the history in one go.
+#: Most events that a watch takes from the history at a time.
 _EVENTS: Final = 256
-#: Comparing a change with so many terms of a selector takes as long as passing it on to a watch.
+#: Selector terms whose comparison with a change takes as long as passing the change on to a watch.
 _TERMS: Final = 5
 
 
 def answer_object(call: Call, item: Item, status: int = 200) -> web.Response:
-    """An object as answer to a read or a write, in the form asked for."""
+    """Answer a read or a write with an object, in the form asked for."""
     return call.answer(form_of(call).object(item), status)
 
 
 async def list_objects(call: Call) -> web.StreamResponse:
-    """A page of objects. A long one lets others have their turn; it shows one moment all the same."""
+    """Answer with a page of objects. A long page is made with pauses, but shows one moment."""
     call.query.check_list(watch=False)
     return await answer_list(call, await in_turns(read_page(call)))
 
 
 def read_page(call: Call) -> Steps[ListPage]:
-    """The page a list request asks for."""
+    """Return the page that a list request asks for."""
     query = call.query
     version, match = query.text("resourceVersion"), query.text("resourceVersionMatch")
     limit, token = max(0, query.number("limit") or 0), query.text("continue")
     if token:
         version = match = ""
     elif version == "0":
-        limit = 0  # as from upstream's watch cache, which does not page
+        limit = 0  # as upstream's watch cache, which does not page
     elif version and limit and not match:
-        match = "Exact"  # upstream's older rule: a limited list at a version means that very version
+        match = "Exact"  # upstream's older rule: a limited list at a version means exactly this version
     return call.store.listing(
         call.resource.kind,
         call.target.namespace,
@@ -82,7 +82,7 @@ def read_page(call: Call) -> Steps[ListPage]:
 
 
 async def answer_list(call: Call, page: ListPage) -> web.StreamResponse:
-    """A page as a list, a table, or bare metadata. A long one is sent part by part."""
+    """Answer with a page as a list, a table, or bare metadata. A long one is sent in parts."""
     metadata: dict[str, Any] = {"resourceVersion": page.resource_version}
     if page.continue_token:
         metadata["continue"] = page.continue_token
@@ -114,7 +114,7 @@ async def answer_list(call: Call, page: ListPage) -> web.StreamResponse:
     except Exception:
         if not begun:
             raise
-        # Half an answer cannot become an error any more; without its end the client sees that it is one.
+        # An answer that has begun cannot become an error. The client sees that its end is missing.
         _log.exception("%s %s failed after the answer had begun", call.request.method, call.request.path)
         if call.request.transport is not None:
             call.request.transport.abort()
@@ -122,7 +122,7 @@ async def answer_list(call: Call, page: ListPage) -> web.StreamResponse:
 
 
 def _parts(items: Sequence[Item], count: int) -> Iterator[Sequence[Item]]:
-    """The parts of a list: of so many objects at most, and of no more once they have enough bytes."""
+    """Yield the parts of a list: at most ``count`` objects each, and fewer if they have enough bytes."""
     start = held = 0
     for place, item in enumerate(items):
         if place - start == count or held >= _PART:
@@ -134,7 +134,9 @@ def _parts(items: Sequence[Item], count: int) -> Iterator[Sequence[Item]]:
 
 
 class Lists:
-    """Lists that are being answered, at most ``limit`` at a time: each holds its objects until the client has taken them.
+    """Lists that are being answered, at most ``limit`` at a time.
+
+    Each holds its objects until the client has taken them.
 
     Raises:
         ApiError: 429, on entering one more.
@@ -158,9 +160,10 @@ class Lists:
 
 
 class Watches:
-    """The open watches of a server, and how they end.
+    """Open watches of a server.
 
-    ``limit``: so many may be open; one with a long selector, which every change is compared with, counts as several.
+    At most ``limit`` may be open. A watch with a long selector counts as several, since each change is compared with
+    it.
     """
 
     def __init__(self, store: Store, rng: Random, *, limit: int, bookmark_seconds: float) -> None:
@@ -169,9 +172,9 @@ class Watches:
         self._limit = limit
         self._bookmark_seconds = bookmark_seconds
         self._open: dict[Watch, None] = {}
-        #: Number of watches, those that begin included; one with a long selector counts as several.
+        #: Places taken by watches, also by those just beginning. A long selector takes several.
         self._taken = 0
-        #: The server does not begin anything any more.
+        #: True once the server begins nothing any more.
         self.is_closing = False
 
     def __len__(self) -> int:
@@ -279,7 +282,7 @@ def _error_line(error: ApiError) -> bytes:
 
 
 def _lines(form: Form, events: Sequence[WatchEvent], *, bookmarks: bool) -> Iterator[bytes]:
-    """Events in the form that a watch asked for, so many together as make enough bytes."""
+    """Yield events in the form of a watch, joined into pieces of about ``_PART`` bytes."""
     parts: list[bytes] = []
     held = 0
     for type_, item in events:

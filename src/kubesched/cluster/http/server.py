@@ -1,9 +1,9 @@
-"""The embedded cluster's API server: sockets, TLS, tokens, limits, and the life of it all.
+"""API server of the embedded cluster: sockets, TLS, tokens, limits, start and stop::
 
     request ──▶ no page's? a user who may? ──▶ dispatch, which reads the body ──▶ answer, or Status of the refusal
 
-Callers: the command line and tests. The store is the one the rest of the process uses: writes made over HTTP are
-seen by in-process watches at once, and the other way round.
+Callers: the command line and tests. The store is the one the rest of the process uses: writes made over HTTP are seen
+by in-process watches at once, and the other way round.
 """
 
 from __future__ import annotations
@@ -41,32 +41,34 @@ __all__ = ["HttpServer"]
 logger = logging.getLogger("kubesched.cluster")
 
 _LINE_SIZE: Final = 64 * 1024
-#: For so long (seconds) the rest of a body that was refused is read and dropped, so that its sender sees the answer.
+#: Seconds for which the rest of a refused body is read and dropped, so that its sender sees the answer.
 _LINGER: Final = 2.0
-#: What is still under way when the server stops gets so long (seconds), and as long again once it has been cancelled.
+#: Seconds that open requests get when the server stops, and again once they have been cancelled.
 _SHUTDOWN: Final = 0.5
-#: A connection without a request is closed after so long (seconds).
+#: Seconds after which a connection without a request is closed.
 _IDLE: Final = 90.0
-#: Connections that may be open besides those of watches.
+#: Most connections besides those of watches.
 _MORE_CONNECTIONS: Final = 1000
 _PRETTY: Final = re.compile(r"(?:^|&)pretty=([^&]*)")
-#: What clients do wrong, or their networks.
+#: Errors that clients cause, or their networks.
 _THEIRS: Final = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
-#: A request line that is one but for its method, as the parser's message shows it.
+#: Well-formed request line with an unknown method, as the parser's message shows it.
 _UNKNOWN_METHOD: Final = re.compile(r"""b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ [^ ]+ HTTP/1\.[01]['"]""")
 
 
 class HttpServer:
-    """Serves a store over HTTP.
+    """HTTP server of a store.
 
     ``port`` 0 takes a free one; ``url`` says which once started. With ``token`` every request but health and version
-    needs ``Authorization: Bearer TOKEN``, or the token of a service account. Without one, requests that a web page may have made are refused (see
-    :mod:`.origins`; ``allowed_hosts`` are further names of this server), and ``host`` must be a loopback address unless
-    ``insecure_without_token``. With ``tls_cert`` and ``tls_key`` (PEM files) it serves HTTPS.
-    ``authorization_mode`` "RBAC" lets users do what the stored roles allow, and the administrator everything.
-    ``max_watches`` streams may be open, and bodies of ``max_body_bytes_in_flight`` in all be under way, before
-    clients get 429; connections may be a thousand more than watches. A request has ``head_seconds`` for its head, then ``body_seconds`` for its body. ``rng`` spreads the
-    ends of watches without a timeout.
+    needs ``Authorization: Bearer TOKEN``, or the token of a service account. Without ``token``, requests that a web
+    page may have made are refused (see :mod:`.origins`; ``allowed_hosts`` are further names of this server), and
+    ``host`` must be a loopback address unless ``insecure_without_token``. With ``tls_cert`` and ``tls_key`` (PEM files)
+    it serves HTTPS. ``authorization_mode`` "RBAC" limits users to the stored roles; the administrator may do
+    everything.
+
+    Limits, beyond which clients get 429: ``max_watches`` open streams, and ``max_body_bytes_in_flight`` of bodies in
+    all. There may be a thousand more connections than watches. A request has ``head_seconds`` for its head, then
+    ``body_seconds`` for its body. ``rng`` spreads the ends of watches without a timeout.
 
     Raises:
         OSError: from ``start``, when the address is taken.
@@ -114,7 +116,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, such as ``http://127.0.0.1:8001``."""
+        """Address of the server, such as ``http://127.0.0.1:8001``."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'https' if self._tls else 'http'}://{host}:{self._port}"
 
@@ -145,21 +147,21 @@ class HttpServer:
         logger.info("embedded cluster listens on %s", self.url)
 
     async def close(self) -> None:
-        """Stop listening, refuse watches and writes on open connections, and end the streams; waits for nothing.
+        """Stop listening, refuse watches and writes on open connections, and end the streams. Waits for nothing.
 
-        What is saved from here on has every write that a client was answered. May be called twice.
+        A cluster saved after this has every write that a client got an answer for. May be called twice.
         """
         runner = self._runner
         if runner is None or self.watches.is_closing:
             return
         self.watches.is_closing = True
-        # Clients whose streams end reconnect at once: nothing may accept them.
+        # Clients reconnect at once when their streams end, so listening ends first.
         if self.connections is not None:
             self.connections.close()
         self.watches.close()
 
     async def stop(self) -> None:
-        """Close, let answers and streams that are under way end, and cut those that do not. May be called twice."""
+        """Close, let open answers and streams end, and cut those that do not. May be called twice."""
         await self.close()
         runner, self._runner = self._runner, None
         if runner is not None:
@@ -175,7 +177,7 @@ class HttpServer:
     # -- requests ----------------------------------------------------------------------------------------
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request; whatever happens the client gets an answer it can read."""
+        """Answer one request. Every error becomes an answer that the client can read."""
         path, _, query = _raw_path(request)
         response = await self._answer(request, path, query)
         self._requests.count(request.method, path, response.status)
@@ -199,7 +201,7 @@ class HttpServer:
             return refusal(failed())
 
     async def _read(self, call: Call) -> bytes:
-        """The body of a request, unless the server has been closed meanwhile. A long one in YAML is decoded, too."""
+        """Return the body of a request. Refused if the server was closed meanwhile. Long YAML is decoded as well."""
         raw = await self.intake.read(call.request)
         call.decoded = await self.intake.decode(raw, call.content_type)
         if self.watches.is_closing:
@@ -207,7 +209,7 @@ class HttpServer:
         return raw
 
     def _admit(self, request: web.BaseRequest, path: str, query: str) -> User:
-        """Who makes a request, unless it must not be made."""
+        """Return the user of a request. Refuses requests that may not be made."""
         if self._origins is not None:
             self._origins.check(request)
         user = self.access.user_of(request, path)
@@ -216,7 +218,7 @@ class HttpServer:
 
 
 async def _bound(host: str, port: int) -> list[socket.socket]:
-    """Sockets that are bound to every address of a host, as asyncio's servers bind theirs."""
+    """Return sockets bound to every address of a host, as asyncio's servers bind theirs."""
     server = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
     try:
         return [bound.dup() for bound in server.sockets]
@@ -225,7 +227,7 @@ async def _bound(host: str, port: int) -> list[socket.socket]:
 
 
 def _following(cert: Path, key: Path) -> ssl.SSLContext:
-    """The context of a listener, which keeps it: each hand-shake changes to the context of the moment."""
+    """Return the TLS context of a listener. At each handshake it switches to the context of the current files."""
 
     def make() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -244,7 +246,7 @@ def _following(cert: Path, key: Path) -> ssl.SSLContext:
 
 
 def _raw_path(request: web.BaseRequest) -> tuple[str, str, str]:
-    """Path and query as they came, without an origin in front; bytes that are no UTF-8 are replaced, as in %FF."""
+    """Return path, "?" and query as sent, without a scheme and host. Bytes that are not UTF-8 are replaced, as in %FF."""
     text = request.raw_path
     if not text.startswith("/"):
         text = request.rel_url.raw_path_qs
@@ -254,18 +256,21 @@ def _raw_path(request: web.BaseRequest) -> tuple[str, str, str]:
 
 
 def _style(request: web.BaseRequest, query: str) -> Style:
-    """How to write a refusal: YAML if that is all the client takes. The query may be what was wrong: it is only searched."""
+    """Return the style of a refusal: YAML if the client takes nothing else.
+
+    The query may be the error itself, so it is searched, not parsed.
+    """
     accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
     pretty = _PRETTY.search(query)
     return style_of(YAML if accept in (YAML, "text/yaml") else "", pretty[1] if pretty else None, agent)
 
 
-# -- connections: aiohttp answers requests that cannot even be read in plain text, with a traceback in the log. Here they
-# get a Status like every other refusal, and the log keeps quiet: what clients send is no defect of ours.
+# -- connections: aiohttp answers malformed requests in plain text, with a traceback in the log. Here they get a Status
+# like every other refusal, and nothing is logged: a client's malformed request is no defect of the server.
 
 
 class _Connection(Connection):
-    """A connection whose unreadable requests are answered with a Status."""
+    """Connection whose malformed requests are answered with a Status."""
 
     def explained(self, status: int, error: BaseException | None) -> web.StreamResponse:
         return refusal(_explained(error) if status < 500 else failed())
@@ -278,7 +283,7 @@ class _Connection(Connection):
 
 
 def _explained(error: BaseException | None) -> ApiError:
-    """What was wrong with a request, as far as its bytes need not be shown."""
+    """Return the error of a malformed request, without the request's bytes where possible."""
     if isinstance(error, BadHttpMethod):
         if _UNKNOWN_METHOD.search(error.message):
             return wrong_method()

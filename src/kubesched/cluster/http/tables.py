@@ -1,7 +1,7 @@
-"""The forms of an answer's objects: as they are stored, their metadata alone, or the rows of a table.
+"""Forms of the objects in an answer: as stored, their metadata alone, or rows of a table.
 
-Caller: :mod:`.reading`. The columns are in ``columns.txt``, which says how its lines are written;
-kinds without an entry show their name and age, custom resources bring their own columns.
+Caller: :mod:`.reading`. The columns are in ``columns.txt``, which describes the syntax of its lines. Kinds without an
+entry show name and age; custom resources have their own columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .jsonpath import find
 
 __all__ = ["Form", "Layout", "form_of", "layouts"]
 
-#: What stands in a cell that cannot be made.
+#: Text of a cell that cannot be computed.
 INVALID: Final = "<invalid>"
 _LINE: Final = re.compile(r"(\+?)([^:=]+?)(?::(\w+))?(?: = (.*))?")
 _log = logging.getLogger("kubesched.cluster")
@@ -35,7 +35,7 @@ _log = logging.getLogger("kubesched.cluster")
 
 
 def form_of(call: Call) -> Form:
-    """The form in which a request wants its objects.
+    """Return the form of objects that a request wants.
 
     Raises:
         ApiError: 400, when ``includeObject`` is not ``Metadata``, ``Object`` or ``None``.
@@ -45,9 +45,9 @@ def form_of(call: Call) -> Form:
 
 
 class Form:
-    """Objects as they are stored, in the version that is served."""
+    """Form of objects as stored, in the served version."""
 
-    #: The member of a list that has its objects.
+    #: Member of a list that has its objects.
     member = "items"
 
     def __init__(self, call: Call) -> None:
@@ -55,20 +55,20 @@ class Form:
         self._meta = f"meta.k8s.io/{call.form.version or 'v1'}"
 
     def object(self, item: Item) -> bytes:
-        """One object, alone or in an event."""
+        """Return the bytes of one object, alone or in an event."""
         return self._resource.outward(item.raw)
 
     def bookmark(self, item: Item) -> bytes:
-        """The object of a bookmark, of which only the version counts."""
+        """Return the object of a bookmark, of which only the version counts."""
         return self.object(item)
 
     def head(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """A list without its objects; ``metadata`` is the list's."""
+        """Return a list without its objects; ``metadata`` is the list's."""
         kind, version = f"{self._resource.kind.kind}List", self._resource.api_version
         return {"kind": kind, "apiVersion": version, "metadata": metadata}
 
     def part(self, items: Sequence[Item]) -> bytes:
-        """Objects of a list, with commas between them."""
+        """Return the bytes of some objects of a list, separated by commas."""
         return b",".join([self.object(item) for item in items])
 
 
@@ -90,7 +90,7 @@ class _Metadata(Form):
 
 @lru_cache(maxsize=1 << 12)
 def _report(kind: str, key: str, uid: str, version: int, problem: str) -> None:
-    """Say why the row of an object could not be made: once of each version, as the cache knows the others."""
+    """Log why the row of an object could not be made, once for each version: the cache answers repeated calls."""
     _log.warning("%s %s: cannot be shown as a table row: %s", kind, key, problem)
 
 
@@ -100,7 +100,7 @@ class _Row(msgspec.Struct):
 
 
 class _Table(_Metadata):
-    """Tables: what kubectl asks for. Their columns are sent once."""
+    """Form of tables, for kubectl. Columns are sent once."""
 
     member = "rows"
 
@@ -145,7 +145,7 @@ class _Table(_Metadata):
         return encode(rows)[1:-1]
 
     def _cells(self, item: Item, now: float) -> list[Any]:
-        """The row of an object. What cannot be made of it is shown as such: one object never costs a list."""
+        """Return the row of an object. Failed cells show :data:`INVALID`: one object must not fail a list."""
         data = msgspec.json.decode(item.raw)
         try:
             return self._layout.cells(data, now)
@@ -158,7 +158,7 @@ class _Table(_Metadata):
 
 
 class Column(NamedTuple):
-    """One column. ``type`` is OpenAPI's; ``priority`` 1 means only in wide output; ``cell`` reads an object."""
+    """Column of a table. ``type`` is OpenAPI's; ``priority`` 1 means only in wide output; ``cell`` reads an object."""
 
     title: str
     priority: int = 0
@@ -167,13 +167,13 @@ class Column(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The columns of a kind and, when one reader makes whole rows, that reader."""
+    """Columns of a kind, and the reader of whole rows if there is one."""
 
     columns: tuple[Column, ...]
     row: Callable[[Data, float], list[Any]] | None = None
 
     def cells(self, data: Data, now: float) -> list[Any]:
-        """The row of an object."""
+        """Return the row of an object."""
         if self.row is not None:
             return self.row(data, now)
         return [column.cell(data, now) if column.cell is not None else None for column in self.columns]
@@ -181,7 +181,7 @@ class Layout(NamedTuple):
 
 @cache
 def layouts() -> dict[str, Layout]:
-    """Layouts by group resource; ``*`` is for all others."""
+    """Return layouts by group resource; ``*`` is for all others."""
     found: dict[str, Layout] = {}
     shared: dict[str, Column] = {}
     names: list[str] = []
@@ -218,13 +218,13 @@ def _column(line: str, shared: dict[str, Column]) -> Column:
 
 
 def _value(path: str, default: Any, shown: Callable[[Any], Any], data: Data, now: float) -> Any:
-    """The value at a path; what is absent or empty has a default."""
+    """Return the value at a path, or the default if it is absent or empty."""
     value = find(data, path)
     return default if value is None or value == "" else shown(value)
 
 
 def _defined_layout(columns: Sequence[DefinedColumn]) -> Layout:
-    """Name, then the definition's columns; its age only when it shows one itself, as upstream."""
+    """Return the layout of a definition: name, then its columns. Age is shown only if it is one of them, as upstream."""
     types = ("integer", "number", "boolean", "date")
     shown = (
         Column(one.name, one.priority, one.type if one.type in types else "string", partial(_defined_cell, one))

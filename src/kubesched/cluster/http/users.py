@@ -1,6 +1,6 @@
-"""Who a request comes from: the administrator, a service account by its token, or whom the administrator impersonates.
+"""Users of requests: the administrator, a service account by its token, or a user whom the administrator impersonates.
 
-Tokens of service accounts are signed, not stored: JSON Web Tokens with the claims that kube-apiserver puts into them. Callers:
+Tokens of service accounts are signed, not stored: JSON Web Tokens with the claims of kube-apiserver's. Callers:
 :mod:`.access` and, for requests of tokens, :mod:`.posted`.
 """
 
@@ -40,13 +40,13 @@ __all__ = [
 MASTERS: Final = "system:masters"
 _AUTHENTICATED: Final = "system:authenticated"
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
-#: How the names of the users that service accounts are begin.
+#: Prefix of the user names of service accounts.
 ACCOUNTS: Final = "system:serviceaccount:"
 _EXTRA: Final = "impersonate-extra-"
 
 
 class User(NamedTuple):
-    """The sender of a request. ``extra`` are further facts, such as the node of a service account's pod."""
+    """Sender of a request. ``extra`` are further facts, such as the node of a service account's pod."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class User(NamedTuple):
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def to_data(self) -> dict[str, Any]:
-        """The user as reviews show it."""
+        """Return the user in the form of a review."""
         data = {"username": self.name, "uid": self.uid, "groups": list(self.groups), "extra": dict(self.extra)}
         return {key: value for key, value in data.items() if value}
 
@@ -64,12 +64,12 @@ ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
 
 
 def account_name(namespace: str, name: str) -> str:
-    """The user name of a service account."""
+    """Return the user name of a service account."""
     return f"{ACCOUNTS}{namespace}:{name}"
 
 
 def service_account(namespace: str, name: str, uid: str = "") -> User:
-    """The user that a service account is."""
+    """Return the user of a service account."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", _AUTHENTICATED)
     return User(account_name(namespace, name), groups, uid)
 
@@ -78,7 +78,7 @@ def service_account(namespace: str, name: str, uid: str = "") -> User:
 
 
 def impersonated(headers: CIMultiDictProxy[str]) -> User | None:
-    """The user that the ``Impersonate-`` headers of a request name, with the groups that upstream adds; None without.
+    """Return the user in the ``Impersonate-`` headers of a request, with the groups that upstream adds; None without.
 
     Raises:
         ApiError: 400 for groups, a UID or extras without a user.
@@ -129,7 +129,7 @@ class _Claims(msgspec.Struct):
 
 
 class Accounts:
-    """The tokens of a store's service accounts. A server ``token`` makes them outlast the process that issued them."""
+    """Tokens of a store's service accounts. With a server ``token`` they stay valid after a restart."""
 
     def __init__(self, store: Store, token: str | None) -> None:
         self._store = store
@@ -137,7 +137,7 @@ class Accounts:
         self._key = hashlib.sha256(b"tokens of service accounts\0" + seed).digest()
 
     def issue(self, namespace: str, name: str, audiences: Sequence[str], seconds: int) -> str:
-        """A token of a service account that holds for some seconds.
+        """Return a token of a service account, valid for ``seconds``.
 
         Raises:
             ApiError: 404, when there is no such service account.
@@ -157,7 +157,7 @@ class Accounts:
         return (signed + b"." + self._signature(signed)).decode()
 
     def user_of(self, token: bytes) -> User | None:
-        """Whose token this is: None when it is forged, too old, or of an account that is gone."""
+        """Return the user of a token; None when it is forged, expired, or of an account that is gone."""
         signed, _, signature = token.rpartition(b".")
         if not signed or not hmac.compare_digest(signature, self._signature(signed)):
             return None

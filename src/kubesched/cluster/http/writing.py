@@ -34,7 +34,7 @@ __all__ = ["answer_scale", "create", "delete", "delete_collection", "patch", "up
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 _MAX_OPERATIONS: Final = 10_000
 _MOST_WARNINGS: Final = 50
-#: Kinds that a PUT creates when they are not there. Rule: upstream ``AllowCreateOnUpdate``.
+#: Kinds that a PUT creates when they do not exist. Rule: upstream ``AllowCreateOnUpdate``.
 _CREATED_BY_PUT: Final = (
     {"endpoints", "events", "limitranges", "podtemplates", "services"}
     | {"leases.coordination.k8s.io", "priorityclasses.scheduling.k8s.io"}
@@ -43,12 +43,12 @@ _CREATED_BY_PUT: Final = (
 
 
 def _checked(call: Call, body: Document, *, patch: bool = False) -> Any:
-    """The data of a body. Unknown fields, and keys that came twice, are warned of or refused.
+    """Return the data of a body. Unknown fields and repeated keys give a warning or are refused.
 
     A custom resource is pruned of unknown fields.
 
     Raises:
-        ApiError: 400 under ``fieldValidation=Strict``, listing what is wrong.
+        ApiError: 400 under ``fieldValidation=Strict``, listing all of them.
     """
     resource, data, validation = call.resource, body.data, call.options.validation
     kind, version = resource.kind.kind, resource.version
@@ -74,7 +74,7 @@ def _checked(call: Call, body: Document, *, patch: bool = False) -> Any:
 
 def create(call: Call, raw: bytes) -> web.Response:
     """POST on a collection."""
-    _ = call.options  # wrong ones are refused before the body is read
+    _ = call.options  # wrong options are refused before the body is decoded
     resource, data = call.resource, call.resource.inward(_checked(call, call.body(raw)))
     if resource.defined is not None and resource.subresource("status") and isinstance(data, dict) and "status" in data:
         data = {key: value for key, value in data.items() if key != "status"}
@@ -137,7 +137,7 @@ def patch(call: Call, raw: bytes) -> web.Response:
         call.check_name(change["metadata"].get("name"))
     old = call.get()
     if isinstance(change, list) and not is_tracked(old) and any(map(_is_about_owners, change)):
-        # kubectl moves ownership over after an apply, also after a dry run of one, when nothing is there yet.
+        # kubectl migrates ownership after an apply, also after a dry run, when there are no managedFields yet.
         change = [{"op": "add", "path": "/metadata/managedFields", "value": []}, *change]
     return answer_object(call, patch_object(call, old, change, patch_type))
 
@@ -160,7 +160,7 @@ def _apply(call: Call, raw: bytes) -> web.Response:
 
 
 def delete(call: Call, raw: bytes) -> web.Response:
-    """DELETE of one object: its last state while it lingers (and for pods always), else a Status."""
+    """Answer a DELETE of one object with its last state if it lingers (for a pod always), else with a Status."""
     options, target, kind = delete_options(call, raw), call.target, call.resource.kind
     item = call.store.delete(kind, target.namespace, target.name, **options)
     lingers = (item.namespace, item.name) in call.store.table(kind).objects and not options["dry_run"]
@@ -171,7 +171,7 @@ def delete(call: Call, raw: bytes) -> web.Response:
 
 
 async def delete_collection(call: Call, raw: bytes) -> web.StreamResponse:
-    """DELETE of a collection: everything its selectors choose. Others have their turn between batches."""
+    """Answer a DELETE of the objects that selectors choose. Other requests have their turn between batches."""
     call.query.check_list(watch=False)
     options = delete_options(call, raw)
     page = await in_turns(read_page(call))
@@ -186,7 +186,7 @@ async def delete_collection(call: Call, raw: bytes) -> web.StreamResponse:
 # -- scale: the replica counts of workloads, and of custom resources that declare one -------------------------
 
 
-#: Scales as a resource of their own, for answers.
+#: Scale as a resource of its own, for answers.
 _SCALES: Final = Resource(Kind("autoscaling", "v1", "Scale", "scales"), "v1")
 _WORKLOAD: Final = Scale()
 
@@ -215,7 +215,7 @@ def _scale_of(call: Call, item: Item) -> dict[str, Any]:
 
 
 def answer_scale(call: Call, item: Item) -> web.Response:
-    """The Scale of an object, in the form asked for."""
+    """Answer with the Scale of an object, in the form asked for."""
     raw = encode(_scale_of(call, item))
     scale = Item(_SCALES.kind, raw, item.namespace, item.name, item.uid, item.resource_version)
     return answer_object(replace(call, resource=_SCALES), scale)

@@ -1,8 +1,8 @@
-"""Signs of life of hollow nodes: Leases in ``kube-node-lease``, renewed in batches; failures and recoveries on command.
+"""Heartbeats of hollow nodes: Leases in ``kube-node-lease``, renewed in batches; failures and recoveries on command.
 
-With ``seconds`` every node renews its Lease that often, all nodes of one slot of time together. Without, heartbeats
-are *quiet*: a Lease exists only for a node that has failed, dated from its failure, and is deleted when it recovers. Node
-lifecycle then sees the same silence at a thousandth of the writes, and a simulation can come to rest.
+With ``seconds`` every node renews its Lease that often, in as many groups as there are seconds. Without, heartbeats are
+*quiet*: only a failed node has a Lease, dated from its failure, which is deleted when it recovers. Node lifecycle then
+sees the same silence at a thousandth of the writes, and a simulation can come to rest.
 
 Caller: :mod:`.hollow`; missed heartbeats are noticed by :mod:`..controllers.node_lifecycle`.
 """
@@ -24,14 +24,14 @@ __all__ = ["Heartbeats"]
 
 NAMESPACE: Final = "kube-node-lease"
 _LEASE_SECONDS: Final = 40
-#: So long after its last heartbeat a node's silence is evident; see node lifecycle.
+#: Seconds after its last heartbeat at which node lifecycle counts a node as late (with some margin).
 _EVIDENT_SECONDS: Final = 12.5
 _RETRY_SECONDS: Final = 1.0
 _WRITES_PER_TURN: Final = 100
 
 
 class Heartbeats:
-    """The heartbeats of all nodes of one set of kubelets, sent by one task."""
+    """Heartbeats of all nodes of a set of kubelets, sent by one task."""
 
     def __init__(self, client: Transport, clock: Clock, seconds: float | None, note: Callable[[str], None]) -> None:
         self._client = client
@@ -44,15 +44,16 @@ class Heartbeats:
         self._orders: dict[tuple[str, str], None] = {}
         self._wake = asyncio.Event()
         self._busy = False
-        #: When the silence of a failed node will be evident.
+        #: Times at which the silence of failed nodes shows, by node.
         self._evident: dict[str, float] = {}
         #: Nodes that have failed.
         self.failed: set[str] = set()
 
     def node_changed(self, name: str, conditions: Sequence[Mapping[str, Any]], *, fresh: bool) -> None:
-        """A node is fresh, or shows other conditions. Quiet heartbeats leave a fresh one as it is.
+        """Adopt a node that is fresh or has changed conditions. Quiet heartbeats leave a fresh node as it is.
 
-        Its kubelet reports conditions and timestamps that a fresh node lacks, and that it is ready when it is marked NotReady.
+        The kubelet reports conditions and timestamps that a fresh node lacks, and Ready for a node that is marked
+        NotReady.
         """
         if fresh:
             next(self._to_fill)[name] = None
@@ -62,7 +63,7 @@ class Heartbeats:
             reported = {one.get("type") for one in conditions if one.get("lastHeartbeatTime")}
             if "Ready" not in reported or len(reported) < len(conditions):
                 self._order("register", name)
-        # One marked NotReady before its kubelet began to run, in a restored cluster, is reported with the others.
+        # In a restored cluster a node may have been marked NotReady before its kubelet ran.
         silent = any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
         if silent and name not in self.failed:
             self._order("ready", name)
@@ -76,7 +77,7 @@ class Heartbeats:
             self._order("delete", name)
 
     def fail(self, name: str) -> None:
-        """The node stops responding now."""
+        """Make a node stop responding, from now on."""
         self.failed.add(name)
         self._evident[name] = asyncio.get_running_loop().time() + _EVIDENT_SECONDS
         self._orders.pop(("ready", name), None)
@@ -85,14 +86,14 @@ class Heartbeats:
             self._order("renew", name)
 
     def recover(self, name: str) -> None:
-        """The node has recovered: it reports Ready and renews again."""
+        """Make a failed node respond again: it reports Ready and renews its Lease."""
         self.failed.discard(name)
         self._evident.pop(name, None)
         self._order("renew" if self._seconds else "delete", name)
         self._order("ready", name)
 
     def next_timer(self) -> float | None:
-        """When a failure becomes evident, or now when something waits to be sent; None otherwise.
+        """Return the time when a failure shows, or now if writes are waiting; None otherwise.
 
         Ordinary heartbeats change nothing and do not count.
         """
@@ -128,7 +129,7 @@ class Heartbeats:
             handle.cancel()
 
     async def _forget_leases(self) -> None:
-        """Leases left from an earlier run would make healthy nodes NotReady."""
+        """Delete Leases of an earlier run, which would make healthy nodes NotReady."""
         while True:
             try:
                 page = await self._client.list(LEASES, NAMESPACE)
@@ -150,17 +151,17 @@ class Heartbeats:
 
     async def _renew_slot(self) -> None:
         slot = list(next(self._to_renew))
-        # What is refused is tried again in the next turn of this slot.
+        # A refused renewal is tried again in the next turn of this slot.
         await self._send((("renew", name) for name in slot if name not in self.failed), {})
 
     async def _send(self, orders: Iterable[tuple[str, str]], again: dict[tuple[str, str], None]) -> bool:
-        """Carry out orders; those that are refused are noted and added to ``again``. Whether there were none."""
+        """Carry out orders. Returns False if some were refused; these are noted and added to ``again``."""
         succeeded = True
         for number, (what, name) in enumerate(orders, 1):
             try:
                 await self._do(what, name)
             except (ApiError, OSError) as error:
-                if what == "renew" or getattr(error, "code", 0) != 404:  # else the object is gone
+                if what == "renew" or getattr(error, "code", 0) != 404:  # 404: the object is gone
                     self._note(f"node {name}: {what}: {error}")
                     again.setdefault((what, name))
                     succeeded = False
@@ -198,7 +199,7 @@ class Heartbeats:
         self._leased.add(name)
 
     async def _report(self, name: str, *, every: bool) -> None:
-        """Every condition of a node, with timestamps; or only that it is ready, and nothing on it unknown any more."""
+        """Report every condition of a node, with timestamps; or only Ready and the conditions that are Unknown."""
         status = (await self._client.get(NODES, "", name)).data().get("status") or {}
         now, given = timestamp(self._clock.now()), status.get("conditions") or ()
         if every:

@@ -1,12 +1,12 @@
 """Hollow kubelets: pods run, finish and stop by stage rules and a heap of timers; no containers.
 
     bound ──pod-start──▶ Running ──pod-finish──▶ Succeeded | Failed
-      └──────── deleted ──pod-stop──▶ gone (force delete)
+                            └──────── deleted ──pod-stop──▶ gone (force delete)
 
 One watch of pods, one of nodes, one timer task and one task for heartbeats serve all nodes. Everything happens on the
-event loop's clock, so under virtual time a day of pods takes seconds. The rules are read by :mod:`.stages`, what is
-written is in :mod:`.pod_status`, heartbeats are in :mod:`.heartbeats`. Caller: the command line and simulations; works
-on any transport.
+event loop's clock, so under virtual time a day of pods takes seconds. :mod:`.stages` reads the rules,
+:mod:`.pod_status` makes the statuses, :mod:`.heartbeats` sends heartbeats. Caller: the command line and simulations;
+works on any transport.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from .watch_cache import Handler, Problems, WatchCache
 __all__ = ["DURATION", "EXIT", "HollowKubelets"]
 
 _RETRY_SECONDS: Final = 1.0
-#: Timers that expire in one batch before other tasks run, for transports that never wait.
+#: Expired timers handled before other tasks run, for transports that never wait.
 _YIELD_INTERVAL: Final = 32
 _FINISHED: Final = ("Succeeded", "Failed")
 _EXITS: Final = ("Running", *_FINISHED)
-#: What a running pod's kubelet reports again when the node was marked NotReady.
+#: Stage of a running pod whose node was marked NotReady: its kubelet reports it ready again.
 _REVIVE: Final = Stage("pod-revive", next=Next(ready=True))
 
 
-#: A node with this annotation set to "true" fails; taking it away brings the node back.
+#: Annotation of a node that fails it with the value "true"; removing it brings the node back.
 FAILED: Final = "kubesched.io/failed"
 
 
 @dataclass(slots=True)
 class _Running:
-    """What is known of one pod on a node: its latest version and the stage that waits for it."""
+    """Pod on a node: its latest version and the stage that waits for it."""
 
     item: Item
     node: str
@@ -64,15 +64,15 @@ class _Running:
 
 
 class HollowKubelets:
-    """Run the pods of all nodes that exist.
+    """Hollow kubelets of all nodes that exist: they run the pods.
 
     Args:
-        stages: rules; those for pods take the place of the built-in ones, see :func:`.stages.default_stages`.
+        stages: rules; those for pods replace the built-in ones, see :func:`.stages.default_stages`.
         rng: for jitter, weights and failure rates.
-        heartbeat_seconds: how often nodes renew their Lease; None for quiet heartbeats, see :mod:`.heartbeats`.
-        report_images: whether a node lists the images that pods have run there.
+        heartbeat_seconds: time between renewals of a node's Lease; None for quiet heartbeats, see :mod:`.heartbeats`.
+        report_images: True if a node lists the images that pods have run there.
         image_sizes: bytes of images by name; others get a size derived from their name.
-        await_attachments: whether pods wait until their CSI volumes are attached; the attach controller has to run.
+        await_attachments: True if pods wait until their CSI volumes are attached; needs the attach controller.
 
     With the built-in stages a pod with the annotation ``kubesched.io/duration`` finishes after it, whatever its
     restart policy, with the phase that ``kubesched.io/exit`` names. Pods on nodes that do not exist, or that have
@@ -136,7 +136,7 @@ class HollowKubelets:
             await tasks.ended()
 
     def fail_node(self, name: str) -> None:
-        """A node stops responding: no heartbeats, nothing on it starts, ends or is stopped until it recovers.
+        """Make a node stop responding: no heartbeats, and nothing on it starts, ends or is stopped until it recovers.
 
         Raises:
             ValueError: when there is no such node, or none known yet.
@@ -146,7 +146,9 @@ class HollowKubelets:
         self._heartbeats.fail(name)
 
     def recover_node(self, name: str) -> None:
-        """A failed node is back: it reports Ready, finishes what was asked of it meanwhile, and its pods run on.
+        """Bring a failed node back.
+
+        It reports Ready, carries out the deletions that were requested meanwhile, and its pods go on.
 
         Raises:
             ValueError: when the node has not failed.
@@ -158,11 +160,11 @@ class HollowKubelets:
 
     @property
     def failed_nodes(self) -> frozenset[str]:
-        """The nodes that have failed and not recovered."""
+        """Names of the nodes that have failed and not recovered."""
         return frozenset(self._heartbeats.failed)
 
     def next_timer(self) -> float | None:
-        """When something will happen next, on the event loop's clock; None when nothing will by itself."""
+        """Return the time of the next event, on the event loop's clock; None when nothing is due by itself."""
         self._forget_stale()
         if self._in_action or self._complaints:
             return asyncio.get_running_loop().time()
@@ -172,7 +174,7 @@ class HollowKubelets:
     # -- watching --------------------------------------------------------------------------------------
 
     def _obey(self, name: str, *, failed: bool) -> None:
-        """Fail or recover a node as its annotation says; one that was failed by a call is left alone."""
+        """Fail or recover a node by its annotation. A node that was failed by a call is left alone."""
         if failed and name not in self._heartbeats.failed:
             self._annotated.add(name)
             self.fail_node(name)
@@ -240,14 +242,14 @@ class HollowKubelets:
     # -- deciding --------------------------------------------------------------------------------------
 
     def _plan(self, key: str, known: _Running) -> None:
-        """Set the one timer that a pod in this state needs, or keep the one it has."""
+        """Set the timer for a pod in its present state, or keep the timer that it has."""
         pod: Pod = known.item.typed
         now = asyncio.get_running_loop().time()
         candidates, stage = self._candidates(pod, known), known.stage
         if stage is not None and stage in candidates:
             left = self._delay(stage, pod, known, now) if stage.delay.grace else None
             if left is not None and now + left < known.due:
-                self._set_timer(key, known, now + left, stage)  # a second deletion may hurry it
+                self._set_timer(key, known, now + left, stage)  # a second deletion may shorten the wait
             return
         known.stage, stage = None, choose(candidates, self._random)
         delay = self._delay(stage, pod, known, now) if stage is not None else None
@@ -256,11 +258,13 @@ class HollowKubelets:
         self._set_timer(key, known, now + delay, stage)
         exit_ = pod.metadata.annotations.get(stage.next.phase_from, "")
         if exit_ not in ("", *_EXITS):
-            text = f"{exit_!r} is not how a pod ends; write Succeeded or Failed; it counts as {stage.next.phase}"
+            text = (
+                f"{exit_!r} is no phase of a finished pod; write Succeeded or Failed; it counts as {stage.next.phase}"
+            )
             self._complain(known, f"annotation {stage.next.phase_from}: {text}")
 
     def _complain(self, known: _Running, text: str, reason: str = "InvalidAnnotation") -> None:
-        """Let a pod's events say, once for each text, what is wrong: that an annotation cannot be read, for example."""
+        """Record a problem of a pod as event, once for each text, such as an annotation that cannot be read."""
         if text != known.complaint:
             known.complaint = text
             self.problems.note(f"pod {known.item.key}: {text}")
@@ -268,12 +272,12 @@ class HollowKubelets:
             self._wake.set()
 
     def _candidates(self, pod: Pod, known: _Running) -> list[Stage]:
-        """The stages a pod is in the right state for; one with claims has its devices prepared first."""
+        """Return the stages that match the state of a pod. A pod with claims first gets its devices prepared."""
         condition = ready_condition(pod)
         ready = condition is not None and condition.status == "True"
         deleted = pod.metadata.deletion_timestamp is not None
         if deleted and pod.metadata.deletion_grace_period_seconds == 0 and pod.status.phase in _FINISHED:
-            return []  # it waits for finalizers, not for us
+            return []  # waits for finalizers, which are not a kubelet's
         if not deleted and condition is not None and condition.reason == "NodeNotReady" and not ready:
             return [_REVIVE]
         starting = not deleted and not known.prepared and pod.status.phase in ("", "Pending")
@@ -290,7 +294,7 @@ class HollowKubelets:
         return [stage for stage in self._stages if stage.matches(pod, ready=ready)]
 
     def _delay(self, stage: Stage, pod: Pod, known: _Running, now: float) -> float | None:
-        """Seconds until a stage fires; None when the annotation that says so cannot be read."""
+        """Return the seconds until a stage fires; None when the annotation with the time cannot be read."""
         delay = stage.delay
         seconds = delay.seconds
         if delay.grace:
@@ -362,7 +366,7 @@ class HollowKubelets:
                 await asyncio.sleep(0)
 
     async def _act(self, key: str, known: _Running) -> None:
-        """Do what a stage says; try again later when it is refused for no good reason."""
+        """Do the action of a stage. Try again later if it is refused, unless the pod is gone."""
         stage, pod = known.stage, known.item.typed
         known.stage = None
         if stage is None:
@@ -377,7 +381,7 @@ class HollowKubelets:
                 await self._write(stage, known, pod)
         except (ApiError, OSError) as error:
             if isinstance(error, ApiError) and error.code in (404, 409):
-                return  # deleted or replaced meanwhile: the watch brings the rest
+                return  # deleted or replaced meanwhile: a watch event follows
             self.problems.note(f"{stage.name} {key}: {error}")
             if (
                 self._pods.get(key) is known
@@ -387,9 +391,9 @@ class HollowKubelets:
                 self._set_timer(key, known, asyncio.get_running_loop().time() + _RETRY_SECONDS, stage)
 
     def _prepare(self, stage: Stage, key: str, known: _Running) -> None:
-        """The devices of a pod are prepared, or that fails and is tried again."""
+        """Prepare the devices of a pod. A failure is reported and tried again."""
         if stage.fails(self._random):
-            known.complaint = ""  # every failure is reported
+            known.complaint = ""  # so that every failure is reported, even in equal words
             text = f"Failed to prepare dynamic resources: NodePrepareResources failed: {stage.failure.reason}"
             self._complain(known, text, FAILED_PREPARE)
             due = asyncio.get_running_loop().time() + max(_RETRY_SECONDS, stage.seconds(self._random))
@@ -403,7 +407,7 @@ class HollowKubelets:
         return await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status")
 
     async def _stop(self, pod: Pod) -> None:
-        """Remove a pod. One that others still wait for gets its last status first, as a kubelet's would."""
+        """Remove a pod. A pod with finalizers gets its last status first, as from a kubelet."""
         if pod.metadata.finalizers and pod.status.phase not in _FINISHED:
             now = timestamp(self._clock.now())
             await self._patch(pod, finished_status(pod, now, phase="Failed", reason="Error", exit_code=137))
@@ -418,7 +422,7 @@ class HollowKubelets:
             await self._images.add(known.node, pod)
 
     def _status(self, stage: Stage, known: _Running, pod: Pod) -> dict[str, Any]:
-        """The status that a stage leads to; random outcomes are drawn here."""
+        """Return the status that a stage leads to. Random outcomes are drawn here."""
         now, action, failed = timestamp(self._clock.now()), stage.next, stage.fails(self._random)
         exit_ = pod.metadata.annotations.get(action.phase_from, "")
         phase = stage.failure.phase if failed else exit_ if exit_ in _EXITS else action.phase
@@ -441,7 +445,7 @@ class HollowKubelets:
         return status
 
     def _note_address(self, known: _Running) -> None:
-        """A pod that was started before, in a saved cluster, keeps its address; no later one gets the same."""
+        """Keep the address of a pod that was started before, in a saved cluster. Later pods get addresses above it."""
         ip = pod_ip(known.item)
         parts = ip.split(".")
         if len(parts) == 4 and parts[0] == "10" and all(part.isdecimal() and int(part) < 256 for part in parts):

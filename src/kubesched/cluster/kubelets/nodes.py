@@ -1,6 +1,6 @@
 """Hollow nodes as objects: their manifests, and the conditions and images that their kubelets report.
 
-Callers: the command line, simulations and benchmarks; what runs on the nodes is in :mod:`.hollow`.
+Callers: the command line, simulations and benchmarks; :mod:`.hollow` runs the pods on the nodes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["NodeImages", "kubelet_conditions", "make_nodes", "node_template"]
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
-#: Where nodes have their addresses; there are a million.
+#: Start of the addresses of nodes; there are a million.
 _NETWORK: Final = IPv4Address("172.16.0.0")
-#: What a kubelet reports of a healthy node: type, status, reason, message.
+#: Conditions of a healthy node: type, status, reason, message.
 _HEALTHY: Final = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -40,10 +40,10 @@ def node_template(
     gpus: int = 0,
     images: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """A Node manifest without a name.
+    """Return a Node manifest without a name.
 
-    ``extended`` adds resources; ``gpus`` is short for so many ``nvidia.com/gpu``. ``images`` are those the node has
-    already, by name and size in bytes.
+    ``extended`` adds resources; ``gpus`` is a number of ``nvidia.com/gpu``. ``images`` are present from the start, by
+    name and size in bytes.
     """
     amounts = {"cpu": cpu, "memory": memory, "pods": pods, "ephemeral-storage": "100Gi", **(extended or {})}
     if gpus:
@@ -76,9 +76,9 @@ def _listed(images: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def kubelet_conditions(now: str, given: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """A node's conditions as its kubelet reports them at a timestamp.
+    """Return a node's conditions as its kubelet reports them at a timestamp.
 
-    Those that are given stay what they are and get the timestamps they lack; those that are missing are healthy.
+    Given conditions stay and get the timestamps that they lack. Missing conditions are added as healthy.
     """
     known = {str(condition.get("type")): condition for condition in given}
     times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
@@ -101,11 +101,11 @@ def make_nodes(
     width: int = 5,
     now: str = "",
 ) -> Iterator[dict[str, Any]]:
-    """Node manifests from a template: ``hollow-00000``, ``hollow-00001``, …
+    """Yield Node manifests from a template: ``hollow-00000``, ``hollow-00001``, …
 
-    Every node gets its host name label and an address; ``zones`` are dealt out in turn. A template that lists no
-    pod capacity gets 110, as a kubelet would report. With ``now``, a timestamp, every node has all the conditions
-    that its kubelet reports, since then.
+    Every node gets its host name label and an address; ``zones`` are dealt out in turn. A template without pod capacity
+    gets 110, as a kubelet would report. With ``now``, a timestamp, every node has all conditions of its kubelet since
+    then.
     """
     base = dict(template) if template is not None else node_template()
     metadata, status = dict(base.get("metadata") or {}), dict(base.get("status") or {})
@@ -131,7 +131,7 @@ def make_nodes(
 
 
 class NodeImages:
-    """The images that nodes list: those that pods have run there.
+    """Images in the status of nodes: those that pods have run there.
 
     ``sizes`` are bytes by image name; others get a size derived from their name. ``note`` receives problems.
     """
@@ -142,7 +142,7 @@ class NodeImages:
         self._note = note
 
     async def add(self, node: str, pod: Pod) -> None:
-        """List a pod's images on its node, those that are new there; if that fails, the next pod with them tries again."""
+        """Add a pod's new images to its node. After a failure the next pod with these images tries again."""
         wanted = {_full_name(item.image): None for item in (*pod.spec.init_containers, *pod.spec.containers)}
         try:
             listed = ((await self._client.get(NODES, "", node)).data().get("status") or {}).get("images") or []
@@ -156,11 +156,11 @@ class NodeImages:
 
 
 def _full_name(image: str) -> str:
-    """An image with its tag: what no tag means is ``latest``."""
+    """Return an image with its tag, by default ``latest``."""
     last = image.rpartition("/")[2]
     return image if ":" in last or "@" in last else f"{image}:latest"
 
 
 def _made_up_size(image: str) -> int:
-    """20 MB to 1 GB, always the same for one name."""
+    """Return a size of 20 MB to 1 GB, derived from the name."""
     return 20_000_000 + zlib.crc32(image.encode()) % 980_000_000

@@ -1,4 +1,4 @@
-"""The status a hollow kubelet writes for a pod: one function per thing that happens. Pure; caller: :mod:`.hollow`."""
+"""Statuses that a hollow kubelet writes for a pod: one function per event. Pure; caller: :mod:`.hollow`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _pod_view: Final = msgspec.json.Decoder(_PodView).decode
 
 
 def pod_ip(pod: Item) -> str:
-    """The address of a pod; empty when it has none yet."""
+    """Return the address of a pod; empty when it has none yet."""
     return _pod_view(pod.raw).status.podIP or ""
 
 
 def ready_condition(pod: Pod) -> PodCondition | None:
-    """The pod's Ready condition, if it has one."""
+    """Return the pod's Ready condition, if it has one."""
     for condition in pod.status.conditions:
         if condition.type == "Ready":
             return condition
@@ -49,7 +49,7 @@ def _containers(pod: Pod, state: dict[str, Any], *, runs: bool) -> list[dict[str
 
 
 def running_status(pod: Pod, now: str, pod_ip: str, host_ip: str) -> dict[str, Any]:
-    """A pod that has begun to run and is ready."""
+    """Return the status of a pod that has begun to run and is ready."""
     ip = host_ip if pod.spec.host_network and host_ip else pod_ip
     types = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
     status: dict[str, Any] = {
@@ -67,7 +67,7 @@ def running_status(pod: Pod, now: str, pod_ip: str, host_ip: str) -> dict[str, A
 
 
 def finished_status(pod: Pod, now: str, *, phase: str, reason: str, exit_code: int) -> dict[str, Any]:
-    """A pod that has run to its end, or has been stopped."""
+    """Return the status of a pod that has run to its end, or has been stopped."""
     ended = {"exitCode": exit_code, "reason": reason, "startedAt": pod.status.start_time or now, "finishedAt": now}
     return {
         "phase": phase,
@@ -77,6 +77,6 @@ def finished_status(pod: Pod, now: str, *, phase: str, reason: str, exit_code: i
 
 
 def ready_status(now: str, *, ready: bool) -> dict[str, Any]:
-    """Only the readiness of a pod that keeps running."""
+    """Return a status with only the readiness of a pod that keeps running."""
     reason = "" if ready else "ContainersNotReady"
     return {"conditions": [_condition(type_, now, true=ready, reason=reason) for type_ in _READY]}

@@ -1,8 +1,8 @@
-"""What a pod waits for before it starts: its devices are prepared, and its CSI volumes attached to the node.
+"""Prerequisites of a pod's start: its devices are prepared, and its CSI volumes attached to the node.
 
-Devices are prepared when the pod's claims are allocated and reserved for it; stage rules of kind ResourceClaim say how long
-that takes and how often it fails, without any it takes no time. VolumeAttachments are written by the attach controller, and only
-where it runs do pods wait for them. Rules: upstream ``pkg/kubelet/cm/dra`` and ``pkg/volume/csi``. Caller: :mod:`.hollow`.
+Devices are prepared when the pod's claims are allocated and reserved for it. Stage rules of kind ResourceClaim set
+duration and failure rate; without rules preparation takes no time. The attach controller writes VolumeAttachments; pods
+wait for them only where it runs. Rules: upstream ``pkg/kubelet/cm/dra`` and ``pkg/volume/csi``. Caller: :mod:`.hollow`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .watch_cache import WatchCache
 
 __all__ = ["FAILED_PREPARE", "Prerequisites", "attachment_name", "claim_names"]
 
-#: The reason of a pod's events about its devices.
+#: Reason of a pod's events about its devices.
 FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 
 
 def claim_names(pod: Pod) -> list[str]:
-    """The names of the ResourceClaims that a pod uses; empty for one whose claim is not recorded yet."""
+    """Return the ResourceClaims that a pod uses; empty while one of them is not recorded yet."""
     if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
         return []
     recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
@@ -41,14 +41,14 @@ def claim_names(pod: Pod) -> list[str]:
 
 
 def attachment_name(csi: CSISource, node: str) -> str:
-    """The name of the VolumeAttachment of a volume on a node, the same for those who write and who read it."""
+    """Return the name of a volume's VolumeAttachment on a node. It is a function of both, for writers and readers."""
     return f"csi-{hashlib.sha256(f'{csi.volume_handle}{csi.driver}{node}'.encode()).hexdigest()}"
 
 
 class Prerequisites:
-    """The claims, volumes and attachments that pods wait for, and those pods.
+    """Claims, volumes and attachments that pods wait for, and the waiting pods.
 
-    ``watch`` gives the cache of a kind. ``attachments``: whether pods wait until their CSI volumes are attached.
+    ``watch`` gives the cache of a kind. With ``attachments`` pods wait until their CSI volumes are attached.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Prerequisites:
         self._nodes = nodes
         kinds = (CLAIMS, VOLUMES, CSI_DRIVERS, VOLUME_ATTACHMENTS) if attachments else ()
         self._known = {kind: watch(kind) for kind in (RESOURCE_CLAIMS, *kinds)}
-        #: The pods that cannot start because of an object.
+        #: Keys of the pods that wait for an object.
         self._waiting: dict[tuple[Kind, str], dict[str, None]] = {}
 
     def released_by(self, item: Item) -> list[str]:
-        """The pods that waited for an object, which has changed."""
+        """Return the pods that waited for an object, which has changed."""
         return list(self._waiting.pop((item.kind, item.key), ()))
 
     def pod_gone(self, key: str) -> None:
@@ -77,14 +77,14 @@ class Prerequisites:
             pods.pop(key, None)
 
     def are_missing(self, key: str, pod: Pod) -> bool:
-        """Whether a pod has to wait for a volume; :meth:`released_by` returns it when that may be over."""
+        """True if a pod has to wait for a volume. :meth:`released_by` returns the pod when that may have ended."""
         missing = self._missing(pod) if CLAIMS in self._known else None
         if missing is not None:
             self._waiting.setdefault(missing, {})[key] = None
         return missing is not None
 
     def _missing(self, pod: Pod) -> tuple[Kind, str] | None:
-        """The first object that keeps a volume of a pod from being used on its node."""
+        """Return the first object that a volume of a pod lacks on its node, if any."""
         for claim_key, _ in claims_of(pod):
             claim = self._known[CLAIMS].get(claim_key)
             if claim is None or not claim.typed.spec.volume_name:
@@ -103,7 +103,10 @@ class Prerequisites:
         return None
 
     def preparation(self, key: str, pod: Pod, claims: Sequence[str]) -> tuple[Stage | None, str]:
-        """The rule by which a pod's devices are prepared, if there is one; or why they cannot be, as things stand."""
+        """Return the rule by which a pod's devices are prepared, if there is one, and an empty text.
+
+        If they cannot be prepared now, the text is the reason.
+        """
         found: list[Stage] = []
         for name in claims:
             claim_key = f"{pod.namespace}/{name}"
@@ -127,7 +130,7 @@ class Prerequisites:
 
 
 def _problem(item: Item | None, pod: Pod, name: str) -> str:
-    """Why a pod may not use a claim; nothing when it may."""
+    """Return the reason why a pod may not use a claim; empty when it may."""
     if item is None:
         return f"failed to fetch ResourceClaim {name} referenced by pod {pod.name}"
     claim: ResourceClaim = item.typed

@@ -1,9 +1,9 @@
-"""Stage rules: what happens to a pod on a hollow node or to a volume, when, and how often it fails. Read from YAML.
+"""Stage rules: actions on a pod of a hollow node or on a volume, with their time and failure rate. Read from YAML.
 
-``docs/controllers.md``, "Hollow nodes", has every member of a rule, and an example of each kind. A stage fires once each time
-its selector begins to hold. Rules of a ``kind`` other than Pod are for what drivers of storage and devices do: they have
-no ``next``, as what is done is fixed, and their ``failure`` has a rate and a reason only. Callers: :mod:`.hollow`, and
-controllers of storage. A kind without rules has its default ones.
+``docs/controllers.md``, "Hollow nodes", has every member of a rule, and an example of each kind. A stage fires once
+each time its selector begins to hold. Rules of a ``kind`` other than Pod are for drivers of storage and devices: they
+have no ``next``, as their action is fixed, and their ``failure`` has a rate and a reason only. Callers: :mod:`.hollow`,
+and controllers of storage. A kind without rules has its default ones.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .entries import Entry
 __all__ = ["DURATION", "EXIT", "Delay", "Failure", "Next", "Stage", "StageError", "choose", "default_stages"]
 __all__ += ["job_end", "load_stages", "parse_stages", "rules_of"]
 
-#: How long a pod runs before it finishes, such as ``30s``; without it a pod runs until deleted.
+#: Annotation: time that a pod runs before it finishes, such as ``30s``. Without it a pod runs until deleted.
 DURATION: Final = "kubesched.io/duration"
-#: How it finishes: ``Succeeded`` (default) or ``Failed``.
+#: Annotation: phase of a pod that finishes, ``Succeeded`` (default) or ``Failed``.
 EXIT: Final = "kubesched.io/exit"
 
-#: The phases of a pod, and what is said of another text.
+#: Phases of a pod, and the end of a message about another text.
 _PHASES: Final = (("Pending", "Running", "Succeeded", "Failed", "Unknown"), "is not a phase")
 
-#: Selector keys of every kind that has labels, and what each kind has besides; the first is the default kind.
+#: Selector keys of every kind that has labels; then the further keys of each kind. The first is the default kind.
 _OF_OBJECTS: Final = ("namespaces", "matchLabels", "matchExpressions", "matchAnnotations", "hasAnnotations")
 _SELECTORS: Final[dict[str, tuple[str, ...]]] = {
     "Pod": ("phase", "deleted", "ready", *_OF_OBJECTS),
@@ -46,12 +46,12 @@ _SELECTORS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class StageError(ValueError):
-    """Stage rules that cannot be used; the message names the place and what would be right."""
+    """Stage rules that cannot be used. The message names the place and a correct form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """When a stage fires. Seconds; ``most`` bounds the grace period."""
+    """Time until a stage fires, in seconds. ``most`` bounds the grace period."""
 
     seconds: float = 0.0
     jitter: float = 0.0
@@ -62,7 +62,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How often a stage fails, and what is written then."""
+    """Failure rate of a stage, and the status of a failure."""
 
     rate: float = 0.0
     phase: str = "Failed"
@@ -72,7 +72,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What a stage does."""
+    """Action of a stage."""
 
     phase: str = ""
     phase_from: str = ""
@@ -83,7 +83,7 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One rule; see the module for what its members mean. ``sources`` are storage classes or drivers."""
+    """Rule; the module describes its members. ``sources`` are storage classes or drivers."""
 
     name: str
     phases: frozenset[str] = frozenset()
@@ -102,7 +102,7 @@ class Stage:
     node_labels: tuple[tuple[str, str], ...] = ()
 
     def matches(self, pod: Pod, *, ready: bool) -> bool:
-        """Whether this stage is for a pod in its present state."""
+        """True if this stage matches a pod in its present state."""
         return (
             (not self.phases or (pod.status.phase or "Pending") in self.phases)
             and (self.ready is None or self.ready is ready)
@@ -110,7 +110,7 @@ class Stage:
         )
 
     def matches_volume(self, metadata: ObjectMeta, source: str, node_labels: Mapping[str, str]) -> bool:
-        """Whether this stage is for a claim of a storage class, or for an attachment or claim of a driver, at a node."""
+        """True if this stage matches a claim of a storage class, or an attachment or claim of a driver, at a node."""
         return (
             (not self.sources or source in self.sources)
             and all(node_labels.get(key) == value for key, value in self.node_labels)
@@ -128,17 +128,17 @@ class Stage:
         )
 
     def seconds(self, random: Random) -> float:
-        """The delay of a stage that depends on no pod: fixed part and jitter."""
+        """Return the delay of a stage that depends on no pod: fixed part and jitter."""
         delay = self.delay
         return delay.seconds + (random.uniform(0.0, delay.jitter) if delay.jitter else 0.0)
 
     def fails(self, random: Random) -> bool:
-        """Whether this time it fails; draws only where there is a rate."""
+        """True if it fails this time. Draws a random number only if there is a rate."""
         return bool(self.failure.rate) and random.random() < self.failure.rate
 
 
 _RUNNING: Final = frozenset({"Running"})
-#: Provisioning takes a second, and attaching no time.
+#: By default provisioning takes a second, and attaching no time.
 _STORAGE: Final = (
     Stage("volume-provision", kind="PersistentVolumeClaim", delay=Delay(1.0)),
     Stage("volume-attach", kind="VolumeAttachment"),
@@ -146,7 +146,7 @@ _STORAGE: Final = (
 
 
 def choose(stages: Sequence[Stage], random: Random) -> Stage | None:
-    """One of the stages that match, by weight; None when all are switched off."""
+    """Return one of the stages, chosen by weight; None when all weights are 0."""
     if len(stages) == 1:
         return stages[0] if stages[0].weight > 0 else None
     total = sum(stage.weight for stage in stages)
@@ -156,7 +156,9 @@ def choose(stages: Sequence[Stage], random: Random) -> Stage | None:
 
 
 def default_stages(startup_delay: float = 1.0, stop_delay: float | None = None) -> tuple[Stage, ...]:
-    """For pods: Pending → Running → (Succeeded after ``kubesched.io/duration``) → gone after the grace period.
+    """Return rules for pods: Pending → Running → (Succeeded) → gone.
+
+    A pod succeeds after its annotation ``kubesched.io/duration``. A deleted pod is gone after its grace period.
 
     ``stop_delay`` shortens the grace period.
 
@@ -175,7 +177,7 @@ def default_stages(startup_delay: float = 1.0, stop_delay: float | None = None) 
 
 
 def job_end(seconds: float) -> Stage:
-    """The pods of Jobs succeed so many seconds after they began to run, unless an annotation says otherwise."""
+    """Return a stage by which pods of Jobs succeed some seconds after their start, unless an annotation says otherwise."""
     return Stage(
         "job-finish",
         _RUNNING,
@@ -187,7 +189,7 @@ def job_end(seconds: float) -> Stage:
 
 
 def rules_of(kind: str, stages: Iterable[Stage], defaults: Iterable[Stage] | None = None) -> tuple[Stage, ...]:
-    """The rules for one kind, or the default ones when there are none for it."""
+    """Return the rules of one kind, or its default rules if there are none."""
     built_in = (*default_stages(), *_STORAGE) if defaults is None else defaults
     return tuple(one for one in stages if one.kind == kind) or tuple(one for one in built_in if one.kind == kind)
 
@@ -196,7 +198,7 @@ def rules_of(kind: str, stages: Iterable[Stage], defaults: Iterable[Stage] | Non
 
 
 def load_stages(paths: Iterable[str | Path]) -> tuple[Stage, ...]:
-    """The stages of some files, in order.
+    """Return the stages of some files, in order.
 
     Raises:
         StageError: for a file that cannot be read or used.
@@ -212,7 +214,7 @@ def load_stages(paths: Iterable[str | Path]) -> tuple[Stage, ...]:
 
 
 def parse_stages(text: str, source: str = "<text>") -> tuple[Stage, ...]:
-    """The stages of a YAML text; ``source`` is its name in messages.
+    """Return the stages of a YAML text; ``source`` is its name in messages.
 
     Raises:
         StageError: naming the stage and the field.

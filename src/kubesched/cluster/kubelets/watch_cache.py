@@ -1,7 +1,7 @@
-"""A local copy of one kind of object, kept current by a reflector, with indexes and handlers.
+"""Local copy of the objects of one kind, kept current by a reflector, with indexes and handlers.
 
-All controllers of a manager share one cache per kind. A controller's own writes are noted at once, so it never
-acts on a world that lacks what it just did. Callers: :mod:`.hollow` and the controllers; works on any transport.
+All controllers of a manager share one cache per kind. A controller's own writes are noted at once, so it never acts on
+a state without them. Callers: :mod:`.hollow` and the controllers; works on any transport.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from kubesched.client.reflector import YIELD_INTERVAL, Reflector
 
 __all__ = ["Handler", "Problems", "WatchCache"]
 
-#: Called with an object, the newest version of it that is known, and its versions before and after a change: None before
-#: a creation and after a removal.
+#: Handler of a change. Arguments: newest known version of the object, its version before the change (None before a
+#: creation), its version after it (None after a removal).
 Handler = Callable[[Item, Item | None, Item | None], None]
 
-#: What reading data of other types than expected raises.
+#: Errors of readers when data has other types than expected.
 _UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError, msgspec.DecodeError)
 _NONE: Final[dict[str, Item]] = {}
 
 
 class Problems(list[str]):
-    """Problems met and survived, newest last; bounded. ``skipped`` says of an object what an error in reading it led to."""
+    """Problems that were survived, newest last; at most 1000.
+
+    ``skipped`` ends the message about an object that cannot be read: the consequence of skipping it.
+    """
 
     def __init__(self, logger: str, who: str, skipped: str) -> None:
         super().__init__()
@@ -52,10 +55,10 @@ class Problems(list[str]):
 
 
 class WatchCache:
-    """The objects of one kind by key (``namespace/name``), in the order in which they came.
+    """Cache of the objects of one kind by key (``namespace/name``), in the order in which they came.
 
-    Versions are compared as numbers: a late copy never replaces a newer one. ``problems`` receives what went
-    wrong and is tried again; ``rng`` is for the jitter of those tries. ``fields`` selects objects.
+    Versions are compared as numbers: a late copy never replaces a newer one. ``problems`` receives errors, which are
+    all tried again; ``rng`` is for the jitter of those tries. ``fields`` selects objects.
     """
 
     def __init__(self, client: Transport, kind: Kind, problems: Problems, rng: Random, fields: str = "") -> None:
@@ -73,7 +76,7 @@ class WatchCache:
         )
         self._objects: dict[str, Item] = {}
         self._handlers: list[Handler] = []
-        #: By name: the function that gives an object's values, and the objects by value and key.
+        #: Indexes by name: the function that gives an object's values, and the objects by value and key.
         self._indexes: dict[str, tuple[Callable[[Item], Iterable[str]], defaultdict[str, dict[str, Item]]]] = {}
         self._reported: dict[str, int] = {}  # the versions of objects that could not be read
         self._seen = 0  # the newest version that the watch has shown
@@ -89,11 +92,11 @@ class WatchCache:
         return len(self._objects)
 
     def indexed(self, index: str, value: str) -> list[Item]:
-        """The objects that an index files under a value."""
+        """Return the objects that an index has under a value."""
         return list(self._indexes[index][1].get(value, _NONE).values())
 
     def add_index(self, name: str, values: Callable[[Item], Iterable[str]]) -> None:
-        """Keep an index; adding the same name again changes nothing. Only before the cache runs."""
+        """Add an index, before the cache runs. Adding the same name again changes nothing."""
         self._indexes.setdefault(name, (values, defaultdict(dict)))
 
     def add_handler(self, handler: Handler) -> None:
@@ -122,7 +125,7 @@ class WatchCache:
             self._changed(old, old, None)
 
     def _changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """Adapt the indexes to a change, then call the handlers."""
+        """Update the indexes for a change, then call the handlers."""
         key = item.key
         for values, index in self._indexes.values():
             stale = self._values(values, old) if old is not None else ()
@@ -149,7 +152,7 @@ class WatchCache:
             return ()
 
     def _unreadable(self, item: Item, error: Exception) -> None:
-        """An object that cannot be read is skipped, and reported once for each of its versions."""
+        """Skip an object that cannot be read, and report it once for each of its versions."""
         if self._reported.get(item.key) != item.resource_version:
             self._reported[item.key] = item.resource_version
             version = f"{self.kind.kind} {item.key} at resourceVersion {item.resource_version}"
@@ -160,7 +163,7 @@ class WatchCache:
         await self._reflector.run()
 
     async def replace(self, items: list[Item], version: int) -> None:
-        """A complete list: what is not in it was deleted, unless it arrived after ``version``."""
+        """Adopt a complete list. Objects that are not in it were deleted, unless they arrived after ``version``."""
         self._seen = max(self._seen, version)
         listed: dict[str, str] = {}
         async for part in in_batches(items, YIELD_INTERVAL):
@@ -176,13 +179,13 @@ class WatchCache:
         self.synced.set()
 
     def upsert(self, item: Item) -> None:
-        """An object was added or modified."""
+        """Adopt an object that was added or modified."""
         if item.resource_version > self._seen:
             self._seen = item.resource_version
         self._store(item)
 
     def remove(self, items: Sequence[Item]) -> None:
-        """Objects were deleted."""
+        """Remove deleted objects."""
         for item in items:
             self._seen = max(self._seen, item.resource_version)
             known = self._objects.get(item.key)

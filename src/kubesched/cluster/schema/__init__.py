@@ -1,4 +1,4 @@
-"""What an object is made of: the fields of every kind, free-form checks, JSON bytes, patches."""
+"""Structure of objects: the fields of every kind, free-form checks, JSON bytes, patches."""
 
 from .forms import QUANTITY_TEXT, check_form, check_metadata_form, check_type, undecodable
 from .objects import (

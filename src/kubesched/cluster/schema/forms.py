@@ -1,8 +1,8 @@
-"""Whether the fields of an object have the types that its kind gives them, whatever their values.
+"""Form check: the fields of an object have the types of its kind. Values are not checked.
 
-Every reader of a stored object relies on it: typed views, controllers, kubelets, tables, saved clusters. The
-fields of every built-in kind (:mod:`.schema`) are compiled into msgspec structs on first use, so that a check is
-one decode in C. Callers: ``store`` for what a write changes, ``admission`` for pod specs, ``validation`` for metadata.
+Every reader of a stored object relies on it: typed views, controllers, kubelets, tables, saved clusters. The fields of
+every built-in kind (:mod:`.schema`) are compiled into msgspec structs on first use, so that a check is one decode in C.
+Callers: ``store`` for changed sections, ``admission`` for pod specs, ``validation`` for metadata.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ QUANTITY_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-
 
 @cache
 def _struct(name: str) -> Any:
-    """The struct of a type. Its own fields are numbered: names on the wire need not be identifiers."""
+    """Return the struct of a type. Its own fields are numbered: names on the wire need not be identifiers."""
     fields = types()[name].fields
     numbered = [
         (f"f{number}", _annotation(field, name) | msgspec.UnsetType, msgspec.UNSET)
@@ -56,7 +56,7 @@ def _struct(name: str) -> Any:
 
 def _annotation(field: Field, owner: str) -> Any:
     if field.type == owner:
-        one: Any = dict[str, Any]  # a type inside itself (JSONSchemaProps) is checked one level deep
+        one: Any = dict[str, Any]  # a type that contains itself (JSONSchemaProps) is checked one level deep
     else:
         one = _SCALARS[field.type] if field.type in _SCALARS else _struct(field.type)
     if field.shape == "list":
@@ -70,10 +70,10 @@ def _decoder(name: str) -> msgspec.json.Decoder[Any]:
 
 
 def _read(type_: type[Quantity], value: Any) -> Quantity:
-    """A value that JSON has no type for: a quantity, which is a text or a number there.
+    """Read a quantity, a type that JSON does not have: a text or a number there.
 
     Raises:
-        ValueError: what the decoder says, with the place, of a value that is none.
+        ValueError: the decoder's message, with the place, for a value that is no quantity.
     """
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise ValueError(f"Expected `int | float | str`, got `{_WORDS.get(type(value), 'object')}`")
@@ -84,7 +84,7 @@ def _read(type_: type[Quantity], value: Any) -> Quantity:
 
 
 def check_form(kind: Kind, raw: bytes) -> None:
-    """Check JSON, without null members, of an object or of some of its sections; kinds without a schema pass.
+    """Check the JSON of an object, or of some sections, without null members. Kinds without a schema pass.
 
     Raises:
         ApiError: 400, naming the field, its expected type and what is there.
@@ -95,7 +95,7 @@ def check_form(kind: Kind, raw: bytes) -> None:
 
 
 def check_metadata_form(kind: Kind, metadata: Mapping[str, Any]) -> None:
-    """The same for metadata of any kind.
+    """Check the form of metadata of any kind.
 
     Raises:
         ApiError: 400, as above.
@@ -107,7 +107,7 @@ def check_metadata_form(kind: Kind, metadata: Mapping[str, Any]) -> None:
 
 
 def check_type(name: str, raw: bytes, kind: Kind, path: str) -> None:
-    """The same for the JSON of one section, by the name of its type, such as PodSpec at ``spec``.
+    """Check the JSON of one section, by the name of its type, such as PodSpec at ``spec``.
 
     Raises:
         ApiError: 400, as above.
@@ -121,7 +121,10 @@ def check_type(name: str, raw: bytes, kind: Kind, path: str) -> None:
 
 
 def _wrong_quantity(name: str, data: Any, path: str) -> str:
-    """The first quantity in an object of a type that cannot be read, and where it is: the decoder does not name keys of maps."""
+    """Return a message about the first quantity in an object that cannot be read, with its path.
+
+    The decoder's own message does not name keys of maps.
+    """
     for member, field in types()[name].fields.items():
         value = data.get(member) if isinstance(data, dict) else None
         where = f"{path}.{member}" if path else member
@@ -137,7 +140,7 @@ def _wrong_quantity(name: str, data: Any, path: str) -> str:
 
 
 def _items(value: Any, shape: str, path: str) -> Iterator[tuple[str, Any]]:
-    """The values of a field, with their paths."""
+    """Yield the values of a field, with their paths."""
     if shape == "list" and isinstance(value, list):
         yield from ((f"{path}[{index}]", one) for index, one in enumerate(value))
     elif shape == "map" and isinstance(value, dict):
@@ -154,5 +157,5 @@ def _refusal(kind: Kind, error: Exception, path: str) -> ApiError:
 
 
 def undecodable(kind: Kind, why: str) -> ApiError:
-    """400: an object of a kind that cannot be read."""
+    """Return 400, for an object of a kind that cannot be decoded."""
     return ApiError.bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')

@@ -34,24 +34,24 @@ __all__ = [
     "same_section",
 ]
 
-#: An object split at its top level; values are ``msgspec.Raw`` until opened.
+#: Object split at its top level; values are ``msgspec.Raw`` until opened.
 Document = dict[str, Any]
 
-#: Of every object without labels: never change it.
+#: Labels of every object that has none: never change it.
 NO_LABELS: Final[dict[str, str]] = {}
-#: The random bits of a version 4 UUID, and the others: version and variant.
+#: Random bits of a version 4 UUID, and its fixed bits: version and variant.
 _UID_RANDOM: Final = ~(0xF << 76 | 0x3 << 62)
 _UID_FIXED: Final = 0x4 << 76 | 0x2 << 62
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _PAIRS: Final = [first + second for second in _LETTERS for first in _LETTERS]
 
 encode = msgspec.json.Encoder().encode
-#: Splits the bytes of an object at the top level, all sections closed.
+#: Decoder that splits the bytes of an object at the top level. All sections stay closed.
 decode_document: Final[Callable[[bytes], Document]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Stored(Item):
-    """An item with what selectors and garbage collection ask for, so they need not decode it.
+    """Item with labels, owners and fields decoded, for selectors and garbage collection.
 
     ``labels`` is shared: never change it. ``fields`` are filled in by :mod:`..fields` on first use.
     """
@@ -66,7 +66,10 @@ class Stored(Item):
         resource_version: int,
         before: Stored | None = None,
     ) -> None:
-        """``before``: the version that this one replaces; both share the texts that stay, and labels and owners without ``metadata``."""
+        """``before`` is the version that this one replaces.
+
+        Both share unchanged texts, and without ``metadata`` also labels and owners.
+        """
         self.labels: dict[str, str]
         self.owners: tuple[str, ...]
         self.fields: dict[str, str] | None = None
@@ -90,25 +93,25 @@ class Stored(Item):
         self.fields = None
 
     def document(self) -> Document:
-        """The object split at its top level, with ``metadata`` opened: the caller's to change."""
+        """Return the object split at its top level, with ``metadata`` opened. The caller may change it."""
         document = decode_document(self.raw)
         document["metadata"] = msgspec.json.decode(document["metadata"])
         return document
 
     def seen_at(self, resource_version: int) -> Stored:
-        """The same object with another version."""
+        """Return the object with another version."""
         document = self.document()
         document["metadata"]["resourceVersion"] = str(resource_version)
         return Stored(self.kind, encode(document), document["metadata"], resource_version)
 
     def section(self, name: str) -> Any:
-        """One top-level member as plain data; None when absent."""
+        """Return a top-level member as plain data; None when absent."""
         section = decode_document(self.raw).get(name)
         return None if section is None else msgspec.json.decode(section)
 
 
 def open_section(document: Document, name: str) -> Any:
-    """The plain data of a section, decoded at most once; None when absent."""
+    """Return the plain data of a section, decoded at most once; None when absent."""
     value = document.get(name)
     if isinstance(value, msgspec.Raw):
         value = document[name] = msgspec.json.decode(value)
@@ -116,7 +119,7 @@ def open_section(document: Document, name: str) -> Any:
 
 
 def same_section(left: Any, right: Any) -> bool:
-    """Whether two sections hold the same data, however far each has been opened."""
+    """True if two sections hold the same data. Each may be opened or not."""
     if isinstance(left, msgspec.Raw):
         if isinstance(right, msgspec.Raw) and left == right:
             return True
@@ -127,7 +130,7 @@ def same_section(left: Any, right: Any) -> bool:
 
 
 def drop_nulls(data: Any) -> Any:
-    """A copy without members that are null: on the wire null means absent. Nulls inside lists stay."""
+    """Return a copy without null members: on the wire null means absent. Nulls inside lists stay."""
     if isinstance(data, dict):
         return {key: drop_nulls(value) for key, value in data.items() if value is not None}
     if isinstance(data, list):
@@ -136,16 +139,16 @@ def drop_nulls(data: Any) -> Any:
 
 
 def has_condition(data: Mapping[str, Any], type_: str, status: str = "True") -> bool:
-    """Whether an object's status has a condition of a type with this status."""
+    """True if an object's status has a condition of a type with this status."""
     conditions = (data.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == type_ and one.get("status") == status for one in conditions)
 
 
 def encode_clean(value: Any, what: str = "the object", *, nulls: bool = False) -> bytes:
-    """The JSON of what a caller passed, without null members unless ``nulls``: they are data of custom resources.
+    """Return the JSON of a caller's data, without null members unless ``nulls``: custom resources have nulls as data.
 
     Raises:
-        ApiError: 400, when it holds something JSON cannot say.
+        ApiError: 400, for data that JSON cannot express.
     """
     try:
         raw = encode(value)
@@ -157,13 +160,13 @@ def encode_clean(value: Any, what: str = "the object", *, nulls: bool = False) -
 
 
 def new_uid(random: Random) -> str:
-    """A version 4 UUID from a seeded generator."""
+    """Return a version 4 UUID from a seeded generator."""
     digits = (random.getrandbits(128) & _UID_RANDOM | _UID_FIXED).to_bytes(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def letters_of(number: int, length: int) -> str:
-    """The lowest digits of a number as upstream writes them in generated names: no vowels, no look-alikes."""
+    """Return the lowest digits of a number in upstream's alphabet for names: no vowels, no look-alikes."""
     text = ""
     for _ in range(length // 2):
         number, place = divmod(number, len(_PAIRS))
@@ -172,5 +175,5 @@ def letters_of(number: int, length: int) -> str:
 
 
 def random_suffix(random: Random, length: int = 5) -> str:
-    """The random end of a generated name."""
+    """Return the random end of a generated name."""
     return letters_of(random.getrandbits(8 * length), length)

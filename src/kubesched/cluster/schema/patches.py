@@ -19,7 +19,7 @@ from kubesched.api.wire import ApiError
 
 __all__ = ["apply_json_patch", "apply_merge_patch"]
 
-#: What all copies of a JSON patch may hold together (bytes): as much as a request. How deep a result may nest: as deep, too.
+#: Most bytes of all copies of a JSON patch (as for a request). The result may nest as deep as a request.
 _MOST_COPIED: Final = 3 << 20
 _MOST_SHOWN: Final = 300
 _OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
@@ -58,14 +58,14 @@ def apply_json_patch(document: Any, operations: Any) -> Any:
         what = f"JSON patch operation {index} ({operation.get('op')} {operation['path']})"
         try:
             if operation.get("op") == "copy":
-                # Copies of copies double: a small patch could make an object of any size.
+                # Copies of copies double, so a small patch could make an object of any size.
                 copied += len(msgspec.json.encode(_at(document, operation.get("from"))))
                 if copied > _MOST_COPIED:
                     text = f"{what}: all copies together exceed {_MOST_COPIED} bytes"
                     raise ApiError(413, "RequestEntityTooLarge", text)
             document = _apply(document, operation)
         except (JsonPatchException, JsonPointerException, KeyError, IndexError, TypeError, ValueError) as error:
-            why = str(error)[:_MOST_SHOWN]  # the library shows all of what it did not find something in
+            why = str(error)[:_MOST_SHOWN]  # the library quotes the whole value in which it looked
             text = f"the server rejected our request due to an error in our request: {what}: {why}"
             raise ApiError(422, "Invalid", text) from None
     if not isinstance(document, dict):
@@ -78,9 +78,9 @@ def apply_json_patch(document: Any, operations: Any) -> Any:
 
 
 def _apply(document: Any, operation: dict[str, Any]) -> Any:
-    """One operation. The result shares nothing with the patch."""
+    """Apply one operation. The result shares nothing with the patch."""
     if operation.get("op") == "test" and "value" in operation:
-        found = _at(document, operation["path"])  # the library takes true for 1
+        found = _at(document, operation["path"])  # not the library's test, which takes true for 1
         if not same_json(found, operation["value"]):
             raise ValueError(f"testing value failed: found {found!r}")
         return document
@@ -91,7 +91,7 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
 
 
 def _at(document: Any, path: Any) -> Any:
-    """The value at a pointer; the library would also go into texts."""
+    """Return the value at a pointer. The library's own walk would also index texts."""
     if not isinstance(path, str):
         raise TypeError("from must be a string path")
     pointer = JsonPointer(path)

@@ -1,4 +1,4 @@
-"""Which values fields may have, and what absent ones are: ``rules.txt``, which says how its lines are written.
+"""Rules of fields: valid values and defaults, read from ``rules.txt``, which describes the syntax of its lines.
 
 The defaults are filled in here; :mod:`..admission.checks` evaluates the rest. Callers: admission, OpenAPI.
 """
@@ -29,38 +29,38 @@ __all__ = [
 ]
 
 Data = dict[str, Any]
-#: A type, perhaps with a field or a path below it, and what is said of it; below that, the expression of a condition.
+#: Line of ``rules.txt``: a type, perhaps with a field or path, then its rules; below, the expression of a condition.
 _LINE: Final = re.compile(r"(\w+)(?:\.(\S+))? ([^\n]+)(?:\n +(.+))?")
 _ERROR: Final = re.compile(r"(\w+)(?: \((.+?)\))?(?:: (.*))?")
-#: What words without a value mean.
+#: Values of words that are written without one.
 _ALONE: Final = {"immutable": "field_is_immutable", "zero": "true"}
 
 
 class FieldRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The rules of one field. Bounds and ``enum`` of a list are those of its items; ``most`` is its length."""
+    """Rules of one field. For a list, bounds and ``enum`` are about its items; ``most`` is its largest length."""
 
-    #: What the error says beyond "Required value"; None where the field may be absent.
+    #: Text of the error after "Required value"; None where the field may be absent.
     required: str | None = None
     enum: tuple[str, ...] = ()
     minimum: int | None = msgspec.field(default=None, name="min")
     maximum: int | None = msgspec.field(default=None, name="max")
     most: int | None = None
-    #: The most bytes of a text.
+    #: Most bytes of a text.
     longest: int | None = None
     format: str = ""
-    #: What an absent field is in any case, as JSON; empty when that depends on others.
+    #: Unconditional default, as JSON; empty if there is none or it depends on other fields.
     default: str = ""
-    #: Members, alone or together, that distinguish the items of a list.
+    #: Members, or sets of members, that no two items of a list may have in common.
     unique: tuple[tuple[str, ...], ...] = ()
-    #: What the error says when an update changes it; empty when that is allowed.
+    #: Text of the error when an update changes the field; empty when that is allowed.
     immutable: str = ""
-    #: Whether 0 is how a client writes "absent".
+    #: True if a client may write 0 for "absent".
     zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Default:
-    """``value`` as JSON, for objects of which ``applies`` is true."""
+    """Default of a field: ``value`` as JSON, for objects of which ``applies`` is true."""
 
     field: str
     value: bytes
@@ -70,10 +70,10 @@ class _Default:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must hold in an object of a type, as a CEL expression, and else the error.
+    """Condition that must hold for an object of a type, as a CEL expression, and its error.
 
-    ``path`` is below the object, ``reason`` a method of :class:`..admission.Causes`, ``shown`` an expression for the value
-    that the error names.
+    ``path`` is below the object, ``reason`` a method of :class:`..admission.Causes`, ``shown`` an expression for the
+    value in the error.
     """
 
     expression: str
@@ -81,13 +81,13 @@ class Condition:
     reason: str
     shown: str
     text: str
-    #: Whether it relates an object to its state before an update.
+    #: True if it relates an object to its state before an update.
     on_update: bool
 
 
 @dataclass(slots=True)
 class TypeRules:
-    """The rules of a type: of its fields by name, its defaults, and what relates its members."""
+    """Rules of a type: of its fields by name, its defaults, and its conditions between members."""
 
     fields: dict[str, FieldRules] = field(default_factory=dict)
     defaults: list[_Default] = field(default_factory=list)
@@ -95,20 +95,20 @@ class TypeRules:
 
     @property
     def immutable(self) -> bool:
-        """Whether an update may not change some field."""
+        """True if an update may not change some field."""
         return any(rules.immutable for rules in self.fields.values())
 
     @property
     def relations(self) -> bool:
-        """Whether something relates members, or the items of a list."""
+        """True if rules relate members, or the items of a list."""
         return bool(self.conditions) or any(rules.unique for rules in self.fields.values())
 
 
 @cache
 def type_rules() -> dict[str, TypeRules]:
-    """The rules of every type, by name."""
+    """Return the rules of every type, by name."""
     found = {name: TypeRules() for name in types()}
-    #: What all lines say of a field, by type and field.
+    #: Words of all lines about a field, by type and field.
     words: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for line in re.split(r"\n(?! )", "\n".join(table_lines("rules.txt"))):
         parsed = _LINE.fullmatch(line)
@@ -139,7 +139,7 @@ def _condition(path: str, said: str, expression: str) -> Condition:
     if parsed is None:
         raise ValueError(f"rules.txt: {said!r} is not 'reason (expression): text'")
     reason, shown, text = parsed.groups("")
-    # Of a path that ends in brackets, the value of what has them is shown.
+    # The error shows the value before the brackets, if the path ends in brackets.
     shown = shown or f"self.{path.partition('[')[0]}".removesuffix(".")
     return Condition(expression, path, reason, shown, text, on_update="oldSelf" in expression)
 
@@ -165,13 +165,13 @@ def _condition_of_default(text: str) -> Callable[[Data], bool]:
 
 
 def field_rules(type_: str) -> dict[str, FieldRules]:
-    """The rules of a type's fields, by name."""
+    """Return the rules of a type's fields, by name."""
     return type_rules()[type_].fields
 
 
 @cache
 def holders(names: frozenset[str]) -> frozenset[str]:
-    """Some types, and the names of all that hold such types."""
+    """Return the given types and all types that contain them."""
     found, before = set(names), -1
     while len(found) > before:
         before = len(found)
@@ -181,29 +181,29 @@ def holders(names: frozenset[str]) -> frozenset[str]:
 
 @cache
 def reaches(what: str) -> frozenset[str]:
-    """The names of the types whose rules have ``what``, which is a member of :class:`TypeRules`, or that hold such types."""
+    """Return the types whose rules have ``what``, a member of :class:`TypeRules`, and all types that contain them."""
     return holders(frozenset(name for name, rules in type_rules().items() if getattr(rules, what)))
 
 
 @cache
 def members(type_: str, held: frozenset[str]) -> tuple[tuple[str, str, str], ...]:
-    """The fields of a type that hold one of some types: name, shape and type."""
+    """Return the fields of a type that contain one of some types: name, shape and type."""
     return tuple((name, f.shape, f.type) for name, f in types()[type_].fields.items() if f.type in held)
 
 
 def items_of(value: Any, shape: str) -> Iterable[tuple[Any, Any]]:
-    """The items of a list or a map, by index or key."""
+    """Return the items of a list or a map, by index or key."""
     return enumerate(value) if shape == "list" else value.items()
 
 
 @cache
 def _to_fill(type_: str) -> tuple[list[_Default], tuple[tuple[str, str, str], ...]]:
-    """The defaults of a type, and its fields that hold types with defaults."""
+    """Return the defaults of a type, and its fields that contain types with defaults."""
     return type_rules()[type_].defaults, members(type_, reaches("defaults"))
 
 
 def fill_defaults(type_: str, data: Data) -> None:
-    """Fill in, in place, the defaults of an object of a type and of everything in it. Its form must have been checked."""
+    """Fill in, in place, the defaults of an object of a type and of its parts. Its form must have been checked."""
     defaults, held = _to_fill(type_)
     for default in defaults:
         found = data.get(default.field)

@@ -1,6 +1,6 @@
-"""The fields of the built-in kinds: read once from ``schemas.txt``, with descriptions from ``descriptions.txt``.
+"""Fields of the built-in kinds: read once from ``schemas.txt``, with descriptions from ``descriptions.txt``.
 
-Callers: the checks of unknown fields (the HTTP face and simulations), OpenAPI, and server-side apply for list keys.
+Callers: the checks of unknown fields (HTTP and simulations), OpenAPI, and server-side apply for list keys.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _META: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field: its type's name, whether it is a list or a map of that type, and whether it must be there.
+    """Field: the name of its type, its shape (a list or map of that type), and True if it is required.
 
-    ``shape`` is "list", "map" or empty. ``type`` is one of str, int, int32, num, bool, any, time, intstr, quantity, or the name of a :class:`Type`.
+    ``shape`` is "list", "map" or empty. ``type`` is one of str, int, int32, num, bool, any, time, intstr, quantity, or
+    the name of a :class:`Type`.
     """
 
     type: str
@@ -33,7 +34,10 @@ class Field:
 
 @dataclass(slots=True)
 class Type:
-    """An object type: its fields by name, the OpenAPI name of its definition, and whether ``metadata.generation`` counts its changes."""
+    """Object type: its fields by name and the OpenAPI name of its definition.
+
+    ``has_generation``: ``metadata.generation`` counts changes of the object's spec.
+    """
 
     name: str
     definition: str
@@ -41,7 +45,7 @@ class Type:
     has_generation: bool = False
 
 
-#: What sets apart types of one name in several groups; the group is in their definitions anyway.
+#: Prefixes that distinguish types of equal names in several groups. OpenAPI definitions name the group anyway.
 _OF_GROUP: Final = re.compile(
     r"^(?:Admissionregistration|Apiextensions|Core|Discovery|Events|Rbac|Resource|Storage)V1(?=[A-Z])"
 )
@@ -49,7 +53,10 @@ _OF_GROUP: Final = re.compile(
 
 @cache
 def _tables() -> tuple[dict[str, Type], dict[tuple[str, str], str]]:
-    """The types by name; and the names of those of kinds, by group and kind and by group, version and kind."""
+    """Return the types by name, and the names of the types of kinds.
+
+    The keys of the latter are (group, kind) and (group, version, kind).
+    """
     found: dict[str, Type] = {}
     roots: dict[tuple[str, str], str] = {}
     place, root, kind, marks = "", "", "", [""]
@@ -71,7 +78,7 @@ def _tables() -> tuple[dict[str, Type], dict[tuple[str, str], str]]:
 
 
 def table_lines(name: str, package: str = __package__) -> Iterator[str]:
-    """The lines of a table in a package: without those that are empty or a comment, which has one number sign."""
+    """Yield the lines of a table in a package, without empty lines and comments (one number sign)."""
     for line in files(package).joinpath(name).read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("# "):
             yield line
@@ -82,19 +89,19 @@ def _field(text: str) -> tuple[str, Field]:
     required = type_.endswith("!")
     type_ = type_.removesuffix("!")
     shape = {"[": "list", "{": "map"}.get(type_[0], "")
-    # A list in a map, or a map in a list, is free form one level down.
+    # A list in a map, or a map in a list, is not checked below the first level.
     inner = type_[1:-1] if shape else type_
     return name, Field("any" if inner[0] in "[{" else inner, shape, required)
 
 
 def types() -> dict[str, Type]:
-    """All object types by name."""
+    """Return all object types by name."""
     return _tables()[0]
 
 
 @cache
 def root_type(group: str, kind: str, version: str = "") -> Type | None:
-    """The type of a kind's objects, in the version they are stored in or, if that has other fields, in another."""
+    """Return the type of a kind's objects, in the stored version, or in ``version`` if that has other fields."""
     roots = _tables()[1]
     name = roots.get((f"{group}/{version}", kind)) or roots.get((group, kind))
     return types()[name] if name is not None else None
@@ -102,15 +109,16 @@ def root_type(group: str, kind: str, version: str = "") -> Type | None:
 
 @cache
 def descriptions() -> dict[str, str]:
-    """Descriptions by ``Type`` and ``Type.field``."""
+    """Return descriptions by ``Type`` and ``Type.field``."""
     rows = (line.partition(": ") for line in table_lines("descriptions.txt"))
     return {name: words for name, _, words in rows}
 
 
 def unknown_paths(type_: Type | None, data: Mapping[str, Any], *, patch: bool = False) -> list[str]:
-    """Dotted paths of the fields of ``data`` that its type does not have, nothing without a type; of a ``patch`` without directives.
+    """Return dotted paths of the fields of ``data`` that its type does not have; empty without a type.
 
-    Every body that is written is checked here; paths are only made for what is unknown.
+    In a ``patch`` directives are allowed. Every written body is checked here, so paths are made for unknown fields
+    only.
     """
     if type_ is None:
         return []

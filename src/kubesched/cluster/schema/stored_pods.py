@@ -1,8 +1,8 @@
-"""Pods as they are stored: in parts, because the pods of a template have most of their text in common.
+"""Pods as stored, in parts: pods of one template share most of their text.
 
-The parts are texts that are kept once for all pods that have the same: the spec without the node, the metadata without name, UID and
-version, the status without the addresses. A write encodes only the sections that it changed. The whole object is put together
-when its bytes are read. Caller: the last step of every write.
+Equal parts are kept once for all pods: the spec without the node, the metadata without name, UID and version, the
+status without the addresses. A write encodes only the sections that it changed. The whole object is put together when
+its bytes are read. Caller: the last step of every write.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["StoredPod", "stored"]
 
 _PARTS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _MOST_TEXTS: Final = 64 << 20
-#: Texts that pods have in common, each kept once.
+#: Parts of pods, each text kept once.
 _texts: Kept[bytes, bytes] = Kept(_MOST_TEXTS)
-#: In the place of what was left out of a text. JSON has no such characters.
+#: Marks for addresses and identity that were cut out of a text. JSON has no such characters.
 _FIRST: Final = b"\0"
 _SECOND: Final = b"\1"
 _POD_IP: Final = b'"podIP":"'
@@ -35,7 +35,7 @@ _DELETED: Final = b'"deletionTimestamp"'
 def stored(
     kind: Kind, document: Document, resource_version: int, before: Stored | None, *, same_metadata: bool = False
 ) -> Stored:
-    """The stored form of a document with its metadata opened; ``before`` as for :class:`.objects.Stored`.
+    """Return the stored form of a document with its metadata opened; ``before`` as for :class:`.objects.Stored`.
 
     ``same_metadata``: only the version differs from the metadata of ``before``.
 
@@ -45,13 +45,13 @@ def stored(
     if kind is PODS and document.keys() == _PARTS:
         return StoredPod(document, resource_version, before, same_metadata=same_metadata)
     metadata = document["metadata"]
-    if kind.custom:  # its schema has dropped other nulls than those that may be there
+    if kind.custom:  # the schema has dropped the nulls that are not allowed
         document = {**document, "metadata": drop_nulls(metadata)}
     return Stored(kind, encode_clean(document, nulls=kind.custom), metadata, resource_version, before)
 
 
 class StoredPod(Stored):
-    """A pod with metadata, spec and status, and nothing else."""
+    """Pod with metadata, spec and status, and no other members."""
 
     __slots__ = ("_host", "_ip", "_metadata", "_node", "_spec", "_status")
 
@@ -67,10 +67,10 @@ class StoredPod(Stored):
             text = encode_clean(metadata)
             super().__init__(PODS, b"", metadata, resource_version, before)
             self._metadata = _once(self._without_identity(text))
-        del self.raw  # unset, so that every reader ends in __getattr__
+        del self.raw  # left unset, so that reading it calls __getattr__
         self._node, spec = split_spec(_text(document["spec"]))
         self._spec = _once(spec)
-        #: The addresses of the pod and of its host, in quotes; empty where the text of the status has them.
+        #: Addresses of the pod and of its host, in quotes; empty where they are still in the text of the status.
         self._ip, self._host, status = _without_addresses(_text(document["status"]))
         self._status = _once(status)
         if isinstance(before, StoredPod) and before._ip == self._ip:
@@ -78,17 +78,20 @@ class StoredPod(Stored):
 
     @property
     def template(self) -> tuple[bytes, bytes, bytes] | None:
-        """The texts of metadata, spec and status; None for a pod that has something of its own besides them: a node, an address."""
+        """Texts of metadata, spec and status, as a key for equal pods.
+
+        None for a pod with parts of its own: a node, an address.
+        """
         if self._node or self._ip or self._host or self._metadata.startswith(b"{"):
             return None
         return self._metadata, self._spec, self._status
 
     def placed(self, node: str, like: StoredPod, resource_version: int) -> StoredPod | None:
-        """The next version of a pod that is put on a node, as ``like`` was, a pod that had the same template.
+        """Return the next version of a pod that is bound to a node. ``like`` had the same template and was bound.
 
-        None where more than the node differs, as for a name that JSON writes in another way.
+        None where more than the node differs, as for a name that needs escapes in JSON.
         """
-        # Two quotes more, and no escapes or letters that take several bytes.
+        # No escapes or multi-byte letters: JSON adds only two quotes.
         if not like._node or like._ip or like._host or len(encode(node)) != len(node) + 2:
             return None
         item = self._successor(resource_version)
@@ -98,11 +101,11 @@ class StoredPod(Stored):
 
     @property
     def can_be_copied(self) -> bool:
-        """Whether the texts have nothing that only this pod has; see :meth:`copy`."""
+        """True if the texts have no part that belongs to this pod alone; see :meth:`copy`."""
         return not self._metadata.startswith(b"{")
 
     def copy(self, name: str, uid: str, resource_version: int) -> StoredPod:
-        """Another pod that has name, UID and version of its own, and all else from this one."""
+        """Return another pod like this one, with a name, UID and version of its own."""
         item = self._bare(name, uid, resource_version)
         item._metadata, item._spec, item._status = self._metadata, self._spec, self._status
         item._node, item._ip, item._host = self._node, self._ip, self._host
@@ -110,9 +113,9 @@ class StoredPod(Stored):
 
     @property
     def texts(self) -> tuple[bytes, bytes] | None:
-        """The texts of metadata, without name, UID and version, and status, which :meth:`next_version` goes on from.
+        """Texts of metadata (without name, UID and version) and status, for :meth:`next_version`.
 
-        None where the text of the metadata has these, and for a pod that is being deleted.
+        None if the metadata could not be separated from these three, and for a pod that is being deleted.
         """
         metadata = self._metadata
         if metadata.startswith(b"{") or _says_deleted(metadata):
@@ -120,12 +123,12 @@ class StoredPod(Stored):
         return metadata, self._whole_status(self._status)
 
     def next_version(self, resource_version: int, status: bytes | None = None) -> StoredPod:
-        """The pod with another version, and with this text of a status, or the same one."""
+        """Return the pod with another version, and with this text of a status (None: its present status)."""
         item = self._successor(resource_version)
         item._metadata, item._spec, item._node = self._metadata, self._spec, self._node
         if status is None:
             item._ip, item._host, item._status = self._ip, self._host, self._status
-        elif (known := _texts.get(status)) is not None:  # so it has no addresses
+        elif (known := _texts.get(status)) is not None:  # a shared text has no addresses
             item._ip, item._host, item._status = b"", b"", known
         else:
             item._ip, item._host, text = _without_addresses(status)
@@ -133,7 +136,7 @@ class StoredPod(Stored):
             if item._ip == self._ip:
                 item._ip = self._ip
         if self._typed is not None:
-            # Informers read every version. Most of it is in the view of this one.
+            # Informers read every version. The new view shares most of the old one.
             other = None if item._status is self._status else (item._status, item._whole_status)
             item._typed = next_version(self._typed, resource_version, other)
         return item
@@ -142,14 +145,14 @@ class StoredPod(Stored):
         return self.next_version(resource_version) if self.can_be_copied else super().seen_at(resource_version)
 
     def _successor(self, resource_version: int) -> StoredPod:
-        """The next version of the pod, whose parts are still to be set."""
+        """Return the next version of the pod, its parts still unset."""
         item = self._bare(self.name, self.uid, resource_version)
         item._key = self.key
         return item
 
     def _bare(self, name: str, uid: str, resource_version: int) -> StoredPod:
-        """A pod with the namespace, labels and owners of this one, whose parts are still to be set."""
-        # Not Stored's own: ``raw`` stays unset, so that every reader ends in __getattr__.
+        """Return a pod with the namespace, labels and owners of this one, its parts still unset."""
+        # Without calling Stored's initializer: ``raw`` stays unset, so that reading it calls __getattr__.
         item = StoredPod.__new__(StoredPod)
         item.kind, item.namespace, item.name, item.uid = PODS, self.namespace, name, uid
         item.resource_version = resource_version
@@ -158,12 +161,15 @@ class StoredPod(Stored):
         return item
 
     def _identity(self) -> tuple[bytes, bytes]:
-        """How the metadata begins, and its other part that no other version of any pod has; not for texts with escapes."""
+        """Return the two pieces of the metadata that belong to this version only: the name, and UID with version."""
         own = f'"uid":"{self.uid}","resourceVersion":"{self.resource_version}"'
         return f'{{"name":"{self.name}",'.encode(), own.encode()
 
     def _without_identity(self, metadata: bytes) -> bytes:
-        """The text of the metadata without name, UID and version, if it has these where a store puts them."""
+        """Return the text of the metadata with name, UID and version cut out.
+
+        If they are not where a store writes them, return the whole text.
+        """
         first, second = self._identity()
         begin = metadata.find(b'"uid"')
         if not metadata.startswith(second, begin) or not metadata.startswith(first) or b"{" in metadata[1:begin]:
@@ -171,7 +177,7 @@ class StoredPod(Stored):
         return b"%b\0%b" % (metadata[len(first) : begin], metadata[begin + len(second) :])
 
     def _whole_metadata(self, text: bytes) -> bytes:
-        if text.startswith(b"{"):  # with name, UID and version
+        if text.startswith(b"{"):  # identity was not cut out
             return text
         first, second = self._identity()
         before, _, after = text.partition(_FIRST)
@@ -216,17 +222,20 @@ class StoredPod(Stored):
 
 @remembered(8 << 20)
 def _says_deleted(metadata: bytes) -> bool:
-    """Whether a text that pods have in common belongs to pods that are being deleted."""
+    """True if a shared text of metadata belongs to pods that are being deleted."""
     return _DELETED in metadata
 
 
 def _text(section: Any) -> bytes:
-    """The JSON of a section; one that was not opened is taken as it is."""
+    """Return the JSON of a section. An unopened section is returned as it is."""
     return bytes(section) if isinstance(section, msgspec.Raw) else encode_clean(section)
 
 
 def _without_addresses(status: bytes) -> tuple[bytes, bytes, bytes]:
-    """The address of the pod and of its host, and the status without them; b"" for one that is not there, or is in another form."""
+    """Return the quoted addresses of the pod and of its host, and the status with these cut out.
+
+    An address is empty if it is missing, or not in the usual form.
+    """
     if b'IP":"' not in status or _FIRST in status or _SECOND in status:
         return b"", b"", status
     ip, status = _without(status, _POD_IP, _FIRST)
@@ -242,7 +251,7 @@ def _without(status: bytes, member: bytes, mark: bytes) -> tuple[bytes, bytes]:
 
 
 def _addresses(member: bytes, address: bytes) -> bytes:
-    """An address in a status: as the only one, which is written twice."""
+    """Return the members of a status for a single address, which appears in both."""
     return b'%b%b,"%bs":[{"ip":%b}]' % (member[:-1], address, member[1:-3], address)
 
 

@@ -1,9 +1,9 @@
-"""Strategic merge patch: merge patch that knows which lists are maps in disguise.
+"""Strategic merge patch: a merge patch that also merges lists by key.
 
 Directives: ``$patch`` (delete, replace, merge), ``$deleteFromPrimitiveList/x``, ``$setElementOrder/x`` and
-``$retainKeys``. Which lists merge, and by what key, is in ``merging.txt``; every other list is replaced.
+``$retainKeys``. ``merging.txt`` says which lists merge, and by what key; every other list is replaced.
 
-Callers: ``store.patch`` (default patch type), the HTTP face, and server-side apply for the keys.
+Callers: ``store.patch`` (default patch type), HTTP, and server-side apply for the keys.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ __all__ = ["apply_strategic_patch", "is_atomic", "list_keys", "patch_markers"]
 _DELETE: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
 _STRATEGY: Final = "x-kubernetes-patch-strategy"
-#: Objects of which a patch names all members that stay: the members exclude each other.
+#: Objects whose members exclude each other: a patch names all members that stay.
 _RETAINED: Final = frozenset({("spec", "strategy")})
 
 _CONTAINERS: Final = (dict, list)
 
-#: How the marks of merging.txt are kept; other entries are the keys of a list's items.
+#: Marks of merging.txt and their values; other entries are the keys of a list's items.
 _MARKS: Final[dict[str, tuple[str, ...] | None]] = {"*": (), "-": None}
 
 
 @cache
 def _merging() -> tuple[dict[tuple[str, ...], tuple[str, ...] | None], frozenset[str]]:
-    """``merging.txt``: the keys of lists by their names, and the names of atomic objects."""
+    """Return the content of ``merging.txt``: the keys of lists by their names, and the names of atomic objects."""
     rows = [line.split() for line in table_lines("merging.txt")]
     lists = {tuple(name.split(".")): _MARKS.get(keys[0], tuple(keys)) for name, *keys in rows if keys != ["="]}
     return lists, frozenset(name for name, *keys in rows if keys == ["="])
 
 
 def list_keys(path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """What distinguishes the items of the list at a path; () for a merging list of scalars, None for an atomic list."""
+    """Return the keys of the list at a path; () for a merging list of scalars, None for an atomic list."""
     lists = _merging()[0]
     return lists[path[-2:]] if path[-2:] in lists else lists.get(path[-1:])
 
 
 def is_atomic(name: str) -> bool:
-    """Whether objects of this name are owned as a whole."""
+    """True if objects of this name are owned as a whole."""
     return name in _merging()[1]
 
 
 def merge_key(path: tuple[str, ...]) -> str | None:
-    """The merge key of the list at a path, "" for a merging list of scalars, None for an atomic list."""
+    """Return the merge key of the list at a path, "" for a merging list of scalars, None for an atomic list."""
     keys = list_keys(path)
     return keys[0] if keys else None if keys is None else ""
 
 
 @cache
 def _owners() -> dict[str, tuple[str, ...]]:
-    """By type: the names of the fields that hold it."""
+    """Return the names of the fields that hold a type, by type."""
     found: dict[str, set[str]] = {}
     for type_ in types().values():
         for name, field_ in type_.fields.items():
@@ -67,9 +67,9 @@ def _owners() -> dict[str, tuple[str, ...]]:
 
 
 def patch_markers(type_: Type, name: str) -> dict[str, str]:
-    """How a strategic merge patch treats a field, as kubectl reads it from OpenAPI; empty for plain replacement.
+    """Return the OpenAPI extensions for a field by which kubectl computes a patch; empty for plain replacement.
 
-    It is what this module does, so that patches made by these markers come out as they were meant.
+    They describe the behaviour of this module, so that such patches apply as kubectl meant them.
     """
     paths = [(owner, name) for owner in _owners().get(type_.name, ())]
     if any(path in _RETAINED for path in paths):
@@ -117,7 +117,7 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any], path: tuple[str
                 _delete_scalars(target, key[len(_DELETE) :], _directive_list(key, value, path))
             elif key not in ("$patch", "$retainKeys"):
                 raise ApiError.bad_request(f"{_at(path)}unknown directive {key}")
-        elif isinstance(value, str):  # what most members are
+        elif isinstance(value, str):  # the most frequent type
             target[key] = value
         elif value is None:
             target.pop(key, None)
@@ -173,14 +173,14 @@ def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any
         if isinstance(item, dict) and "$patch" in item and item["$patch"] == "replace" and key not in item:
             current = []
     places = _places(current, key)
-    #: By merge key: items before this index are deleted.
+    #: By merge key: the index before which items are deleted.
     deleted: dict[Hashable, int] = {}
     for item in patch:
         if not isinstance(item, dict):
             raise ApiError.bad_request(f"{_at(path)}items must be objects with {key}")
         if key not in item:
             if item.get("$patch") == "replace":
-                continue  # emptied the list, above
+                continue  # it emptied the list above
             raise ApiError.bad_request(f"{_at(path)}map: {item} does not contain declared merge key: {key}")
         value = json_key(item[key])
         index = places.get(value, -1)
@@ -199,12 +199,12 @@ def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any
 
 
 def _key_of(item: Any, key: str) -> Hashable:
-    """What distinguishes an item of a merging list: its member ``key``, or all of an item that is no object."""
+    """Return the identity of an item: its member ``key``, or the whole item if it is no object."""
     return json_key(item.get(key) if key and isinstance(item, dict) else item)
 
 
 def _places(items: list[Any], key: str) -> dict[Hashable, int]:
-    """Where the first item with each merge key is."""
+    """Return the index of the first item with each merge key."""
     places: dict[Hashable, int] = {}
     for index, item in enumerate(items):
         if isinstance(item, dict):
@@ -213,7 +213,7 @@ def _places(items: list[Any], key: str) -> dict[Hashable, int]:
 
 
 def _ordered(items: list[Any], order: list[Any], key: str | None) -> list[Any]:
-    """Sort what the order names into that order; what it does not name keeps its place after its old neighbour."""
+    """Sort the items that ``order`` names. Other items stay behind their former left neighbour."""
     if key is None:
         return items
     rank = {_key_of(entry, key): position for position, entry in enumerate(order)}
@@ -223,7 +223,7 @@ def _ordered(items: list[Any], order: list[Any], key: str | None) -> list[Any]:
 
 
 def _clean(value: Any) -> Any:
-    """New data from a patch, without directives and nulls."""
+    """Return a copy of a patch's value, without directives and nulls."""
     if isinstance(value, dict):
         return {
             key: _clean(item) if isinstance(item, _CONTAINERS) else item

@@ -1,8 +1,8 @@
-"""Older versions of an object and the one it is stored in, for kinds that are served in several.
+"""Conversion of an object between older versions and its stored version, for kinds that are served in several.
 
-Only ``resource.k8s.io/v1beta1`` has other shapes than v1: the members of a request's ``exactly`` and of a device were
-written at other places. v1beta2, and DeviceTaintRule in v1alpha3, differ in ``apiVersion`` alone. Nothing is lost either
-way. Callers: manifests, the HTTP face (:mod:`..http.catalog`) and the benchmark's templates.
+Only ``resource.k8s.io/v1beta1`` has other shapes than v1: in v1beta1 the members of a request's ``exactly``, and of a
+device, are in other places. v1beta2, and DeviceTaintRule in v1alpha3, differ in ``apiVersion`` alone. Nothing is lost
+either way. Callers: manifests, HTTP (:mod:`..http.catalog`) and the benchmark's templates.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from kubesched.api.kinds import Kind
 __all__ = ["has_other_shape", "served_form", "stored_form"]
 
 Data = dict[str, Any]
-#: How one entry of a list is converted.
+#: Converter of one entry of a list.
 Convert = Callable[[Data], Data]
 
-#: What a v1 request has in ``exactly``.
+#: Members of ``exactly`` in a v1 request.
 _EXACTLY: Final = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
 
 
 def _lifted(entry: Data, member: str) -> Data:
-    """An entry with what one of its members holds in place of it."""
+    """Return an entry with one of its members replaced by the contents of that member."""
     inner = entry.get(member)
     if not isinstance(inner, dict):
         return entry
@@ -31,19 +31,19 @@ def _lifted(entry: Data, member: str) -> Data:
 
 
 def _exact(entry: Data) -> Data:
-    """The v1 form of a v1beta1 request, whose own members are those of ``exactly``."""
+    """Return the v1 form of a v1beta1 request, which has the members of ``exactly`` itself."""
     exactly = {key: entry[key] for key in _EXACTLY if key in entry}
     rest = {key: value for key, value in entry.items() if key not in _EXACTLY}
     return {**rest, "exactly": exactly} if exactly else rest
 
 
 def _basic(entry: Data) -> Data:
-    """The v1beta1 form of a device: everything but its name is in ``basic``."""
+    """Return the v1beta1 form of a device: everything but its name is in ``basic``."""
     return {"name": entry.get("name", ""), "basic": {key: value for key, value in entry.items() if key != "name"}}
 
 
 _REQUESTS: Final = (_exact, lambda entry: _lifted(entry, "exactly"))
-#: By kind: the list that has another shape in v1beta1, and how its entries are converted inwards and outwards.
+#: By kind: path of the list with another shape in v1beta1, and the converters of its entries, inwards and outwards.
 _SHAPES: Final[Mapping[str, tuple[tuple[str, ...], tuple[Convert, Convert]]]] = {
     "ResourceClaim": (("spec", "devices", "requests"), _REQUESTS),
     "ResourceClaimTemplate": (("spec", "spec", "devices", "requests"), _REQUESTS),
@@ -52,14 +52,14 @@ _SHAPES: Final[Mapping[str, tuple[tuple[str, ...], tuple[Convert, Convert]]]] = 
 
 
 def has_other_shape(kind: Kind, version: str) -> bool:
-    """Whether more than ``apiVersion`` differs between a served version and the stored one."""
+    """True if a served version differs from the stored one in more than ``apiVersion``."""
     return version == "v1beta1" and kind.kind in _SHAPES
 
 
 def stored_form(kind: Kind, data: Mapping[str, Any], version: str = "") -> Mapping[str, Any]:
-    """An object, or a merge patch of one, in the version it is stored in.
+    """Return an object, or a merge patch of one, in its stored version.
 
-    ``version`` is the one it is written in, by default what its ``apiVersion`` says. The argument is not changed.
+    ``version`` is the version it is written in, by default that of its ``apiVersion``. The argument is not changed.
     """
     written = version or str(data.get("apiVersion") or kind.api_version).rpartition("/")[2]
     if written == kind.version:
@@ -71,7 +71,7 @@ def stored_form(kind: Kind, data: Mapping[str, Any], version: str = "") -> Mappi
 
 
 def served_form(kind: Kind, data: Mapping[str, Any], version: str) -> Mapping[str, Any]:
-    """A stored object in a version it is served in. The argument is not changed."""
+    """Return a stored object in a served version. The argument is not changed."""
     if version == kind.version:
         return data
     return {**_reshaped(kind, data, version, 1), "apiVersion": _api_version(kind, version)}
@@ -82,7 +82,7 @@ def _api_version(kind: Kind, version: str) -> str:
 
 
 def _reshaped(kind: Kind, data: Mapping[str, Any], version: str, way: int) -> Mapping[str, Any]:
-    """The same members in the other shape, if there is one; ``way`` is 0 inwards and 1 outwards."""
+    """Return the members in the other shape, if there is one; ``way`` is 0 inwards and 1 outwards."""
     if not has_other_shape(kind, version):
         return data
     path, ways = _SHAPES[kind.kind]
@@ -90,7 +90,7 @@ def _reshaped(kind: Kind, data: Mapping[str, Any], version: str, way: int) -> Ma
 
 
 def _converted(data: Mapping[str, Any], path: tuple[str, ...], convert: Convert) -> Mapping[str, Any]:
-    """A copy with the entries of a list converted; what has another type than expected is left for later checks."""
+    """Return a copy with the entries of a list converted. Values of unexpected types are left for later checks."""
     child = data.get(path[0])
     if isinstance(child, list) and len(path) == 1:
         return {**data, path[0]: [convert(item) if isinstance(item, dict) else item for item in child]}

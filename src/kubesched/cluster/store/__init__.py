@@ -1,4 +1,4 @@
-"""The objects of the embedded cluster: versions, watches, deletion, and the in-process transport to them."""
+"""Objects of the embedded cluster: versions, watches, deletion, and the in-process transport to them."""
 
 from .faults import Faults
 from .inprocess import InProcessClient

@@ -1,7 +1,7 @@
-"""How objects end: grace periods, finalizers, owner references, and namespaces with all they hold.
+"""Deletion of objects: grace periods, finalizers, owner references, and namespaces with their content.
 
-Caller: ``store`` for every delete, and for every write that may have removed the last finalizer. The slow part
-(garbage collection, emptying a namespace) is deferred to the background work of :mod:`.records`.
+Caller: ``store`` for every delete, and for every write that may have removed the last finalizer. The slow part (garbage
+collection, emptying a namespace) is deferred to the background work of :mod:`.records`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Deleting", "Deletion"]
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
-#: The longest time to stop (seconds), 68 years: clients may write any number, timestamps have an end.
+#: Longest grace period, in seconds (68 years). Clients may write any number, but timestamps have an end.
 _LONGEST_GRACE: Final = (1 << 31) - 1
 _POLICIES: Final = ("Background", "Foreground", "Orphan")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
@@ -33,12 +33,15 @@ _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
 @remembered(8 << 20)
 def _has_finalizers(metadata: bytes) -> bool:
-    """Whether a text that pods have in common names finalizers."""
+    """True if a shared text of metadata has finalizers."""
     return b'"finalizers"' in metadata
 
 
 class Deleting(DeleteOptions, total=False):
-    """How an object is to be deleted. ``resource_version`` is a precondition, too; "" is any, and the default policy."""
+    """Options of a deletion.
+
+    ``resource_version`` is a precondition; "" matches any version. An empty policy stands for the default.
+    """
 
     resource_version: str
     propagation_policy: str
@@ -46,13 +49,14 @@ class Deleting(DeleteOptions, total=False):
 
 
 class Deletion:
-    """The deletion rules of one store, and the owner index they need."""
+    """Deletion rules of one store, with the owner index that they need."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        #: Being deleted in the foreground, by UID, as they were when that began.
+        #: Owners being deleted in the foreground, by UID, in their state when that began.
         self._waiting_owners: dict[str, Stored] = {}
-        #: By the owner's UID: the keys of its dependents by their kinds, in order. Their own keys, so that none is made for this.
+        #: Keys of dependents by the owner's UID and by kind, in order. They are the objects' own key texts, to save
+        #: memory.
         self._dependents: dict[str, dict[Kind, dict[str, None]]] = {}
         self._population: Counter[str] = Counter()
         #: Namespaces in which nothing new may be created.
@@ -61,7 +65,7 @@ class Deletion:
     # -- index -----------------------------------------------------------------------------------------
 
     def follow(self, item: Stored | None, old: Stored | None) -> None:
-        """Note a stored or removed object, and queue what follows from a removal."""
+        """Note a stored or removed object, and queue the consequences of a removal."""
         if item is None:
             if old is not None:
                 self._forget(old)
@@ -71,7 +75,7 @@ class Deletion:
                 self._population[item.namespace] += 1
             self._add_owners(item)
         elif item.kind is NAMESPACES and item.name in self.terminating:
-            self._records.defer(self._purge(item.name))  # perhaps its last finalizer went
+            self._records.defer(self._purge(item.name))  # its last finalizer may be gone
         elif item.owners != old.owners:
             self._drop_owners(old)
             self._add_owners(item)
@@ -107,13 +111,13 @@ class Deletion:
             del self._population[old.name]
 
     def resume(self, item: Stored) -> None:
-        """Go on with a deletion that had begun when a cluster was saved."""
+        """Continue a deletion that had begun when a cluster was saved."""
         metadata = item.section("metadata") if b'"deletionTimestamp"' in item.raw else {}
         if "deletionTimestamp" in metadata:
             self._begin(item, metadata.get("finalizers") or ())
 
     def _begin(self, item: Stored, finalizers: Collection[str]) -> None:
-        """Begin with what an object that is being deleted waits for: its dependents, or the content of a namespace."""
+        """Begin the work that a deleted object waits for: deletion of its dependents, or of the content of a namespace."""
         if item.kind == NAMESPACES:
             self.terminating.add(item.name)
             self._records.defer(self._purge(item.name))
@@ -126,7 +130,7 @@ class Deletion:
 
     @staticmethod
     def is_finished(kind: Kind, metadata: dict[str, Any]) -> bool:
-        """Whether an object being deleted has nothing left to wait for."""
+        """True if an object being deleted has nothing left to wait for."""
         return (
             "deletionTimestamp" in metadata
             and not metadata.get("finalizers")
@@ -148,7 +152,7 @@ class Deletion:
         if isinstance(old, StoredPod) and not policy and not dry_run:
             texts = old.texts
             if texts is not None and not _has_finalizers(texts[0]) and not self._grace(old, {}, asked):
-                # It has nothing to wait for, and nothing changes but its version.
+                # Nothing to wait for: only the version changes.
                 return records.removed(old.next_version(records.resource_version + 1), old)
         document = old.document()
         metadata = document["metadata"]
@@ -179,24 +183,24 @@ class Deletion:
 
     @staticmethod
     def _grace(stored: Stored, metadata: Mapping[str, Any], asked: int | None) -> int:
-        """How long a pod may take to stop: nothing to stop, no time (upstream ``CheckGracefulDelete``)."""
+        """Return the grace period of a pod; 0 if it has nothing to stop (upstream ``CheckGracefulDelete``)."""
         try:
             pod: Pod = stored.typed
         except DecodeError:
-            return 0  # no kubelet runs a pod that it cannot decode
+            return 0  # no kubelet runs a pod that cannot be decoded
         if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
             return 0
         own = pod.spec.termination_grace_period_seconds
         wanted = min(asked if asked is not None else 30 if own is None else own, _LONGEST_GRACE)
         if wanted < 0:
             wanted = 1  # as upstream, which lets clients write negative periods
-        if "deletionTimestamp" in metadata:  # a second delete may only hurry
+        if "deletionTimestamp" in metadata:  # a second delete can only shorten it
             current = min(int(metadata.get("deletionGracePeriodSeconds") or 0), _LONGEST_GRACE)
             return current if asked is None else min(wanted, current)
         return wanted
 
     def _mark(self, metadata: dict[str, Any], grace: int) -> bool:
-        """Set the deletion timestamp, or bring it forward; False when nothing changed."""
+        """Set the deletion timestamp, or bring it forward. Returns False when nothing changed."""
         if "deletionTimestamp" not in metadata:
             begun = self._records.clock.now()
             if "generation" in metadata:
@@ -212,7 +216,7 @@ class Deletion:
     # -- owners ----------------------------------------------------------------------------------------
 
     def _blocking(self, uid: str) -> bool:
-        """Whether dependents hold up a foreground deletion of their owner."""
+        """True if dependents hold up a foreground deletion of their owner."""
         return any(
             reference.get("uid") == uid and reference.get("blockOwnerDeletion")
             for item in self._each_dependent(uid)
@@ -220,7 +224,7 @@ class Deletion:
         )
 
     def _each_dependent(self, uid: str) -> Iterator[Stored]:
-        """The dependents there are now; each in its state at its turn, without those deleted by then."""
+        """Yield the present dependents. Each is read at its turn; those deleted by then are left out."""
         dependents = [(kind, key) for kind, keys in self._dependents.get(uid, {}).items() for key in keys]
         for kind, key in dependents:
             namespace, _, name = key.rpartition("/")
@@ -229,7 +233,7 @@ class Deletion:
                 yield item
 
     def _collect(self, uid: str) -> Iterator[None]:
-        """The owner is gone: delete dependents without another living owner, and free the others of it."""
+        """Delete the dependents of an owner that is gone, if no other owner lives; else remove its reference from them."""
         for item in self._each_dependent(uid):
             if len(item.owners) > 1 and self._has_owner(item):
                 self._without_owner(item, uid)
@@ -238,9 +242,9 @@ class Deletion:
             yield
 
     def _has_owner(self, item: Stored) -> bool:
-        """Whether an owner that an object names exists: by kind and name in its namespace, and with that UID.
+        """True if an owner in the references of an object exists: by kind, namespace, name and UID.
 
-        One of a kind that is not served counts as if it did: upstream tries again until it can find out.
+        An owner of a kind that is not served counts as existing: upstream tries again until it can find out.
         """
         tables = {(kind.group, kind.kind): table for kind, table in self._records.tables.items()}
         for reference in item.section("metadata").get("ownerReferences") or ():
@@ -262,7 +266,7 @@ class Deletion:
         self._records.commit(item.kind, document, item)
 
     def _orphan(self, owner: Stored) -> Iterator[None]:
-        """Free the dependents of their owner, then release it."""
+        """Remove the owner reference from all dependents, then release the owner."""
         for item in self._each_dependent(owner.uid):
             self._without_owner(item, owner.uid)
             yield
@@ -282,7 +286,7 @@ class Deletion:
         yield
 
     def _release(self, item: Stored, finalizer: str) -> None:
-        """Remove a finalizer of an owner, and the owner with its last one; nothing happens when it is gone."""
+        """Remove a finalizer of an owner, and the owner if that was the last one. Does nothing when it is gone."""
         owner = self._records.tables[item.kind].objects.get((item.namespace, item.name))
         if owner is None or owner.uid != item.uid:
             return
@@ -310,7 +314,7 @@ class Deletion:
         return item
 
     def _purge(self, namespace: str) -> Iterator[None]:
-        """Delete what a terminating namespace still holds; remove it once it is empty."""
+        """Delete the content of a terminating namespace; remove the namespace once it is empty."""
         records = self._records
         if self._population.get(namespace):
             for kind, table in list(records.tables.items()):

@@ -1,7 +1,7 @@
-"""Two faces of one object: Events are stored as core/v1 and served as events.k8s.io/v1 too.
+"""Events: stored as core/v1, and served as events.k8s.io/v1 too.
 
-As in a real cluster, an event recorded through the new group shows up in the old one, which is where ``kubectl``
-looks. Only some fields have other names. Caller: ``store``, for requests about events.k8s.io.
+As in a real cluster, an event recorded through the new group shows up in the old one, which is where ``kubectl`` looks.
+Only some fields have other names. Caller: ``store``, for requests about events.k8s.io.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ..schema import NO_LABELS, Document, Stored, check_form, decode_document, e
 
 __all__ = ["EventExpiry", "RecordedEvent", "check_event", "event_as", "event_sections", "new_item"]
 
-#: Events are kept for an hour (seconds), upstream's default.
+#: Time for which events are kept, in seconds: upstream's default.
 EVENT_TTL: Final = 3600.0
 
-#: The members that have other names in the new group.
+#: Core names of members that have other names in the new group.
 _CORE_NAMES: Final = {
     "regarding": "involvedObject",
     "note": "message",
@@ -38,7 +38,7 @@ _NAMES: Final = {CORE_EVENTS: _CORE_NAMES, EVENTS: {core: new for new, core in _
 
 
 def event_sections(kind: Kind, obj: Mapping[str, Any]) -> Document:
-    """An event that a client wrote, split at its top level, without metadata and status. Only its form has rules.
+    """Return an event of a client, split at its top level, without metadata and status. Only its form is checked.
 
     Raises:
         ApiError: 400, when a field has the wrong type.
@@ -49,9 +49,9 @@ def event_sections(kind: Kind, obj: Mapping[str, Any]) -> Document:
 
 
 def check_event(namespace: str, event: Document, causes: Causes) -> None:
-    """An event is in the namespace of what it is about; one about something without a namespace in one of some.
+    """Check that an event is in the namespace of its object. For an object without a namespace, some are allowed.
 
-    Upstream knows by its time which API an event was written for: older ones have no ``eventTime``.
+    As upstream, a missing ``eventTime`` marks an event of the older API.
     """
     of = (open_section(event, "involvedObject") or {}).get("namespace") or ""
     is_new = bool(open_section(event, "eventTime"))
@@ -61,23 +61,23 @@ def check_event(namespace: str, event: Document, causes: Causes) -> None:
 
 
 def event_as(kind: Kind, data: Mapping[str, Any]) -> Document:
-    """An event of one group in the form of the other."""
+    """Return an event of one group in the form of the other."""
     names = _NAMES[kind]
     renamed = {names.get(key, key): value for key, value in data.items()}
     return {**renamed, "apiVersion": kind.api_version, "kind": kind.kind}
 
 
-#: About the size of an event whose bytes are not made yet; texts of events have limits.
+#: Estimated bytes of an event that is not encoded yet. Its texts have limits.
 _LATE_SIZE: Final = 1024
 
 
 class _Late(Stored):
-    """A stored event whose bytes are made when they are read, which is rare."""
+    """Stored event that is encoded when its bytes are read, which is rare."""
 
     __slots__ = ("_made_of",)
 
     def __init__(self, kind: Kind, source: Item | EventRecord, uid: str, resource_version: int) -> None:
-        # Not Stored's own: ``raw`` stays unset, so that its first reader ends in __getattr__.
+        # Without calling Stored's initializer: ``raw`` stays unset, so that reading it calls __getattr__.
         self.kind, self.namespace, self.name, self.uid = kind, source.namespace, source.name, uid
         self.resource_version = resource_version
         self.labels, self.owners = (source.labels, source.owners) if isinstance(source, Stored) else (NO_LABELS, ())
@@ -97,12 +97,12 @@ class _Late(Stored):
         return _LATE_SIZE if self._made_of is not None else len(self.raw)
 
     def _make(self) -> bytes:
-        """As the new group shows a stored event."""
+        """Return the bytes in the form of the new group."""
         return encode(event_as(EVENTS, self._made_of.data()))
 
 
 class RecordedEvent(_Late):
-    """An event from what its writer recorded."""
+    """Event in the form in which its writer recorded it."""
 
     __slots__ = ("_created",)
 
@@ -111,7 +111,7 @@ class RecordedEvent(_Late):
         self._created = created
 
     def at(self, resource_version: int) -> RecordedEvent | None:
-        """The event with another version; None where its bytes have been made."""
+        """Return the event with another version; None once its bytes have been made."""
         record = self._made_of
         return None if record is None else RecordedEvent(record, self.uid, self._created, resource_version)
 
@@ -124,24 +124,24 @@ class RecordedEvent(_Late):
 
 
 def new_item(item: Item) -> Stored:
-    """A stored event as the new group shows it."""
+    """Return a stored event in the form of the new group."""
     return _Late(EVENTS, item, item.uid, item.resource_version)
 
 
 class EventExpiry:
-    """Which events have expired; without it a busy cluster would keep every event.
+    """Expiry of events: without it a busy cluster would keep every event.
 
-    An event has an hour from when it was last written, as upstream's lease on the stored key.
+    An event expires an hour after it was last written, as upstream's lease on the stored key.
     """
 
     def __init__(self, events: Mapping[tuple[str, str], Stored]) -> None:
         self._events = events
-        #: Every time an event was written, the oldest first, with the version it got. A queue and no dictionary: that of a
-        #: million events would be copied in one step when it grows.
+        #: Writes of events, the oldest first: time, version, namespace, name. Not a dictionary: a growing one with a
+        #: million entries would be copied in one step.
         self._written: deque[tuple[float, int, str, str]] = deque()
 
     def written(self, now: float, item: Stored) -> None:
-        """An event was created or changed. ``now`` never decreases from call to call."""
+        """Note that an event was created or changed. ``now`` never decreases from call to call."""
         self._written.append((now, item.resource_version, item.namespace, item.name))
 
     def resume(self) -> None:
@@ -152,15 +152,15 @@ class EventExpiry:
         )
 
     def is_due(self, now: float, most: float) -> bool:
-        """Whether :meth:`due` has anything to return."""
+        """True if :meth:`due` has anything to yield."""
         if not self._written:
             return False
         return self._written[0][0] <= now - EVENT_TTL or len(self._events) > most
 
     def due(self, now: float, most: float) -> Iterator[Stored | None]:
-        """Events not written for an hour, or beyond ``most``, oldest first; the caller removes each before it asks for the next.
+        """Yield events not written for an hour, or beyond ``most``, oldest first.
 
-        None where the event was written again later, or was deleted.
+        The caller removes each before it asks for the next. Yields None for an event that was written again or deleted.
         """
         while self.is_due(now, most):
             _, version, namespace, name = self._written.popleft()
@@ -169,7 +169,7 @@ class EventExpiry:
 
 
 def _last_seen(item: Stored) -> float:
-    """Epoch seconds of the latest moment an event knows; 0 when it knows none."""
+    """Return the latest moment in an event, in epoch seconds; 0 when it has none."""
     event = item.data()
     latest = 0.0
     for holder, name in (

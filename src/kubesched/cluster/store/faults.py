@@ -1,8 +1,7 @@
-"""Faults on purpose: what an API server and the network between do to a client on a bad day.
+"""Faults for tests: failures of an API server and of the network, as a client meets them on a bad day.
 
-A test or a simulation registers rules; :class:`.inprocess.InProcessClient` asks before and after each call and
-for each batch of a watch. Everything random is drawn from the seeded generator given here, so a seed repeats a
-failure. Anchors for each fault: field notes, section 4.
+A test or a simulation registers rules. :class:`.inprocess.InProcessClient` asks before and after each call and for each
+batch of a watch. Everything random is drawn from the seeded generator given here, so a seed repeats a failure.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ WatchTrouble = Literal["lose", "duplicate", "stale", "reorder"]
 
 
 def server_error() -> ApiError:
-    """500, as a server in trouble answers."""
+    """Return 500, as from a server in trouble."""
     return ApiError(500, "InternalError", "Internal error occurred: injected fault")
 
 
 def connection_lost() -> ConnectionResetError:
-    """The connection broke: the client cannot know whether the request took effect."""
+    """Return the error of a broken connection: the client cannot know if the request took effect."""
     return ConnectionResetError("connection reset by peer (injected fault)")
 
 
 class Which(TypedDict, total=False):
-    """Which calls a rule is about. ``name`` narrows it to one object; a bind counts as kind pods.
+    """Options of a rule that select calls. ``name`` selects one object; a bind counts as kind pods.
 
-    ``when="after"`` applies a write first. ``nth`` hits only the n-th call from now on (1 is the next), ``fraction`` a random
-    part of them, ``times`` at most so many.
+    ``when="after"`` applies a write first. ``nth`` hits only the n-th call from now on (1 is the next), ``fraction`` a
+    random part of the calls, ``times`` bounds the number of hits.
     """
 
     kind: Kind | None
@@ -52,9 +51,9 @@ class Which(TypedDict, total=False):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Fault:
-    """One rule, about calls of a ``verb`` or about watch events; see :class:`Which`.
+    """Rule about calls of a ``verb`` or about watch events; see :class:`Which`.
 
-    Take it back with :meth:`Faults.remove`; ``calls`` counts what it was about, and ``hits`` what it did.
+    :meth:`Faults.remove` removes it. ``calls`` counts matching calls or events, ``hits`` those that were disturbed.
     """
 
     verb: Verb | None = None
@@ -71,7 +70,7 @@ class Fault:
     hits: int = field(default=0, init=False)
 
     def strikes(self, kind: Kind | None, name: str, random: Random) -> bool:
-        """Whether this call or event is hit; counts it either way."""
+        """True if this call or event is hit. Counts it in any case."""
         if self.kind not in (None, kind) or self.name not in ("", name):
             return False
         self.calls += 1
@@ -84,7 +83,7 @@ class Fault:
 
 
 class Faults:
-    """The rules in force, and the live watches they may strike."""
+    """Rules in force, and the live watches that they may disturb."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -103,8 +102,11 @@ class Faults:
         return self._add(Fault(verb=verb, delay=seconds, **which))
 
     def disturb(self, trouble: WatchTrouble, **which: Unpack[Which]) -> Fault:
-        """Spoil watch events: ``lose`` one, deliver it twice (``duplicate``), deliver an older version of the object
-        after it (``stale``), or swap it with the one before it in the same batch (``reorder``)."""
+        """Disturb watch events by one of four troubles.
+
+        ``lose`` one, deliver it twice (``duplicate``), deliver an older version of the object after it (``stale``), or
+        swap it with the event before it in the same batch (``reorder``).
+        """
         return self._add(Fault(trouble=trouble, **which))
 
     def _add(self, rule: Fault) -> Fault:
@@ -112,29 +114,29 @@ class Faults:
         return rule
 
     def stall(self, seconds: float, *, kind: Kind | None = None) -> None:
-        """Hold back the next batch of every watch (of a kind) for so long."""
+        """Delay the next batch of every watch (of a kind) by some seconds."""
         for watch in self._live(kind):
             self._stalled[self._watches[watch]] = seconds
             watch.wake()
 
     def remove(self, rule: Fault) -> None:
-        """Take a rule back."""
+        """Remove a rule."""
         self._rules = [item for item in self._rules if item is not rule]
 
     def clear(self) -> None:
-        """Take every rule back."""
+        """Remove every rule."""
         self._rules.clear()
         self._stalled.clear()
 
     def drop_watches(self, kind: Kind | None = None) -> int:
-        """Close the live watches (of a kind) as a server that restarts; how many there were."""
+        """Close the live watches (of a kind), as a server that restarts. Returns their number."""
         struck = self._live(kind)
         for watch in struck:
             watch.close()
         return len(struck)
 
     def expire_watches(self, kind: Kind | None = None) -> int:
-        """Make the live watches (of a kind) fail with 410; how many there were."""
+        """Make the live watches (of a kind) fail with 410. Returns their number."""
         struck = self._live(kind)
         for watch in struck:
             watch.expire()
@@ -147,11 +149,11 @@ class Faults:
 
     @property
     def strikes_calls(self) -> bool:
-        """Whether there is any rule about calls."""
+        """True if there is a rule about calls."""
         return any(rule.verb for rule in self._rules)
 
     async def strike(self, when: When, verb: Verb, kind: Kind | None, name: str) -> None:
-        """Delay or fail a call as the rules say; the first failing rule wins."""
+        """Delay or fail a call by the rules. The first rule that fails it wins."""
         for rule in list(self._rules):
             if rule.verb in ("*", verb) and rule.when == when and rule.strikes(kind, name, self._random):
                 if rule.delay:
@@ -166,7 +168,7 @@ class Faults:
         self._watches.pop(watch, None)
 
     async def spoil(self, kind: Kind, batch: Sequence[WatchEvent], seen: dict[str, Item]) -> list[WatchEvent]:
-        """A batch as it arrives; ``seen`` is this watch's memory of earlier versions by key."""
+        """Return a batch as it arrives. ``seen`` is this watch's memory of earlier versions by key."""
         stall = self._stalled.pop(kind, 0.0)
         if stall:
             await asyncio.sleep(stall)
@@ -187,5 +189,5 @@ class Faults:
                     result.append(WatchEvent("MODIFIED", older))
             seen[item.key] = item
             if not rules and type_ == "DELETED":
-                del seen[item.key]  # or a long life would be cached whole
+                del seen[item.key]  # otherwise every object would be kept for the life of the watch
         return result

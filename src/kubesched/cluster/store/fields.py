@@ -1,4 +1,4 @@
-"""Field selectors: which fields each kind offers, and the compiled form lists and watches ask.
+"""Field selectors: the fields of each kind, and the compiled form that lists and watches use.
 
 Caller: ``table`` for every listed object and every watched change.
 """
@@ -23,7 +23,7 @@ from ..schema import Stored
 
 __all__ = ["Filter", "fields_of"]
 
-#: The terms of a selector, which commas part; the parts of one; and the letters of a value: an escaped one, or any other.
+#: Terms of a selector, separated by commas; parts of a term; characters of a value, escaped or not.
 _TERMS: Final = re.compile(r"(?:\\.|[^,\\]|\\$)+", re.DOTALL)
 _TERM: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 _LETTERS: Final = re.compile(r"(\\.?)|([^\\])", re.DOTALL)
@@ -32,7 +32,7 @@ _REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resource
 
 
 def _event_fields(item: Stored) -> dict[str, str]:
-    """Those of a stored event, by its names in both groups."""
+    """Return the fields of a stored event, by their names in both groups."""
     data = item.data()
     fields = {name: data.get(name) or "" for name in ("reason", "type", "reportingComponent")}
     component = fields["reportingController"] = fields["reportingComponent"]
@@ -44,10 +44,10 @@ def _event_fields(item: Stored) -> dict[str, str]:
 
 
 def _path_fields(*paths: str, absent: str = "", **renamed: str) -> Callable[[Stored], dict[str, str]]:
-    """A reader that walks dotted paths.
+    """Return a reader of dotted paths.
 
-    A value that is not there reads as ``absent``, or as what follows a ``=`` in the path. ``renamed`` are paths below the
-    status by the names they are selected by there.
+    A missing value reads as ``absent``, or as the text after ``=`` in the path. ``renamed``: name of a field
+    ``status.NAME`` to its path below the status.
     """
     parted = [path.partition("=") for path in paths]
     rows = [(path, path.split("."), default or absent) for path, _, default in parted]
@@ -60,7 +60,7 @@ def _path_fields(*paths: str, absent: str = "", **renamed: str) -> Callable[[Sto
             for part in path:
                 value = value.get(part) if isinstance(value, dict) else None
             text = default if value is None else str(value)
-            # Tens of thousands of objects have the same few values: one string each will do.
+            # Tens of thousands of objects share a few values: each text is kept once.
             fields[name] = intern(text.lower() if isinstance(value, bool) else text)
         return fields
 
@@ -93,7 +93,7 @@ _READERS: Final[dict[str, Callable[[Stored], dict[str, str]]]] = {
 
 
 def fields_of(item: Stored) -> dict[str, str]:
-    """The selectable fields of an object, read once."""
+    """Return the selectable fields of an object, read once."""
     fields = item.fields
     if fields is None:
         reader = _READERS.get(item.kind.group_resource)
@@ -104,7 +104,7 @@ def fields_of(item: Stored) -> dict[str, str]:
     return fields
 
 
-#: What watches of pods select by, read from the view that informers share.
+#: Fields that watches of pods often select by, read from the typed view that informers share.
 _OF_TYPED_POD: Final[dict[str, Callable[[Pod], str]]] = {
     "metadata.name": attrgetter("metadata.name"),
     "metadata.namespace": attrgetter("metadata.namespace"),
@@ -116,12 +116,12 @@ _OF_TYPED_POD: Final[dict[str, Callable[[Pod], str]]] = {
 
 
 class Filter:
-    """The namespace, labels and fields that a list or watch selects by, all of which an object must satisfy.
+    """Filter of a list or watch by namespace, labels and fields. Objects must satisfy all of them.
 
     Field terms are ``a=b``, ``a==b`` and ``a!=b``, separated by commas; a backslash escapes ``,``, ``=`` and ``\\``.
 
     Raises:
-        ApiError: 400, for a selector that cannot be read or a field the kind does not offer.
+        ApiError: 400, for a selector that cannot be parsed or a field the kind does not offer.
     """
 
     __slots__ = ("_fields", "_labels", "_typed", "is_trivial", "kind", "namespace", "selects")
@@ -137,9 +137,9 @@ class Filter:
                 raise ApiError.bad_request(f"unable to parse label selector: {error}") from None
         self._fields = fields = _field_terms(kind, options.get("field_selector", ""))
         typed = kind is PODS and all(name in _OF_TYPED_POD for name, _, _ in fields)
-        #: The fields, when all can be read from the typed view.
+        #: Terms about fields, if all can be read from the typed view.
         self._typed = [(_OF_TYPED_POD[name], equal, value) for name, equal, value in fields] if typed else []
-        #: True when labels or fields are asked for, not merely a namespace.
+        #: True if labels or fields are selected, not merely a namespace.
         self.selects = self._labels is not None or bool(fields)
         #: True when every object passes.
         self.is_trivial = not (self.namespace or self.selects)
@@ -153,7 +153,7 @@ class Filter:
             try:
                 pod = item.typed
             except (DecodeError, msgspec.DecodeError):
-                pass  # by its fields, which may be readable
+                pass  # the plain fields below may be readable
             else:
                 for read, equal, value in self._typed:  # noqa: SIM110 - for each change of a pod, and faster
                     if (read(pod) == value) is not equal:
@@ -166,7 +166,7 @@ class Filter:
 
 
 def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
-    """Names and values, and whether they must be equal."""
+    """Return the terms of a selector: name, True for equality (False for inequality), and value."""
     terms: list[tuple[str, bool, str]] = []
     known = fields_of(Stored(kind, b"{}", {"name": "", "uid": ""}, 0)) if text else {}  # of an empty object
     for term in filter(None, _TERMS.findall(text)):
@@ -184,7 +184,7 @@ def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
 
 
 def _not_selectable(kind: Kind, name: str) -> str:
-    """Upstream's words, which differ between kinds with selectable fields of their own and all others."""
+    """Return upstream's message, which differs between kinds with selectable fields of their own and all others."""
     if kind.group_resource == "jobs.batch":
         return f'field label "{name}" not supported for batchv1.Job'
     if kind.custom or kind.group_resource in _READERS:

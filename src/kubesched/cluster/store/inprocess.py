@@ -1,7 +1,7 @@
-"""A transport without sockets: calls go straight to the store, watches are read from it.
+"""Transport without sockets: calls go straight to the store, watches are read from it.
 
-Implements :class:`kubesched.api.wire.Transport`. Nothing here waits except watches, and calls that a fault rule
-delays. Callers: the scheduler's port, hollow kubelets and controllers in simulations and tests.
+Implements :class:`kubesched.api.wire.Transport`. Nothing here waits except watches, and calls that a fault rule delays.
+Callers: the scheduler's port, hollow kubelets and controllers in simulations and tests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class InProcessClient:
 
     @property
     def at_once(self) -> bool:
-        """No fault may strike a call, and delay it."""
+        """True if calls never wait: no fault rule can delay them."""
         return self._faults is None or not self._faults.strikes_calls
 
     async def _strike(self, when: When, verb: Verb, kind: Kind, name: str = "") -> None:
@@ -47,7 +47,7 @@ class InProcessClient:
             await self._faults.strike(when, verb, kind, name)
 
     async def _call(self, verb: Verb, kind: Kind, name: str, call: Callable[[], Any]) -> Any:
-        """A call of the store, between the faults that strike before and after it."""
+        """Make a call of the store, between the faults that strike before and after it."""
         if self._faults is None:
             return call()
         await self._strike("before", verb, kind, name)
@@ -64,7 +64,7 @@ class InProcessClient:
     async def watch(
         self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        """A batch per wake-up."""
+        """Yield a batch per wake-up."""
         await self._strike("before", "watch", kind)
         watch = await in_turns(self.store.watching(kind, namespace, **options))
         if self._faults is not None:
@@ -89,7 +89,7 @@ class InProcessClient:
                 batch = await self._faults.spoil(kind, batch, seen)
             if batch:
                 yield batch
-                # A reader that writes must not occupy the loop with its own changes while other tasks wait.
+                # A reader that writes must not keep the loop busy with its own changes while other tasks wait.
                 await asyncio.sleep(0)
             left = deadline - loop.time()
             if left <= 0 and not watch.begins:

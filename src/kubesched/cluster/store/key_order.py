@@ -1,10 +1,10 @@
-"""The keys of a table in order, sorted when they are read and not when they are written.
+"""Keys of a table in order. They are sorted when they are read, not when they are written.
 
     add ──▶ at the end of the order, or to the rest        remove ──▶ noted        read ──▶ one order again
 
-A table that is written to while it is read would otherwise be sorted again for each list: 60 ms for 100,000 keys. Merging the rest
-into an order takes a fifth of that. When more keys are removed than are left, the removed ones are dropped: some with each further
-removal, as all of a hundred thousand would take 60 ms.
+Sorting a table anew for each list takes 60 ms for 100,000 keys; merging the few new keys into the order takes a fifth
+of that. When more keys are removed than are left, the removed ones are dropped in steps, some with each further
+removal: dropping a hundred thousand at once would take 60 ms.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ __all__ = ["Key", "KeyOrder", "Moment"]
 #: Namespace and name.
 Key = tuple[str, str]
 
-#: So many removed keys may be kept until the next read; and no more than there are others.
+#: Most removed keys that are kept until the next read, unless fewer keys are removed than left.
 _MOST_GONE: Final = 64
-#: So many keys are looked through with each removal then.
+#: Keys that each removal looks through while removed keys are dropped.
 _STEP: Final = 64
 
 
 class KeyOrder:
-    """A set of keys. A key is added once and removed once, in turns."""
+    """Ordered set of keys. A key is added once and removed once, in turns."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._order = sorted(keys)
-        #: What was added out of order.
+        #: Keys that were added out of order.
         self._rest: list[Key] = []
-        #: Removed, but still in one of the two.
+        #: Removed keys that are still in one of the two lists.
         self._gone: set[Key] = set()
-        #: Drops them, a step at a time; None while they are only noted.
+        #: Work that drops removed keys, a step at a time; None while they are only noted.
         self._trimming: Iterator[None] | None = None
 
     def add(self, key: Key) -> None:
@@ -57,17 +57,17 @@ class KeyOrder:
         next(self._trimming, None)
 
     def read(self) -> list[Key]:
-        """All keys in order. The list changes when keys are added: take what is needed of it at once."""
+        """Return all keys in order. The list changes when keys are added: copy what is needed at once."""
         self.trim()
         if self._rest:
             self._order += self._rest
-            self._order.sort()  # which finds out that most of it is in order
+            self._order.sort()  # fast: the sort detects the part that is in order
             self._rest.clear()
         return self._order
 
     def trim(self) -> None:
-        """Keep nothing of removed keys."""
-        while self._trimming is not None or self._gone:  # those removed while they were dropped are left
+        """Drop all removed keys."""
+        while self._trimming is not None or self._gone:  # a second round drops keys removed during the first
             for _ in self._trimming or self._trim():
                 pass
 
@@ -89,28 +89,31 @@ class KeyOrder:
 
 
 class Moment(NamedTuple):
-    """Objects as they were at one moment, in the order of their keys; those of the present until something changes."""
+    """Objects as they were at one moment, in key order. For the present moment, valid until something changes."""
 
     keys: Sequence[Key]
-    #: These and perhaps others.
+    #: Objects of the keys, and perhaps others.
     objects: Mapping[Key, Stored]
 
     def within(self, namespace: str) -> Moment:
-        """Those of one namespace; all when it is empty."""
+        """Return the objects of one namespace; all when it is empty."""
         if not namespace:
             return self
         start, end = bisect_left(self.keys, (namespace, "")), bisect_left(self.keys, (namespace + "\0", ""))
         return Moment(self.keys[start:end], self.objects)
 
     def kept(self) -> Moment:
-        """One that stays as it is. Copying a dictionary takes a tenth of the time of reading all objects in order."""
+        """Return a copy that later changes do not affect.
+
+        Copying takes a tenth of the time of reading all objects in order.
+        """
         return Moment(list(self.keys), dict(self.objects))
 
     def after(self, key: Key) -> int:
-        """The place of the first key after this one."""
+        """Return the index of the first key after ``key``."""
         return bisect_right(self.keys, key)
 
     def items(self, start: int = 0, end: int | None = None) -> list[Stored]:
-        """The objects from one place to another."""
+        """Return the objects in a range of indexes."""
         objects = self.objects
         return [objects[key] for key in self.keys[start:end]]

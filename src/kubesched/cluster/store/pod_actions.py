@@ -1,7 +1,7 @@
-"""The pod's binding and eviction subresources.
+"""Binding and eviction subresources of pods.
 
-Caller: ``store``. Rules: rules/metrics-and-client §7.3, "Scheduling cycle" section 9;
-texts follow upstream ``registry/core/pod/storage``.
+Caller: ``store``. Rules: rules/metrics-and-client §7.3, rules/cycle §9; texts follow upstream
+``registry/core/pod/storage``.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = ["PodActions"]
 
 _GATES: Final = b'"schedulingGates"'
 _NODE_NAME: Final = b'"nodeName"'
-#: What a patch of the status has that needs no general merge.
+#: Members of a patch of the status that needs no general merge.
 _STATUS_PATCH: Final = frozenset({"metadata", "status"})
-#: Members of a status in which pods differ that are patched alike.
+#: Members of a status that differ between pods with otherwise equal patches.
 _OWN: Final = frozenset({"nominatedNodeName", "podIP", "podIPs", "hostIP", "hostIPs"})
-#: So many patched statuses are remembered; all are forgotten when there are more.
+#: Most patched statuses that are remembered. When there are more, all are forgotten.
 _MOST_PATCHED: Final = 1 << 10
 
 
@@ -56,7 +56,7 @@ class PodActions:
         self._deletion = deletion
         #: Pods that were bound, by their template.
         self._bound: Replicas[tuple[bytes, bytes, bytes]] = Replicas(records.now)
-        #: The texts of a status and of a patch to the text of the status after it.
+        #: Text of the status after a patch, by the texts of status and patch.
         self._patched: dict[tuple[bytes, bytes], bytes] = {}
 
     def bind(
@@ -110,12 +110,12 @@ class PodActions:
         return item
 
     def patch_status(self, old: Stored, patch: Any) -> Stored | None:
-        """Apply a strategic merge patch that is about the status only, as those of schedulers and kubelets are.
+        """Apply a strategic merge patch of the status alone, as schedulers and kubelets send it, by a short way.
 
-        It gives what the general way gives, and opens nothing else of the pod. None, and nothing is done, for other pods and
-        patches, and those that are refused: they take the general way.
+        The result is that of the general merge. Returns None, and does nothing, for other pods and patches and for
+        patches to be refused: the caller then uses the general merge.
         """
-        # Plain dicts, as they nearly always are: a mapping of another type takes much longer to recognise.
+        # Nearly always plain dicts. Recognising another mapping type takes much longer.
         if type(patch) is not dict or not patch.keys() <= _STATUS_PATCH or not isinstance(old, StoredPod):
             return None
         texts, wanted = old.texts, patch.get("status")
@@ -131,11 +131,11 @@ class PodActions:
             return old
         records = self._records
         item = records.adopt(self._pods, old.next_version(records.resource_version + 1, after), old)
-        records.settle_later()  # a pod that has ended may be given back to a quota
+        records.settle_later()  # a pod that has ended may free its quota
         return item
 
     def _patched_alike(self, status: bytes, wanted: dict[str, Any]) -> bytes:
-        """As :func:`_patched`, remembered for pods that have nothing in their status that only they have."""
+        """Patch a status as :func:`_patched`, with a memo. Members that differ between pods are patched apart from it."""
         if b'IP"' in status or b'IPs"' in status or b'"nominatedNodeName"' in status:
             return _patched(status, wanted)
         own: dict[str, Any] = {}
@@ -151,7 +151,7 @@ class PodActions:
         return b"{%b}" % b",".join(filter(None, (after[1:-1], _patched(b"{}", own)[1:-1]))) if own else after
 
     def _set_scheduled(self, status: dict[str, Any], generation: int) -> None:
-        """Condition PodScheduled=True; its transition time stays when the pod was scheduled already."""
+        """Set condition PodScheduled=True. Its transition time stays when the pod was scheduled already."""
         condition: dict[str, Any] = {
             "type": "PodScheduled",
             "status": "True",
@@ -169,11 +169,11 @@ class PodActions:
     # -- eviction --------------------------------------------------------------------------------------
 
     def evict(self, namespace: str, name: str, **options: Unpack[Deleting]) -> None:
-        """Delete a pod with the consent of its disruption budget, which is charged for it.
+        """Delete a pod if its disruption budget allows it, and charge the budget.
 
         Raises:
-            ApiError: 404, 409 for another UID or version, 429 when the budget allows no disruption or has not been computed yet, 500 when more
-                than one budget selects the pod.
+            ApiError: 404, 409 for another UID or version, 429 when the budget allows no disruption or has not been computed
+                yet, 500 when more than one budget selects the pod.
         """
         pod = self._records.get(PODS, namespace, name)
         check_preconditions(PODS, pod, options.get("uid", ""), options.get("resource_version", ""))
@@ -187,7 +187,7 @@ class PodActions:
         found = []
         for budget in self._records.table(BUDGETS).items(pod.namespace):
             selector = (budget.section("spec") or {}).get("selector")
-            with suppress(DecodeError, SelectorError):  # a selector that cannot be read protects nothing
+            with suppress(DecodeError, SelectorError):  # an invalid selector protects nothing
                 compiled = compile_label_selector(None if selector is None else from_builtins(selector, LabelSelector))
                 if compiled.matches(pod.labels):
                     found.append(budget)
@@ -223,7 +223,7 @@ def _cannot_bind(name: str, why: str) -> ApiError:
 
 
 def _spec_on_node(document: Document, name: str, node_name: str) -> Any:
-    """The spec with a node name. The bytes are only opened when they might already hold one, or gates."""
+    """Return the spec with a node name. The bytes are only opened when they may already have a node name, or gates."""
     raw = bytes(document["spec"])
     if _NODE_NAME not in raw and _GATES not in raw and len(raw) > 2:
         return msgspec.Raw(b'{"nodeName":' + encode(node_name) + b"," + raw[1:])
@@ -237,7 +237,7 @@ def _spec_on_node(document: Document, name: str, node_name: str) -> Any:
 
 
 def _needs_no_consent(pod: dict[str, Any]) -> bool:
-    """Pods that do not run are no disruption."""
+    """True for pods that do not run: evicting them is no disruption."""
     phase = (pod.get("status") or {}).get("phase")
     return bool(pod["metadata"].get("deletionTimestamp")) or phase in ("Succeeded", "Failed", "Pending")
 
@@ -251,7 +251,7 @@ def _too_many(cause: str, retry_after: int) -> ApiError:
 
 
 def _patched(status: bytes, wanted: dict[str, Any]) -> bytes:
-    """The text of a status with a patch applied, the same if nothing changes."""
+    """Return the text of a status with a patch applied. If nothing changes it is the given object."""
     after = apply_strategic_patch(msgspec.json.decode(status), wanted, ("status",))
     raw = encode_clean(after)
     if same_json(after, msgspec.json.decode(status)):

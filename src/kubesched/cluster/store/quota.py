@@ -1,9 +1,9 @@
-"""ResourceQuota: what a namespace may ask for in sum. Checked when something is created, kept in ``status.used``.
+"""ResourceQuota: bounds on the sum of a namespace's objects. Checked on create, use kept in ``status.used``.
 
 Only namespaces that have a quota cost anything. Use is counted exactly, object by object, so that a quota is never
-exceeded however late its status is written. Counted: pods and their requests and limits, claims and their storage,
-and ``count/<resource>``. Rules and texts: upstream ``apiserver/admission/plugin/resourcequota`` and ``quota/v1``.
-Caller: ``store``.
+exceeded however late its status is written. Counted: pods and their requests and limits, claims and their storage, and
+``count/<resource>``. Rules and texts: upstream ``apiserver/admission/plugin/resourcequota`` and ``quota/v1``. Caller:
+``store``.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ __all__ = ["Quotas"]
 
 #: Kinds that are counted under their bare name too.
 _BARE: Final = frozenset({"services", "secrets", "configmaps", "replicationcontrollers", "resourcequotas"})
-#: Resources that every container must ask for once they are limited.
+#: Resources that every container must request once a quota limits them.
 _MUST_ASK: Final = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 
 _ONE: Final = 10**9
 
-#: In billionths, by what a quota limits.
+#: Amounts in billionths, by the name of the limited resource.
 Amounts = dict[str, int]
 
 
 class _Quota:
-    """One quota: what it limits, whom it is for, and what is used."""
+    """Quota: its limits, its scopes, and its use."""
 
     def __init__(self, item: Stored) -> None:
         spec = item.section("spec") or {}
@@ -48,7 +48,7 @@ class _Quota:
         self.used: Amounts = dict.fromkeys(self.hard, 0)
 
     def covers(self, pod: Pod | None) -> bool:
-        """Whether an object counts; scopes are about pods only, and a quota with scopes counts nothing else."""
+        """True if an object counts. Scopes are about pods only: a quota with scopes counts nothing else."""
         if pod is None or not self.scopes:
             return not self.scopes
         given = _scopes_of(pod)
@@ -60,7 +60,7 @@ class _Quota:
         return True
 
     def add(self, amounts: Amounts, sign: int) -> bool:
-        """Count amounts in or out; whether anything changed."""
+        """Add amounts (``sign`` 1) or subtract them (-1). Returns True if the use changed."""
         changed = {name: sign * amount for name, amount in amounts.items() if name in self.used and amount}
         for name, amount in changed.items():
             self.used[name] += amount
@@ -68,9 +68,9 @@ class _Quota:
 
 
 def _scopes_of(pod: Pod) -> dict[str, str]:
-    """The scopes of a pod, with what it has there."""
+    """Return the scopes of a pod, with its value in each."""
     asks = any(item.resources.requests or item.resources.limits for item in _containers(pod))
-    # activeDeadlineSeconds is not kept in the typed form, and nothing here ends pods by it.
+    # Every pod counts as NotTerminating: the typed form lacks activeDeadlineSeconds, and nothing here ends pods by it.
     scopes = {"NotBestEffort" if asks else "BestEffort": "", "NotTerminating": "", "VolumeAttributesClass": ""}
     if pod.spec.priority_class_name:
         scopes["PriorityClass"] = pod.spec.priority_class_name
@@ -97,7 +97,7 @@ def _containers(pod: Pod) -> tuple[Container, ...]:
 
 
 def _measure(item: Stored) -> tuple[Amounts, Pod | None]:
-    """What an object uses, and the pod it is, if it is one."""
+    """Return the use of an object, and the typed pod if it is a pod."""
     amounts: Amounts = {f"count/{item.kind.group_resource}": _ONE}
     if item.kind == PODS:
         pod: Pod = item.typed
@@ -122,26 +122,26 @@ def _measure(item: Stored) -> tuple[Amounts, Pod | None]:
 
 
 class Quotas:
-    """The quotas of one store and what they have counted."""
+    """Quotas of one store and their use."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
         self._by_namespace: dict[str, dict[str, _Quota]] = {}
         self._stale: dict[tuple[str, str], None] = {}
-        #: Whether there has been a quota: what is created and removed is counted then.
+        #: True once there has been a quota. Only then are created and removed objects counted.
         self._counts = False
 
     # -- admission -------------------------------------------------------------------------------------
 
     def is_free(self, namespace: str) -> bool:
-        """Whether a namespace has no quota."""
+        """True if a namespace has no quota."""
         return namespace not in self._by_namespace
 
     def admit(self, kind: Kind, document: Document, old: Stored | None = None) -> None:
-        """Refuse what would exceed a quota of its namespace.
+        """Refuse an object that would exceed a quota of its namespace.
 
         Raises:
-            ApiError: 403, naming the first quota that is exceeded, with what was asked, used and allowed.
+            ApiError: 403, naming the first quota that is exceeded, with the amounts requested, used and allowed.
         """
         metadata = document["metadata"]
         quotas = self._by_namespace.get(metadata.get("namespace") or "")
@@ -188,7 +188,7 @@ class Quotas:
             self._count(item, old)
 
     def resume(self) -> None:
-        """Begin with the quotas of a saved cluster. All that they count is there already, the other quotas too."""
+        """Begin with the quotas of a saved cluster. All objects that they count are stored already."""
         for item in list(self._records.table(RESOURCE_QUOTAS).objects.values()):
             self._quota_changed(item, None)
 
@@ -202,7 +202,7 @@ class Quotas:
                         self._mark(quota)
 
     def _quota_changed(self, item: Stored | None, old: Stored | None) -> None:
-        if not self._counts:  # until there is a quota, what is created and removed need not be counted
+        if not self._counts:  # without a quota nothing is counted
             self._counts = True
             self._records.follow(self._count, lambda kind: kind.namespaced and kind != RESOURCE_QUOTAS)
         subject = item or old
@@ -232,7 +232,7 @@ class Quotas:
         self._stale[quota.key] = None
 
     def _write(self) -> Iterator[None]:
-        """Bring the status of changed quotas up to date, once for many changes."""
+        """Write the status of changed quotas, once for many changes."""
         stale, self._stale = self._stale, {}
         items = self._records.table(RESOURCE_QUOTAS).objects
         for key in stale:

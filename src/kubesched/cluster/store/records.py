@@ -1,9 +1,10 @@
-"""The tables, what can be asked of them, and the last steps of every write: version, history, followers, background work.
+"""Tables of all kinds, lists and watches on them, and the last steps of every write.
 
-A list is read in pages. The token of a page names the version of the first page and the last key shown, so every page shows
-one moment. A token of a version that is no longer known can be traded for one of version -1, which continues at that key with
-the current state. What follows changes (deletion, quotas, expiry of events) and what writes besides the verbs is built on
-this; the verbs that write are in :mod:`.store`.
+These steps are version, history, followers and background work. A list is read in pages. The token of a page names the
+version of the first page and the last key shown, so every page shows one moment. When that version is no longer known,
+the client gets a token of version -1, which continues at that key with the current state. Modules that follow changes
+(deletion, quotas, expiry of events) or write besides the verbs build on this module; the writing verbs are in
+:mod:`.store`.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ from .table import Follower, Table, Watch, initial_events
 
 __all__ = ["Records"]
 
-#: How large an object may be: etcd's limit of a request, in bytes of JSON.
+#: Most bytes of an object as JSON: etcd's limit of a request.
 MOST_BYTES: Final = 3 << 19
-#: Objects and lists in an object: each takes time and memory whenever something reads it.
+#: Most objects and lists within an object: each takes time and memory whenever something reads it.
 MOST_OBJECTS: Final = 50_000
-#: A smaller object (bytes) need not be checked.
+#: Bytes below which an object need not be checked for :data:`MOST_OBJECTS`.
 _LARGE: Final = 2 * MOST_OBJECTS
 #: Objects that background work handles before other tasks get a turn.
 STEPS_PER_TURN: Final = 256
 #: Objects evaluated in one step of a long list.
 BATCH: Final = 1024
-#: Changes of events that are kept at most: clients read events soon, and nearly every pod has some.
+#: Most changes of events that are kept: clients read events soon, and nearly every pod has some.
 _EVENT_HISTORY: Final = 1_000
-#: The greatest resource version that can be: 64 bits.
+#: Greatest possible resource version: 64 bits.
 _MAX_VERSION: Final = (1 << 64) - 1
 _CONTINUE_EXPIRED: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -54,7 +55,7 @@ _CONTINUE_EXPIRED: Final = (
 
 
 class Records:
-    """Tables of every kind, and who is notified of their changes. One counter numbers the changes of all kinds."""
+    """Tables of every kind, and the followers of their changes. One counter numbers the changes of all kinds."""
 
     def __init__(self, clock: Clock, history: int, backlog: int) -> None:
         self.clock = clock
@@ -62,7 +63,7 @@ class Records:
         self._backlog = backlog
         self._version = 0
         self._tables: dict[Kind, Table] = {}
-        #: With the kinds that they follow.
+        #: Followers, each with a test of the kinds that it follows.
         self._followers: list[tuple[Follower, Callable[[Kind], bool]]] = []
         self._second, self._timestamp = -1, ""
         self._background: deque[Iterator[None]] = deque()
@@ -76,7 +77,7 @@ class Records:
     # -- tables ----------------------------------------------------------------------------------------
 
     def register(self, kind: Kind) -> None:
-        """Serve one more kind (custom resources); a kind already served stays as it is."""
+        """Serve one more kind (custom resources). A kind already served stays as it is."""
         if kind in self._tables:
             return
         history = min(self._history, _EVENT_HISTORY) if kind is CORE_EVENTS else self._history
@@ -84,7 +85,7 @@ class Records:
         table.followers += [follower for follower, of in self._followers if of(kind)]
 
     def table(self, kind: Kind) -> Table:
-        """The table of a kind.
+        """Return the table of a kind.
 
         Raises:
             ApiError: 404, for a kind the store does not serve.
@@ -100,7 +101,7 @@ class Records:
 
     @property
     def resource_version(self) -> int:
-        """The version of the latest change of any kind."""
+        """Version of the latest change of any kind."""
         return self._version
 
     def compact(self, kind: Kind | None = None) -> None:
@@ -109,7 +110,7 @@ class Records:
             table.compact()
 
     def follow(self, follower: Follower, of: Callable[[Kind], bool] = lambda kind: True) -> None:
-        """Notify ``follower`` of every change of the kinds that ``of`` accepts, after those who follow already."""
+        """Notify ``follower`` of every change of the kinds that ``of`` accepts, after the present followers."""
         self._followers.append((follower, of))
         for kind, table in self._tables.items():
             if kind == table.kind and of(kind):
@@ -122,7 +123,7 @@ class Records:
             table.followers.clear()
 
     def now(self) -> str:
-        """The clock as a timestamp."""
+        """Return the clock's time as a timestamp."""
         second = int(self.clock.now())
         if second != self._second:
             self._second, self._timestamp = second, timestamp(second)
@@ -131,7 +132,11 @@ class Records:
     # -- reading ---------------------------------------------------------------------------------------
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
-        """One object, or 404."""
+        """Return one object.
+
+        Raises:
+            ApiError: 404.
+        """
         item = self.table(kind).objects.get((namespace if kind.namespaced else "", name))
         if item is None:
             raise ApiError.not_found(kind, name)
@@ -140,15 +145,15 @@ class Records:
     def list(
         self, kind: Kind, namespace: str = "", *, resource_version_match: str = "", **options: Unpack[ListOptions]
     ) -> ListPage:
-        """:meth:`listing` without a pause."""
+        """List as :meth:`listing`, without a pause."""
         return finish(self.listing(kind, namespace, resource_version_match=resource_version_match, **options))
 
     def listing(
         self, kind: Kind, namespace: str = "", *, resource_version_match: str = "", **options: Unpack[ListOptions]
     ) -> Steps[ListPage]:
-        """Objects in key order. Pages of one list all show the version of the first page.
+        """List objects in key order, in steps for a long list. All pages of a list show the version of the first page.
 
-        The steps are those of a long list; all of it shows the moment of the first step.
+        The whole page shows the moment of the first step.
 
         Raises:
             ApiError: 400 for bad selectors or versions, 410 for an expired token (with another one that continues in
@@ -174,14 +179,14 @@ class Records:
         return (yield from _make_page(moment, filter_, version, after, options.get("limit", 0)))
 
     def watch(self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]) -> Watch:
-        """:meth:`watching` without a pause."""
+        """Watch as :meth:`watching`, without a pause."""
         return finish(self.watching(kind, namespace, **options))
 
     def watching(self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]) -> Steps[Watch]:
-        """Changes after a version; without one, or with ``send_initial_events``, the current state is sent first.
+        """Watch changes after a version; without one, or with ``send_initial_events``, the current state comes first.
 
-        The steps are those of a long initial state, which shows the moment of the first step.
-        ``send_initial_events`` ends that state with the bookmark that streaming lists wait for.
+        A long initial state takes steps; it shows the moment of the first step. ``send_initial_events`` ends that state
+        with the bookmark that streaming lists wait for.
 
         Raises:
             ApiError: 410 when the version is older than the history, 504 when it is in the future.
@@ -223,8 +228,8 @@ class Records:
     ) -> Stored:
         """Give a document the next version, store it and notify watches and followers. For this package.
 
-        ``same_metadata``: it was not changed, which saves some work. ``most`` bytes is what the object may have by a
-        client's write; the server's own are not refused.
+        ``same_metadata``: the metadata is unchanged, which saves some work. ``most`` is the largest size in bytes for a
+        client's write; the server's own writes have no limit.
 
         Raises:
             ApiError: 413 for an object that has become too large.
@@ -234,7 +239,7 @@ class Records:
             version = 0 if old is None else old.resource_version
             metadata["resourceVersion"] = str(version)
             if old is None:
-                del metadata["resourceVersion"]  # what was never stored has none
+                del metadata["resourceVersion"]  # an object that was never stored has no version
             return _checked_size(Stored(kind, encode_clean(document), metadata, version), old, most)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
@@ -242,7 +247,7 @@ class Records:
         return self.adopt(self._tables[kind], item, old)
 
     def adopt(self, table: Table, item: Stored, old: Stored | None = None) -> Stored:
-        """Store an object that is made already, with the next version; ``old`` is the one before. For this package."""
+        """Store an object in its final form, with the next version; ``old`` is the one before. For this package."""
         self._version = item.resource_version
         table.record("ADDED" if old is None else "MODIFIED", item, old)
         for follow in table.followers:
@@ -256,7 +261,7 @@ class Records:
         return self.removed(stored(old.kind, document, version, old), old)
 
     def removed(self, item: Stored, old: Stored) -> Stored:
-        """Remove an object whose last state is made already, with the next version. For this package."""
+        """Remove an object; ``item`` is its last state with the next version. For this package."""
         self._version, table = item.resource_version, self._tables[old.kind]
         table.record("DELETED", item, old)
         for follow in table.followers:
@@ -268,8 +273,8 @@ class Records:
     def defer(self, work: Iterator[None]) -> None:
         """Queue background work: garbage collection, namespace removal.
 
-        It yields after each object, so that much of it does not hold up the event loop. Objects may change between its
-        steps: it has to look again at what it handles.
+        It yields after each object, so that long work does not hold up the event loop. Objects may change between its
+        steps, so it has to read each object anew.
         """
         self._background.append(work)
 
@@ -297,7 +302,7 @@ class Records:
             self.settle_later()
 
     def _advance(self, steps: float) -> None:
-        """Do background work: all of it, or about as many steps as given."""
+        """Do background work, about ``steps`` steps of it."""
         if self._settling:
             return
         self._settling = True
@@ -313,7 +318,11 @@ class Records:
 
 
 def _checked_size(item: Stored, old: Stored | None, most: float) -> Stored:
-    """An object, unless it is too large and not smaller than it was: many small patches could make one of any size."""
+    """Return an object if its size is allowed, or if it is not larger than before.
+
+    Raises:
+        ApiError: 413 otherwise: many small patches could make an object of any size.
+    """
     size = len(item.raw)
     if size < _LARGE or most == math.inf or (old is not None and size <= len(old.raw)):
         return item
@@ -326,9 +335,9 @@ def _checked_size(item: Stored, old: Stored | None, most: float) -> Stored:
 
 
 def _make_page(moment: Moment, filter_: Filter, version: int, after: Key | None, limit: int) -> Steps[ListPage]:
-    """The objects after a key that a filter selects, at most ``limit`` unless that is 0.
+    """Return the objects after a key that a filter selects, at most ``limit`` unless that is 0.
 
-    All of the page is as it is in the first step.
+    The whole page shows the moment of the first step.
     """
     moment = moment.within(filter_.namespace)
     start = 0 if after is None else moment.after(after)
@@ -348,7 +357,7 @@ def _make_page(moment: Moment, filter_: Filter, version: int, after: Key | None,
                 items = [item for item in items if filter_.matches(item)]
             found += items
             if 0 < limit < len(found):
-                rest = 1  # how many more there are is not said
+                rest = 1  # the number of the remaining ones is not computed
                 del found[limit:]
                 break
     page: list[Any] = [new_item(item) for item in found] if filter_.kind.group == EVENTS.group else found
@@ -359,7 +368,7 @@ def _make_page(moment: Moment, filter_: Filter, version: int, after: Key | None,
 
 
 class _Token(msgspec.Struct):
-    """What a page's token holds: the version, negative for the present, and the last key shown."""
+    """Content of a page's token: the version (negative for the present) and the last key shown."""
 
     v: str
     rv: int

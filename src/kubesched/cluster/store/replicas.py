@@ -1,8 +1,8 @@
-"""Pods that others of this second are made from, because the same was asked for.
+"""Memo of recent pods, from which pods of equal requests are copied.
 
-A controller asks for each of its pods in the same words and leaves the name to the server. What admission makes of them
-is the same, too, until something changes that admission reads. Such a pod differs from the one before in its name, UID
-and version only; and pods of one template that are bound, in their node. Callers: ``store`` and ``pod_actions``.
+A controller sends the same request for each of its pods and leaves the name to the server. Admission gives the same
+result until an object changes that admission reads. Such a pod differs from the one before in its name, UID and version
+only; and bound pods of one template differ in their node. Callers: ``store`` and ``pod_actions``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["Replicas", "request_of"]
 
 K = TypeVar("K")
 
-#: So many requests are remembered; all are forgotten when there are more.
+#: Most requests that are remembered. When there are more, all are forgotten.
 _MOST: Final = 1 << 10
 
 
 class Replicas(Generic[K]):
-    """The requests of this second, which is the time that is written into pods, each with a pod that it led to."""
+    """Pods by the request that made them, within the present second: pods contain the time of their creation."""
 
     def __init__(self, now: Callable[[], str]) -> None:
         self._now = now
@@ -29,7 +29,7 @@ class Replicas(Generic[K]):
         self._pods: dict[K, StoredPod] = {}
 
     def like(self, request: K) -> StoredPod | None:
-        """A pod that this request led to in this second, if there was one."""
+        """Return a pod that this request made in this second, if there is one."""
         now = self._now()
         if now != self._second:
             self._second = now
@@ -37,19 +37,19 @@ class Replicas(Generic[K]):
         return self._pods.get(request)
 
     def add(self, request: K, item: Stored) -> None:
-        """A request for which there was none like it led to this pod."""
+        """Note a pod that this request made."""
         if isinstance(item, StoredPod) and item.can_be_copied:
             if len(self._pods) >= _MOST:
                 self._pods.clear()
             self._pods[request] = item
 
     def forget(self, item: Stored | None, old: Stored | None) -> None:
-        """Something changed that decides what a pod is like."""
+        """Forget all, since an object changed that decides the contents of pods."""
         self._pods.clear()
 
 
 def request_of(namespace: str, metadata: Mapping[str, Any], obj: Mapping[str, Any]) -> tuple[str, bytes] | None:
-    """What a new pod is remembered by; None for one that brings its name, or that JSON cannot say."""
+    """Return the key of a request for a new pod; None if it names the pod, or JSON cannot express it."""
     if metadata.get("name"):
         return None
     try:

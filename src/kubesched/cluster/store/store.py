@@ -1,8 +1,8 @@
-"""The embedded cluster's memory: every object of every kind, with versions, watches and the verbs on them.
+"""Store of the embedded cluster: every object of every kind, with versions, watches and the verbs on them.
 
-Synchronous and single-threaded: a verb runs to its end, so there is nothing to lock. Objects are kept as JSON
-bytes; see :mod:`..objects`. ``inprocess`` wraps the verbs into a transport; an HTTP face would do the same.
-Reading is in :mod:`.records`; deletion continues in :mod:`.deletion`, binding and eviction in :mod:`.pod_actions`.
+Synchronous and single-threaded: a verb runs to its end, so there is nothing to lock. Objects are kept as JSON bytes;
+see :mod:`..objects`. ``inprocess`` wraps the verbs into a transport, :mod:`..http` into a server. Reading is in
+:mod:`.records`; deletion continues in :mod:`.deletion`, binding and eviction in :mod:`.pod_actions`.
 """
 
 from __future__ import annotations
@@ -77,21 +77,20 @@ _FIRST_PRIORITY_CLASSES: Final = (
     ("system-node-critical", 2_000_001_000, _NODE_CRITICAL),
 )
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
-#: Events that are kept for each pod, if that is more than ``most_events``.
+#: Events kept per pod, where this allows more than ``most_events``.
 _EVENTS_PER_POD: Final = 2
-#: So many events are removed at a time: what expires together would hold the event loop.
+#: Most events that are removed at a time. Removing all expired ones at once could hold up the event loop.
 _EXPIRED_AT_ONCE: Final = 512
 _POD_HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
 
 class Store(Records):
-    """All objects of an embedded cluster.
+    """Store of all objects of an embedded cluster.
 
-    ``history`` is the number of changes of one kind that a new watch may start in before it gets 410;
-    ``backlog`` how many a live watch may lag. ``auto_namespaces`` creates a namespace when an object is
-    created in it; ``default_tolerations``, ``priority_admission`` and ``taint_new_nodes`` are admission rules. Every
-    verb raises :class:`ApiError` when it refuses. With ``dry_run`` a verb does everything
-    but store the result.
+    ``history`` is the number of changes of one kind from which a new watch may start before it gets 410; ``backlog``
+    the number by which a live watch may lag. ``auto_namespaces`` creates a namespace when an object is created in it;
+    ``default_tolerations``, ``priority_admission`` and ``taint_new_nodes`` are admission rules. Every verb raises
+    :class:`ApiError` when it refuses. With ``dry_run`` a verb does everything but store the result.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class Store(Records):
             priority_admission=priority_admission,
             taint_new_nodes=taint_new_nodes,
         )
-        #: How many events are kept, besides for an hour only; the oldest go first.
+        #: Most events that are kept. They are also kept for an hour only; the oldest go first.
         self.most_events = math.inf
         self._events = self._tables[CORE_EVENTS]
         self._pods = self._tables[PODS]
@@ -131,12 +130,12 @@ class Store(Records):
             self.create(PRIORITY_CLASSES, "", data)
 
     def _follow_changes(self) -> None:
-        """Begin with what follows from changes: owners and namespaces, quotas, the expiry of events."""
+        """Register the followers of changes: owners and namespaces, quotas, the expiry of events."""
         self._quotas = Quotas(self)
         self._deletion = Deletion(self)
         self._event_expiry = EventExpiry(self._events.objects)
         self._pod_actions = PodActions(self, self._deletion)
-        #: The binding and eviction subresources; see :class:`.pod_actions.PodActions`.
+        #: Verbs of the binding and eviction subresources; see :class:`.pod_actions.PodActions`.
         self.bind, self.evict = self._pod_actions.bind, self._pod_actions.evict
         self._services = ServiceAddresses()
         self._replicas: Replicas[tuple[str, bytes]] = Replicas(self.now)
@@ -156,10 +155,10 @@ class Store(Records):
     def create(
         self, kind: Kind, namespace: str, obj: Mapping[str, Any], *, dry_run: bool = False, restore: bool = False
     ) -> Stored:
-        """Add an object; the caller's data is never changed and never kept.
+        """Add an object. The caller's data is never changed and never kept.
 
-        ``restore`` is for importing a saved cluster: UID, creation time, status and priority are taken as they
-        come instead of being decided here.
+        ``restore`` is for importing a saved cluster: UID, creation time, status and priority are taken from the object
+        instead of being decided here.
         """
         given = _body_metadata(kind, obj)
         if kind is PODS and not (dry_run or restore):
@@ -172,7 +171,7 @@ class Store(Records):
         return self._create(kind, namespace, given, obj, dry_run=dry_run, restore=restore)
 
     def _create_pod(self, namespace: str, given: Mapping[str, Any], obj: Mapping[str, Any]) -> Stored:
-        """Add a pod; like the one that was last asked for in the same words, if it need not be checked again."""
+        """Add a pod. It is copied from the last pod of an equal request, unless a quota has to be checked."""
         request = request_of(namespace, given, obj)
         like = self._replicas.like(request) if request is not None else None
         if like is None or not self._quotas.is_free(like.namespace):
@@ -190,7 +189,7 @@ class Store(Records):
     def record(self, event: EventRecord) -> bool:
         """Add an event as it was recorded. Its form needs no check, and its bytes may never be read.
 
-        False, and nothing is done, where a quota has to be charged: such an event is created as an object.
+        Returns False, and does nothing, if a quota has to be charged: the caller then creates the event as an object.
         """
         if not self._quotas.is_free(event.namespace):
             return False
@@ -210,7 +209,7 @@ class Store(Records):
         dry_run: bool,
         restore: bool,
     ) -> Stored:
-        """Add an object with the metadata ``given``. Of an event, ``obj`` are checked sections."""
+        """Add an object with the metadata ``given``. For an event, ``obj`` has sections that were checked."""
         table = self.table(kind)
         if kind.namespaced:
             if given.get("namespace") not in (None, "", namespace) and namespace:
@@ -259,7 +258,7 @@ class Store(Records):
         return item
 
     def _add_pod(self, document: Document, namespace: str, obj: Mapping[str, Any], *, restore: bool) -> None:
-        """Add what a pod has besides metadata, as admission leaves it; a restored one keeps its status."""
+        """Add the other sections of a pod, as admission leaves them. A restored pod keeps its status."""
         metadata = document["metadata"]
         spec = encode_clean(obj.get("spec") or {})
         prepared = self.admission.pod_spec(namespace, spec, metadata["name"], restored=restore)
@@ -273,9 +272,10 @@ class Store(Records):
             document.update((key, value) for key, value in obj.items() if key not in _POD_HEAD)
 
     def expire_events(self) -> bool:
-        """Remove expired events, some of them at a time; whether there may be more.
+        """Remove expired events, some at a time. Returns True if there may be more.
 
-        A new event does it too; a caller with a timer may do it from time to time. Beyond ``most_events`` two are kept for each pod.
+        Creating an event does this too; a caller with a timer may do it from time to time. The limit is
+        ``most_events``, or two for each pod if that is more.
         """
         now, most = self.clock.now(), max(self.most_events, _EVENTS_PER_POD * len(self._pods.objects))
         if not self._event_expiry.is_due(now, most):
@@ -338,7 +338,7 @@ class Store(Records):
             if not isinstance(patch, Mapping):
                 raise ApiError.bad_request("a merge patch of an object is an object")
             if patch.get("metadata") == {"uid": old.uid}:
-                # Only a precondition, which holds: the metadata stays what it is.
+                # Only a precondition, which holds: the metadata is unchanged.
                 patch = {section: value for section, value in patch.items() if section != "metadata"}
             document = dict(before)
             if "metadata" in patch:
@@ -362,7 +362,7 @@ class Store(Records):
         return self._replace(old, before, document, subresource, dry_run=dry_run)
 
     def _replace(self, old: Stored, before: Document, document: Document, subresource: str, *, dry_run: bool) -> Stored:
-        """Put ``document`` in the place of ``old`` as far as the (sub)resource allows.
+        """Replace ``old`` by ``document``, as far as the (sub)resource allows.
 
         ``before`` is the document of ``old``. A write that leaves the metadata alone shares it with ``before``.
         """
@@ -403,14 +403,14 @@ class Store(Records):
                 and "status" not in changed
                 and all(same_section(before.get(name), after.get(name)) for name in changed)
             ):
-                return old  # it lacked nothing but defaults
+                return old  # it only lacked defaults
         causes.raise_if_any(kind, old.name)
         if self._deletion.is_finished(kind, metadata):
             item = old if dry_run else self.remove(after, old)
         else:
             if "spec" in changed:
                 self._quotas.admit(kind, after, old)
-            # A status is written by controllers, the server's among them, which cannot make the rest smaller.
+            # Controllers write a status, also those of the server. They cannot shrink the rest of the object.
             most = 2 * MOST_BYTES if subresource else MOST_BYTES
             item = self.commit(kind, after, old, dry_run=dry_run, same_metadata=not has_new_metadata, most=most)
         self.settle_later()
@@ -419,7 +419,7 @@ class Store(Records):
     def _combined(
         self, kind: Kind, metadata: Document, before: Document, document: Document, subresource: str
     ) -> Document:
-        """Result of writing a (sub)resource: the status of one of two documents, and the rest of the other.
+        """Return the result of writing a (sub)resource: the status of one document, and the rest of the other.
 
         Raises:
             ApiError: 404, when the kind has no such subresource.
@@ -441,7 +441,7 @@ class Store(Records):
     def delete(self, kind: Kind, namespace: str, name: str, **options: Unpack[Deleting]) -> Stored:
         """Delete an object, or begin to: pods with a grace period and objects with finalizers stay for a while.
 
-        Returns the last state: still stored when it has a deletion timestamp.
+        Returns the last state. The object is still stored if this state has a deletion timestamp.
 
         Raises:
             ApiError: 404, or 409 when a precondition does not hold.
@@ -456,9 +456,9 @@ class Store(Records):
     def load(self, items: Iterable[Stored], resource_version: int) -> None:
         """Replace everything by saved objects, with their versions. See :mod:`..snapshot_file`.
 
-        No history is loaded with them: watches begin at ``resource_version``. The generator of UIDs and names is moved
-        to where it has not been, so that a store of the same seed does not give out the same UIDs again. Deletions
-        that had begun go on, and events expire an hour after they were written, by this store's clock.
+        No history is loaded with them: watches begin at ``resource_version``. The generator of UIDs and names gets a
+        new seed, so that a store of the same seed does not give out the same UIDs again. Deletions that had begun go
+        on, and events expire an hour after they were written, by this store's clock.
 
         Raises:
             RuntimeError: when this store is already watched.
@@ -482,7 +482,7 @@ class Store(Records):
         self.settle_later()
 
     def change_identities(self) -> None:
-        """Let the generator of UIDs and names go where it has not been: objects that it made elsewhere were restored."""
+        """Reseed the generator of UIDs and names: restored objects may have used its next values."""
         self._random.seed(self._random.getrandbits(64) ^ (self._version << 64))
 
     def _new_name(self, table: Table, namespace: str, given: Mapping[str, Any]) -> str:
@@ -503,7 +503,7 @@ class Store(Records):
         return generated
 
     def _check_place(self, table: Table, namespace: str, name: str, *, dry_run: bool) -> None:
-        """Refuse a new object where its namespace takes none, or where there is one of its name."""
+        """Refuse a new object in a terminating namespace, or with the name of an existing object."""
         spaced = table.kind.namespaced
         if spaced and ("", namespace) not in self._namespaces:
             if not self._auto_namespaces or dry_run:
@@ -522,8 +522,8 @@ class Store(Records):
 
 
 def _body_metadata(kind: Kind, obj: Any) -> Mapping[str, Any]:
-    """The metadata of a request body that is an object of the right kind."""
-    # Plain dicts, as they nearly always are: a mapping of another type takes much longer to recognise.
+    """Return the metadata of a request body, which must be an object of the right kind."""
+    # Nearly always plain dicts. Recognising another mapping type takes much longer.
     if type(obj) is not dict and not isinstance(obj, Mapping):
         raise ApiError.bad_request(f"a {kind.kind} is an object, got {type(obj).__name__}")
     version, name = obj.get("apiVersion"), obj.get("kind")

@@ -1,7 +1,7 @@
-"""One kind's objects, the recent history of their changes, and the watches on them.
+"""Table of one kind: its objects, the recent history of their changes, and the watches on them.
 
-Changes are appended once; every watch has a position in the history and filters when it reads, so a write
-costs the same however many watches there are, and a watch that wakes finds everything since its last read.
+Changes are appended once; every watch has a position in the history and filters when it reads, so a write costs the
+same however many watches there are, and a watch that wakes finds everything since its last read.
 
 Caller: ``store``, which owns one table per kind and hands watches to the transports.
 """
@@ -27,7 +27,7 @@ from .key_order import Key, KeyOrder, Moment
 
 __all__ = ["Change", "Follower", "Table", "Watch"]
 
-#: Receives the version after and the version before a change: None after a removal and before a creation.
+#: Receiver of a change: the version after it (None after a removal) and before it (None before a creation).
 Follower = Callable[[Stored | None, Stored | None], None]
 
 ADDED: Final = "ADDED"
@@ -35,23 +35,24 @@ MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
 BOOKMARK: Final = "BOOKMARK"
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-#: Objects of a long initial state that a watch shows at once.
+#: Most objects of a long initial state in one batch of a watch.
 INITIAL_BATCH: Final = 1024
-#: Old changes are looked after in steps of this part of the history; by so much it may exceed its length.
+#: Divisor of the history's length: old changes are trimmed each time that the history grows by an eighth of it.
 _STEP: Final = 8
 
 
 class Change(msgspec.Struct, gc=False, eq=False):
-    """One entry of the history: what happened to an object, and the version before."""
+    """Entry of the history: the change of an object, and the version before."""
 
     type: str
     item: Stored
     previous: Stored | None
 
     def seen_through(self, filter_: Filter) -> WatchEvent | None:
-        """What a filtered watch receives: entering is ADDED, leaving is DELETED, unseen is nothing.
+        """Return the event for a filtered watch. An object that enters gives ADDED, one that leaves DELETED.
 
-        What leaves is shown in the last state that matched, with the version of the change that made it leave (upstream's rule).
+        Returns None if the filter matches neither version. An object that leaves is shown in its last matching state,
+        with the version of the change by which it left (upstream's rule).
         """
         before = self.previous
         if before is not None and not filter_.matches(before):
@@ -64,9 +65,9 @@ class Change(msgspec.Struct, gc=False, eq=False):
 
 
 class Table:
-    """The objects of one kind, by (namespace, name), with their history.
+    """Objects of one kind, by (namespace, name), with their history.
 
-    ``history`` is how many changes back a new watch, a continued list or an exact list may begin;
+    ``history`` is the number of changes back from which a new watch, a continued list or an exact list may begin;
     ``backlog`` is how far a live watch may lag before its version counts as expired.
     """
 
@@ -83,7 +84,7 @@ class Table:
         self._step_at = self._step
         self._floor = 0  # versions below this one have lost history
         self._order = KeyOrder()
-        # Dicts as ordered sets: the order of waking must not depend on addresses.
+        # Dicts as ordered sets: the order of waking must be reproducible.
         self._watches: dict[Watch, None] = {}
         self._waiting: dict[Watch, None] = {}
         self._past: dict[int, Moment] = {}
@@ -91,15 +92,15 @@ class Table:
     # -- objects ---------------------------------------------------------------------------------------
 
     def items(self, namespace: str = "") -> list[Stored]:
-        """All objects in key order, or those of one namespace."""
+        """Return all objects in key order, or those of one namespace."""
         return self.present().within(namespace).items()
 
     def present(self) -> Moment:
-        """The objects as they are now; to be read before anything changes."""
+        """Return the objects as they are now. Read it before anything changes."""
         return Moment(self._order.read(), self.objects)
 
     def load(self, item: Stored) -> None:
-        """Add an object that was saved, without history."""
+        """Add a saved object, without history."""
         key = (item.namespace, item.name)
         self.objects[key] = item
         self._order.add(key)
@@ -128,22 +129,22 @@ class Table:
 
     @property
     def floor(self) -> int:
-        """The oldest version from which every later change is still known."""
+        """Oldest version from which every later change is still known."""
         index = len(self._log) - self._history
         return max(self._floor, self._log[index - 1].item.resource_version) if index > 0 else self._floor
 
     @property
     def end(self) -> int:
-        """The sequence number the next change will have."""
+        """Sequence number that the next change will have."""
         return self._base + len(self._log)
 
     def since(self, sequence: int, count: int | None = None) -> list[Change] | None:
-        """The changes from a sequence number on, at most ``count``, or None when some of them are gone."""
+        """Return the changes from a sequence number on, at most ``count``; None when some of them are gone."""
         index = sequence - self._base
         return None if index < 0 else self._log[index : None if count is None else index + count]
 
     def position_after(self, resource_version: int) -> int:
-        """The sequence number of the first change newer than a version.
+        """Return the sequence number of the first change newer than a version.
 
         Raises:
             ApiError: 410, when changes after that version are no longer known.
@@ -154,7 +155,7 @@ class Table:
         return self._base + bisect_right(self._log, resource_version, key=lambda change: change.item.resource_version)
 
     def at(self, resource_version: int) -> Moment:
-        """All objects as they were at a version; to be read before anything changes.
+        """Return all objects as they were at a version. Read it before anything changes.
 
         Raises:
             ApiError: 410, when that version is older than the history.
@@ -182,7 +183,7 @@ class Table:
         return known
 
     def reset(self, resource_version: int) -> None:
-        """Empty the table; what is put into it now counts as no newer than a version."""
+        """Empty the table. Objects that are loaded next count as no newer than a version."""
         self.objects.clear()
         self._order = KeyOrder()
         self._drop_history(resource_version)
@@ -205,9 +206,10 @@ class Table:
         self._past.clear()
 
     def slim(self) -> None:
-        """Drop what was decoded from versions that are not current, and can be decoded again.
+        """Drop the decoded data of versions that are not current; it can be decoded again.
 
-        They are rarely read: by then informers have read them. It is done for the older part of the history as it grows.
+        Old versions are rarely read, because informers have read them by then. A growing history does this by itself
+        for its older part.
         """
         self._past.clear()
         self._order.trim()
@@ -221,7 +223,7 @@ class Table:
                 change.item.forget()
 
     def _trim(self) -> None:
-        """Drop what neither new watches nor live ones may still ask for."""
+        """Drop changes that neither new watches nor live ones may still ask for."""
         keep = len(self._log) - self._history
         for watch in self._watches:
             keep = min(keep, watch.position - self._base)
@@ -236,7 +238,7 @@ class Table:
 
     @property
     def watches(self) -> list[Watch]:
-        """The live watches, oldest first."""
+        """Live watches, oldest first."""
         return list(self._watches)
 
     def attach(self, watch: Watch) -> None:
@@ -251,10 +253,10 @@ class Table:
 
 
 class Watch:
-    """One reader of a table's changes.
+    """Reader of a table's changes.
 
-    ``drain`` gives what is there now, of a long initial state a part; ``wait`` sleeps until there may be more. One consumer per watch.
-    Close it when done, or the history it has not read is kept for it.
+    ``drain`` returns what is there now (a part of a long initial state); ``wait`` sleeps until there may be more. One
+    consumer per watch. Close it when done, or the history it has not read is kept for it.
     """
 
     def __init__(
@@ -276,9 +278,9 @@ class Watch:
         table.attach(self)
 
     def drain(self, most: int | None = None) -> list[WatchEvent]:
-        """Everything since the last call, oldest first; often empty for a filtered watch.
+        """Return the events since the last call, oldest first; often empty for a filtered watch.
 
-        With ``most`` only so many changes: what follows them stays in the history until the next call.
+        With ``most``, at most that many changes are read; the rest stays for the next call.
 
         Raises:
             ApiError: 410, when this watch lagged beyond the backlog or was expired.
@@ -312,12 +314,12 @@ class Watch:
 
     @property
     def begins(self) -> bool:
-        """Whether more of the initial state is to come."""
+        """True if more of the initial state is to come."""
         return self._initial is not None
 
     @property
     def pending(self) -> bool:
-        """Whether ``drain`` may have something to give or to raise."""
+        """True if ``drain`` may return events or raise."""
         return self.closed or self.begins or self._is_expired or self.position != self._table.end
 
     async def wait(self, timeout: float = math.inf) -> bool:  # noqa: ASYNC109 - a stream's own time limit
@@ -342,7 +344,7 @@ class Watch:
             self._waiter.set_result(None)
 
     def bookmark(self) -> WatchEvent:
-        """A BOOKMARK at the current version; only true when everything up to now has been drained."""
+        """Return a BOOKMARK at the current version. Only valid when everything up to now has been drained."""
         return _bookmark(self._filter.kind, self._current_version())
 
     def expire(self) -> None:
@@ -351,7 +353,7 @@ class Watch:
         self.wake()
 
     def close(self) -> None:
-        """End the watch; what it had not read is lost to it."""
+        """End the watch. Events that it has not read are dropped."""
         self.closed = True
         self._table.detach(self)
         self.wake()
@@ -364,7 +366,7 @@ def _bookmark(kind: Kind, resource_version: int, **more: object) -> WatchEvent:
 
 
 def initial_events(kind: Kind, items: Iterable[Item], resource_version: int, *, marker: bool) -> Iterator[WatchEvent]:
-    """The state of a table as synthetic ADDED events, closed by the end marker when asked for."""
+    """Yield the state of a table as synthetic ADDED events, closed by the end marker when asked for."""
     for item in items:
         yield WatchEvent(ADDED, item)
     if marker:

@@ -1,4 +1,4 @@
-"""The benchmark: workloads in scheduler_perf's format, run in real time through the whole path of one process.
+"""Benchmark: workloads in scheduler_perf's format, run in real time through the whole path of one process.
 
 :mod:`.workloads` reads a file, :mod:`.execute` carries out its operations, :mod:`.measure` holds the timers and
 :mod:`.decisions` measures decisions alone. Caller: ``kubesched bench``.

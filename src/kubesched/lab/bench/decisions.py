@@ -1,7 +1,7 @@
-"""Decisions alone: pop, decide, assume. Nothing is bound and nothing is watched; what is left is the decision core.
+"""Benchmark of the decision core alone: pop, decide, assume. Nothing is bound and nothing is watched.
 
-The nodes and pods are those of a workload: all its createNodes operations, and as pods the ones of its measured
-operations, in order. Caller: ``kubesched bench --decisions``.
+Nodes and pods are those of a workload: nodes of all its createNodes operations, pods of its measured operations, in
+order. Caller: ``kubesched bench --decisions``.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ __all__ = ["allocate_claims", "driver_slice"]
 
 
 def allocate_claims(store: Store, namespace: str, gates: FeatureGates, rng: random.Random) -> None:
-    """Allocate every claim of a namespace (all of them when it is empty) on some node, without reserving it.
+    """Allocate every claim of a namespace (of all, when it is empty) on some node, without reserving it.
 
     Raises:
         WorkloadError: when the devices of a claim are not free on any node.
@@ -60,7 +60,7 @@ def allocate_claims(store: Store, namespace: str, gates: FeatureGates, rng: rand
 
 
 def driver_slice(node: str, driver: str, count: int) -> dict[str, Any]:
-    """The slice of a node: ``count`` equal devices, but for the number of their NUMA node."""
+    """Return the ResourceSlice of a node: ``count`` devices that differ in their NUMA node only."""
     devices = [
         {
             "name": f"instance-{index}",

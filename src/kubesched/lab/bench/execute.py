@@ -1,8 +1,9 @@
-"""Carry out a workload's operations on a fresh embedded cluster, in real time.
+"""Execution of a workload's operations on a fresh embedded cluster, in real time.
 
-Source: rules/benchmark-format §5 and §6. On purpose different from upstream: an operation waits for
-its own pods, not for the number of pods in their namespace (quirk Q2); existing namespaces are accepted (Q3); waiting
-ends with the last binding instead of being polled for every second. Hollow kubelets are off, as there.
+Source: rules/benchmark-format §5, §6. Deliberate differences from upstream: an operation waits for its own pods, not
+for the number of pods in their namespace (rules/benchmark-format §12 quirk Q2); existing namespaces are accepted
+(rules/benchmark-format §12 quirk Q3); waiting ends with the last binding, not at the next poll of each second. Hollow
+kubelets are off, as upstream.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ from .workloads import (
 
 __all__ = ["config_of", "run_workload"]
 
-#: Pods created before the scheduler gets the loop.
+#: Pods created before the scheduler gets the event loop.
 _YIELD_INTERVAL: Final = 50
 #: Pods bound between two reports of progress.
 _PROGRESS_EVERY: Final = 100
-#: How often attempts are counted, and how often a wait checks that pods are still being bound.
+#: Seconds between two counts of attempts, and between two checks that pods are still being bound.
 _POLL_SECONDS: Final = 0.02
 _CHECK_SECONDS: Final = 0.2
-#: A wait without a single binding for so long fails: the pods do not fit.
+#: Seconds without a binding after which a wait fails: the pods do not fit.
 _PATIENCE_SECONDS: Final = 30.0
 _MEMORY_SECONDS: Final = 0.5
 _STILL_SECONDS: Final = 2.0
@@ -72,7 +73,7 @@ Labels = Mapping[str, str]
 
 
 def config_of(workload: Workload) -> KubeSchedulerConfiguration:
-    """The workload's scheduler configuration, else the default.
+    """Return the workload's scheduler configuration, else the default.
 
     Raises:
         ConfigError: when the file cannot be used.
@@ -123,11 +124,11 @@ async def run_workload(
 
 
 class _Wait:
-    """Pods that an operation waits for, with their labels. The binding hook removes them one by one."""
+    """Wait of an operation for its pods, with their labels. The binding hook removes the pods one by one."""
 
     def __init__(self, keys: dict[str, Labels]) -> None:
         self.keys = keys
-        #: Set when the last one is removed.
+        #: Set when the last pod is removed.
         self.done = asyncio.Event()
 
     def remove(self, key: str) -> None:
@@ -144,7 +145,7 @@ def _http_extenders(config: KubeSchedulerConfiguration) -> tuple[Extender, ...]:
 
 
 class _Execution:
-    """One run: the cluster, what waits, and what is being measured."""
+    """Run of a workload: its cluster, open waits, and open measurements."""
 
     def __init__(
         self,
@@ -179,9 +180,9 @@ class _Execution:
         self._profiler = profiler
         self._on_progress = on_progress
         self._total = sum(op.count for op in operations if isinstance(op, CreatePods))
-        #: By namespace: the pods without a node that a later barrier waits for, with their labels.
+        #: Pods without a node that a later barrier waits for: by namespace and key, their labels.
         self._ledger: dict[str, dict[str, Labels]] = {}
-        #: What waits for pods now, or as soon as its pods are created.
+        #: Waits that are open, or open as soon as their pods are created.
         self._waits: list[_Wait] = []
         self._last_bound = time.perf_counter()
         self._done = 0
@@ -190,17 +191,17 @@ class _Execution:
         self._watching = ExitStack()
         self._collected: frozenset[str] = frozenset()
         self._collected_labels: Labels = {}
-        #: A crash of one ends the run.
+        #: Tasks in the background. A crash of one ends the run.
         self._background: list[asyncio.Task[None]] = []
 
     def stop_background(self) -> None:
-        """End what still runs in the background."""
+        """Cancel the tasks that still run in the background."""
         self._watching.close()
         for task in self._background:
             task.cancel()
 
     async def do(self, index: int, op: Operation) -> None:
-        """Carry out one operation. Background operations are only started."""
+        """Carry out one operation. A background operation is only started."""
         match op:
             case CreateNodes():
                 await self._until_node_seen(self._maker.nodes(op))
@@ -260,7 +261,7 @@ class _Execution:
             self._on_progress(self._done, self._total)
 
     def _settled(self, namespace: str, key: str) -> None:
-        """A pod is bound or deleted: nothing waits for it any more."""
+        """Note that a pod is bound or deleted: no wait includes it any more."""
         if namespace in self._ledger:
             self._ledger[namespace].pop(key, None)
         for wait in self._waits:
@@ -291,7 +292,7 @@ class _Execution:
     async def _create_batch(
         self, keys: dict[str, Labels], count: int, namespace: str, template: PodMaker, rate: int = 0
     ) -> None:
-        """So many pods, at most ``rate`` a second if it is given; each is added to ``keys`` with its labels."""
+        """Create ``count`` pods, at most ``rate`` a second if that is not 0. Each is added to ``keys`` with its labels."""
         start = time.perf_counter()
         client, timer = self.embedded.client, self._timer if namespace in self._collected else None
         for index in range(count):
@@ -307,7 +308,7 @@ class _Execution:
                 await asyncio.sleep(0)
 
     async def _create_steadily(self, op: CreatePods, namespace: str, template: PodMaker) -> None:
-        """Batches of pods, one after the other: each is deleted as soon as it is bound. The last one stays."""
+        """Create batches of pods, each deleted as soon as it is bound, before the next. The last batch stays."""
         end = time.perf_counter() + parse_duration(op.duration)
         while True:
             wait = self._open_wait({})
@@ -345,7 +346,7 @@ class _Execution:
         await self._settle()
 
     async def _create_driver(self, op: CreateResourceDriver) -> None:
-        """Publish slices, and wait until the scheduler has all there are, if it reads them at all."""
+        """Publish slices, and wait until the scheduler has all of them, if it reads slices at all."""
         client = self.embedded.client
         for item in self.embedded.store.list(NODES).items:
             if fnmatch.fnmatchcase(item.name, op.nodes):
@@ -368,15 +369,15 @@ class _Execution:
         return kind
 
     def _open_wait(self, keys: dict[str, Labels]) -> _Wait:
-        """From now on pods that are settled are removed from it."""
+        """Open a wait. From now on pods that are bound or deleted are removed from it."""
         wait = _Wait(keys)
         self._waits.append(wait)
         return wait
 
     async def _wait(self, wait: _Wait, *, attempted: bool) -> None:
-        """Until these pods are bound (or, with ``attempted``, have been tried)."""
+        """Wait until these pods are bound (or, with ``attempted``, have been tried)."""
         self._last_bound = time.perf_counter()
-        wait.done.clear()  # it may have been empty between two pods
+        wait.done.clear()  # the wait may have been empty between two pods
         try:
             while wait.keys:
                 with contextlib.suppress(TimeoutError):
@@ -391,13 +392,17 @@ class _Execution:
         await self._settle()
 
     def _check_progress(self, keys: Collection[str]) -> None:
-        """Raise when nothing has been bound for so long that these pods will not be either."""
+        """Refuse to wait longer when nothing has been bound for too long.
+
+        Raises:
+            WorkloadError: naming a pod and the reason why it has no node.
+        """
         quiet = time.perf_counter() - self._last_bound
         if quiet <= _STILL_SECONDS:
             return
         still = self.embedded.scheduler.is_idle and all(task.done() for task in self._background)
         if still and not all(map(self._was_tried, keys)):
-            still = False  # controllers may have work to do before the others are tried, such as making their claims
+            still = False  # controllers may still have work to do before the others are tried, such as making claims
         if quiet > (_STILL_SECONDS if still else _PATIENCE_SECONDS):
             example = min(keys)
             raise WorkloadError(
@@ -415,7 +420,7 @@ class _Execution:
         return next((item.message for item in conditions if item.type == "PodScheduled"), "it was not tried yet")
 
     async def _settle(self) -> None:
-        """Until the scheduler has seen what was written."""
+        """Wait until the scheduler has seen all writes."""
         cache = self.embedded.scheduler.cache
         for _ in range(3):
             await asyncio.sleep(0)
@@ -425,7 +430,7 @@ class _Execution:
             await asyncio.sleep(0)
 
     async def _until_node_seen(self, name: str) -> None:
-        """Until the scheduler knows a node, and with it all that were created before it: watches keep the order."""
+        """Wait until the scheduler knows a node, and so all nodes created before it: watches keep the order."""
         table, deadline = self.embedded.scheduler.cache.table, time.perf_counter() + _PATIENCE_SECONDS
         while name and ((info := table.get(name)) is None or info.node is None):
             if time.perf_counter() > deadline:
@@ -457,7 +462,7 @@ class _Execution:
             self._settled(item.namespace, item.key)
 
     async def _churn(self, op: Churn, namespace: str, templates: list[Template]) -> None:
-        """Each tick creates one object per template; with ``recreate`` every slot is filled and emptied in turn."""
+        """Create one object per template at each tick. With ``recreate``, every slot is filled and emptied in turn."""
         client = self.embedded.client
         slots: dict[int, list[Any]] = {}
         tick = 0
@@ -469,7 +474,7 @@ class _Execution:
                 try:
                     await client.delete(kind, namespace if kind.namespaced else "", name, grace_period_seconds=0)
                 except ApiError:
-                    continue  # already deleted: as upstream, churn continues
+                    continue  # deleted already: churn continues, as upstream
             if not filled:
                 made = []
                 for template in templates:
@@ -478,7 +483,7 @@ class _Execution:
                     try:
                         item = await client.create(kind, namespace if kind.namespaced else "", data)
                     except ApiError:
-                        continue  # as upstream: churn continues
+                        continue  # churn continues, as upstream
                     made.append((kind, item.name))
                 if op.mode == "recreate":
                     slots[slot] = made

@@ -1,7 +1,7 @@
-"""Fake node features: what upstream's topic nodedeclaredfeatures replaces the feature library by.
+"""Fake node features, in place of the feature library, as in upstream's topic nodedeclaredfeatures.
 
-Every feature is needed by each pod that has resources of its own (rules/benchmark-format §4, topic hook).
-Caller: :mod:`.execute`.
+Every feature is needed by each pod that has resources of its own (rules/benchmark-format §4, topic hook). Caller:
+:mod:`.execute`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ __all__ = ["with_features"]
 
 
 def with_features(registry: Registry, features: Sequence[str]) -> Registry:
-    """The registry itself without features, else a copy whose NodeDeclaredFeatures knows these and no others."""
+    """Return a registry whose NodeDeclaredFeatures plugin knows these features only.
+
+    Without features it is the given registry, else a copy.
+    """
     if not features:
         return registry
     needed = frozenset(features)
 
     class Features(Question):
-        """The features of a node that the pod needs."""
+        """Features of a node that the pod needs."""
 
         by_spec = True
         reads = Reads.NODE
@@ -51,7 +54,7 @@ def with_features(registry: Registry, features: Sequence[str]) -> Registry:
             return Status.unresolvable("node(s) didn't match Pod's required features")
 
     class FakeFeatures(Plugin):
-        """The nodes that declare every feature."""
+        """Plugin that admits the nodes that declare every needed feature."""
 
         name = "NodeDeclaredFeatures"
         asks = Features

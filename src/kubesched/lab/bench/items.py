@@ -1,7 +1,7 @@
-"""What upstream's benchmark reports of a section, item by item, and the file that it writes.
+"""Result items of a section, as upstream's benchmark reports them, and the file with them.
 
-Source: rules/benchmark-format §7 and §8.2. On purpose different: histograms count the section and not
-the workload from its beginning (quirk Q4); memory is what the process holds, as there is no Go heap here. Callers:
+Source: rules/benchmark-format §7, §8.2. Deliberate differences: histograms cover the section, not the workload from its
+beginning (rules/benchmark-format §12 quirk 4); memory is that of the process, as there is no Go heap. Callers:
 :mod:`.measure`, ``kubesched bench --results``.
 """
 
@@ -26,7 +26,7 @@ __all__ = [
     "throughput_item",
 ]
 
-#: The histograms of a section, with the labels that distinguish series; all others are merged.
+#: Histograms of a section, with the labels that distinguish series. Other labels are merged.
 _HISTOGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     "framework_extension_point_duration_seconds": ("extension_point",),
     "scheduling_attempt_duration_seconds": ("result",),
@@ -39,7 +39,7 @@ _NOT_APPLICABLE: Final = "not applicable"
 
 
 class DataItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure set. ``data`` is None when nothing was measured."""
+    """Set of figures with labels. ``data`` is None when nothing was measured."""
 
     data: dict[str, float] | None
     unit: str
@@ -47,17 +47,17 @@ class DataItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def percentile(ordered: Sequence[float], share: int) -> float:
-    """The nearest-rank percentile of ascending samples; 0 of none."""
+    """Return the nearest-rank percentile of ascending samples; 0 without samples."""
     if not ordered:
         return 0.0
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
 
 def throughput_item(name: str, start: float, bound: Iterable[float]) -> DataItem:
-    """Pods per second, sampled every second from ``start``; ``bound`` are the times of bindings in seconds.
+    """Return pods per second, sampled every second from ``start``. ``bound`` are the times of bindings in seconds.
 
-    The interval up to the first tick with a binding is warm-up, and what follows the last tick is not counted: a section
-    of less than about two seconds has no figure.
+    The time up to the first tick with a binding is warm-up, and the time after the last tick is not counted. So a
+    section of less than about two seconds has no figure.
     """
     times = sorted(bound)
     rates: list[float] = []
@@ -81,9 +81,9 @@ def throughput_item(name: str, start: float, bound: Iterable[float]) -> DataItem
 
 
 def histogram_quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float:
-    """The value below which ``share`` (0 to 1) of the observations lie, linear inside a bucket.
+    """Return the value below which ``share`` (0 to 1) of the observations lie, linear inside a bucket.
 
-    ``counts`` are per bucket, one more than ``bounds``; in the last one it is the largest bound.
+    ``counts`` are per bucket, one more than ``bounds``. In the last bucket the value is the largest bound.
     """
     rank, below, lower = share * sum(counts), 0, 0.0
     for bound, count in zip(bounds, counts, strict=False):
@@ -94,7 +94,7 @@ def histogram_quantile(bounds: Sequence[float], counts: Sequence[int], share: fl
 
 
 class HistogramStart:
-    """The scheduler's histograms at the start of a section."""
+    """State of the scheduler's histograms at the start of a section."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._families: dict[str, Histogram] = {name: getattr(metrics, name) for name in _HISTOGRAMS}
@@ -105,7 +105,7 @@ class HistogramStart:
         }
 
     def items(self, name: str) -> list[DataItem]:
-        """What was observed since, in milliseconds; series without observations are left out."""
+        """Return the observations since then, in milliseconds. Series without observations are left out."""
         result = []
         for metric, family in self._families.items():
             wanted = _HISTOGRAMS[metric]
@@ -133,7 +133,7 @@ class HistogramStart:
 
 
 def memory_items(name: str, seconds: float, samples: Sequence[float]) -> list[DataItem]:
-    """Memory of the process and its growth, from samples in MiB over ``seconds``; and how long the section was."""
+    """Return memory of the process and its growth, from samples in MiB over ``seconds``, and the length of the section."""
     ordered = sorted(samples)
     usage = {f"Perc{share}": percentile(ordered, share) for share in _PERCENTILES}
     usage |= {"Average": sum(samples) / len(samples), "Max": ordered[-1]}
@@ -146,7 +146,7 @@ def memory_items(name: str, seconds: float, samples: Sequence[float]) -> list[Da
 
 
 def items_file(items: Iterable[DataItem]) -> bytes:
-    """The result file of a topic: every label key of the file is on every item."""
+    """Return the result file of a topic. Every item has every label key of the file."""
     listed = list(items)
     keys = sorted({key for item in listed for key in item.labels})
     data: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What operations create: nodes, namespaces and pods, from templates that are read once. Caller: :mod:`.execute`."""
+"""Maker of the objects of operations: nodes, namespaces and pods, from templates read once. Caller: :mod:`.execute`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POD: Final = """
 
 
 class Maker:
-    """Creates what operations ask for; templates are read once."""
+    """Maker of nodes, namespaces and templates for the operations of a workload."""
 
     def __init__(self, workload: Workload, embedded: Embedded) -> None:
         self._workload = workload
@@ -36,7 +36,7 @@ class Maker:
         self._nodes = 0
 
     def template(self, path: str, built_in: str) -> Template:
-        """The template at a path relative to the workload file; the built-in one without a path."""
+        """Return the template at a path relative to the workload file; the built-in one for an empty path."""
         if not path:
             return Template(built_in, "built-in")
         full = self._workload.folder / path
@@ -48,7 +48,10 @@ class Maker:
         return self.template(op.pod_template_path or self._workload.default_pod_template_path, _POD)
 
     def nodes(self, op: CreateNodes) -> str:
-        """Nodes with names counted up (upstream's are random: numbers make runs comparable); the name of the last."""
+        """Create nodes with counted names. Returns the name of the last.
+
+        (Upstream's names are random; numbers make runs comparable.)
+        """
         name = ""
         template = self.template(op.node_template_path, _NODE)
         label, unique = op.label_node_prepare_strategy, op.unique_node_label_strategy
@@ -74,7 +77,7 @@ class Maker:
         return name
 
     def namespace(self, name: str, template: dict[str, Any] | None = None) -> None:
-        """Make sure that there is a namespace."""
+        """Create a namespace unless it exists."""
         metadata = {**((template or {}).get("metadata") or {}), "name": name}
         metadata.pop("generateName", None)
         try:
@@ -85,7 +88,7 @@ class Maker:
 
 
 class PodMaker:
-    """The pods of an operation, each with a bound claim and volume of its own if there are templates of those."""
+    """Maker of an operation's pods. With templates for claim and volume, each pod gets a bound pair of its own."""
 
     def __init__(self, pods: Template, claims: Template | None, volumes: Template | None) -> None:
         self._pods = pods

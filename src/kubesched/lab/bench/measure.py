@@ -1,7 +1,7 @@
-"""The stopwatch: what is measured of a run, and how samples become numbers.
+"""Stopwatch of a run: times, memory, and figures from samples.
 
-Times are real. A section is what lies between the start and the end of a collection; its CPU time includes
-everything the process did, the creating of pods and the recording of events as well. Caller: :mod:`.execute`.
+Times are real. A section lasts from the start to the end of a collection; its CPU time includes everything the process
+did, the creation of pods and the recording of events as well. Caller: :mod:`.execute`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ __all__ = [
 ]
 
 _MEBI: Final = 1 << 20
-#: Upstream's items have the name of its benchmark function in front (quirk Q1: dashboards rely on it).
+#: Upstream's items begin with the name of its benchmark function; dashboards rely on it (rules/benchmark-format §12
+#: quirk 1).
 _BENCHMARK: Final = "BenchmarkPerfScheduling"
 
 
@@ -44,7 +45,7 @@ class _Struct(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Percentiles(_Struct, frozen=True, kw_only=True):
-    """Of a set of samples; 0 when there are none."""
+    """Percentiles of a set of samples; 0 when there are none."""
 
     p50: float
     p90: float
@@ -58,7 +59,7 @@ class Percentiles(_Struct, frozen=True, kw_only=True):
 
 
 class LoopHold(_Struct, frozen=True, kw_only=True):
-    """One time that the event loop was held, and by what."""
+    """Time for which the event loop was held, and the code that held it."""
 
     ms: float
     cpu_ms: float
@@ -66,28 +67,28 @@ class LoopHold(_Struct, frozen=True, kw_only=True):
 
 
 class Section(_Struct, frozen=True, kw_only=True):
-    """One measured part of a run. ``seconds`` is from its start to its last binding."""
+    """Measured part of a run. ``seconds`` is from its start to its last binding."""
 
     name: str
-    #: Pods created in the section's namespaces, and how many of them were bound.
+    #: Pods created in the section's namespaces, and those of them that were bound.
     pods: int
     bound: int
     seconds: float
     pods_per_second: float
-    #: From the create call to the binding stored.
+    #: Time from the create call to the stored binding.
     latency_ms: Percentiles
-    #: The search for a node alone.
+    #: Time of the search for a node alone.
     decision_us: Percentiles
     cpu_us_per_pod: float
-    #: How often the event loop was held for more than 50 ms, and the longest of these.
+    #: Number of times that the event loop was held for more than 50 ms, and the longest of these.
     loop_holds: int
     longest_holds: list[LoopHold]
-    #: What upstream's benchmark reports, see :mod:`.items`; the first is the throughput in steps of a second.
+    #: Result items in upstream's format, see :mod:`.items`. The first is the throughput in steps of a second.
     items: list[DataItem]
 
 
 class Run(_Struct, frozen=True, kw_only=True):
-    """One run of a workload on a fresh cluster. The peak memory is the whole process's, so far."""
+    """Run of a workload on a fresh cluster. The peak memory is the whole process's, so far."""
 
     sections: list[Section]
     setup_seconds: float
@@ -97,7 +98,7 @@ class Run(_Struct, frozen=True, kw_only=True):
 
 
 class Decisions(_Struct, frozen=True, kw_only=True):
-    """Decisions alone: pop, decide, assume, without any API."""
+    """Figures of decisions alone: pop, decide, assume, without any API."""
 
     decisions: int
     unschedulable: int
@@ -106,13 +107,13 @@ class Decisions(_Struct, frozen=True, kw_only=True):
 
 
 def peak_rss_mib() -> float:
-    """The most memory this process ever had, in MiB."""
+    """Return the most memory this process ever had, in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / _MEBI if sys.platform == "darwin" else peak / 1024, 1)
 
 
 def resident_mib() -> float:
-    """The memory that this process has now, in MiB; the most it ever had where the system does not say."""
+    """Return the present memory of this process, in MiB; the most it ever had where the system does not tell."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * resource.getpagesize() / _MEBI
     except OSError:
@@ -120,7 +121,7 @@ def resident_mib() -> float:
 
 
 class StopwatchSearch:
-    """A search whose ``find`` is timed; everything else is passed on."""
+    """Search whose ``find`` is timed; everything else is passed on."""
 
     def __init__(self, search: Search, samples: list[float]) -> None:
         self._search = search
@@ -142,20 +143,20 @@ class StopwatchSearch:
 
 
 class SectionTimer:
-    """Measures one section: from being made until :meth:`finish`."""
+    """Measurement of one section, from its creation until :meth:`finish`."""
 
     def __init__(self, name: str, title: str, decisions: list[float], metrics: SchedulerMetrics) -> None:
         self.name = name
         self._item_name = f"{_BENCHMARK}/{title}/{name}"
         self._pods = 0
-        #: When pods without a node were created, by key.
+        #: Times of creation of pods without a node, by key.
         self._created: dict[str, float] = {}
-        #: When pods were bound, and how long after their creation (seconds).
+        #: Times of bindings, and seconds from creation to binding.
         self._bound: array[float] = array("d")
         self._latencies: array[float] = array("d")
         self._decisions = decisions
         self._first_decision = len(decisions)
-        # As the commands do that run a scheduler.
+        # As in the commands that run a scheduler.
         self._restore_collector = settle_collector()
         self._histograms = HistogramStart(metrics)
         self.memory = [resident_mib()]
@@ -163,12 +164,12 @@ class SectionTimer:
         self._start = time.perf_counter()
 
     def pod_created(self, key: str, at: float) -> None:
-        """A pod of the section was created; before it can be bound."""
+        """Note the creation of a pod of the section. Must be called before the pod can be bound."""
         self._pods += 1
         self._created[key] = at
 
     def pod_bound(self, key: str, at: float) -> None:
-        """A pod was bound; one that is not of the section does not count."""
+        """Note a binding. Pods that are not of the section do not count."""
         created = self._created.pop(key, None)
         if created is not None:
             self._bound.append(at)

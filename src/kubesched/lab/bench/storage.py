@@ -1,6 +1,6 @@
-"""The storage of workloads: a bound claim and volume for each pod, and the CSINodes of nodes.
+"""Storage of workloads: a bound claim and volume for each pod, and the CSINodes of nodes.
 
-Source: rules/benchmark-format §6.1 and §6.2. Caller: :mod:`.execute`.
+Source: rules/benchmark-format §6.1, §6.2. Caller: :mod:`.execute`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .workloads import AllocatableNodes, WorkloadError
 
 __all__ = ["create_bound_claim", "csi_node", "pod_with_claim"]
 
-#: The name of the pod's one volume.
+#: Name of the pod's one volume.
 _VOLUME: Final = "vol"
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 def csi_node(name: str, strategy: AllocatableNodes) -> dict[str, Any]:
-    """The CSINode of a node: a driver for each count, and the in-tree plugins that are migrated there.
+    """Return the CSINode of a node: a driver for each count, and the in-tree plugins that are migrated there.
 
     ``status.allocatable`` stays as it is, as on a server that ignores a status written to the main resource.
     """
@@ -63,6 +63,6 @@ _BOUND: Final = {"phase": "Bound"}
 
 
 def pod_with_claim(pod: Mapping[str, Any], index: int) -> dict[str, Any]:
-    """The pod with one volume on its claim instead of those it has."""
+    """Return the pod with a single volume on its claim, in place of its own volumes."""
     volume = {"name": _VOLUME, "persistentVolumeClaim": {"claimName": f"pvc-{index}"}}
     return {**pod, "spec": {**pod["spec"], "volumes": [volume]}}

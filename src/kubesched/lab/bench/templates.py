@@ -1,7 +1,7 @@
 """Object templates of the benchmark format: ``{{.Index}}``, ``{{.Count}}`` and a few sums, then YAML.
 
-Source: rules/benchmark-format §3. Only what occurs in workload files is understood; anything else is
-refused. A template without actions is parsed once. Caller: :mod:`.execute`.
+Source: rules/benchmark-format §3. Only the actions that occur in workload files are supported; others are refused. A
+template without actions is parsed once. Caller: :mod:`.execute`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _FUNCTIONS: Final[dict[str, Callable[..., float]]] = {
 
 
 class Template:
-    """An object to be made many times."""
+    """Template of an object that is made many times."""
 
     def __init__(self, text: str, source: str) -> None:
         self._text = text
         self._source = source
-        #: Actions often give one of a few texts: the same text is parsed once.
+        #: Actions often give one of a few texts: each text is parsed once.
         self._parsed = lru_cache(_MOST_PARSED)(self._parse)
         self._fixed = None if _ACTION.search(text) else self._parse(text)
 
@@ -61,7 +61,7 @@ class Template:
             raise WorkloadError(f"template {path}: {getattr(error, 'strerror', None) or error}") from None
 
     def make(self, index: int, count: int) -> dict[str, Any]:
-        """The object number ``index`` of ``count``; shared with others that have the same text: not to be changed.
+        """Return object number ``index`` of ``count``. It is shared between equal texts: do not change it.
 
         Raises:
             WorkloadError: for an action that is not understood, or text that is not an object afterwards.

@@ -1,8 +1,7 @@
 """Workload files: test cases, their operations and parameters, checked before anything runs.
 
-Source: rules/benchmark-format §2, §6, §8.1 and §9. What is wrong with a workload is said when it is
-chosen, so that other workloads of the same file can be run.
-Caller: ``kubesched bench``; :mod:`.execute` carries the operations out.
+Source: rules/benchmark-format §2, §6, §8.1, §9. An invalid workload is reported when it is chosen, so that other
+workloads of the same file can be run. Caller: ``kubesched bench``; :mod:`.execute` carries the operations out.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ __all__ = [
 ]
 
 
-#: Upstream's topics whose names are not those of their folders.
+#: Upstream's topics whose names differ from their folders.
 _TOPICS: Final = {"topology_spreading": "topologyspreading", "event_handling": "eventhandling"}
 _ROOTS: Final = ("dra",)
 _RATES: Final = ("pods_per_second", "update_per_second", "delete_pods_per_second")
 _FEATURES_PARAM: Final = "numNodeDeclaredFeatures"
 
-#: A parameter's value.
+#: Value of a parameter.
 Param = int | float | bool | str
 
 
 class WorkloadError(ValueError):
-    """A workload that cannot be run. The message says which, where, and what would be right."""
+    """Workload that cannot be run. The message names it, the place and a correct form."""
 
 
 class _Op(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -61,14 +60,14 @@ class _Op(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
 
 
 class LabelNodes(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """One label with values dealt round robin."""
+    """Label whose values are dealt round robin."""
 
     label_key: str
     label_values: list[str]
 
 
 class UniqueLabel(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """One label with a value of its own on every node."""
+    """Label with a value of its own on every node."""
 
     label_key: str
 
@@ -78,7 +77,10 @@ class DriverLimit(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
 
 
 class AllocatableNodes(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """What every node's CSINode says; ``node_allocatable`` has no effect, as upstream (quirk Q7)."""
+    """Content of every node's CSINode.
+
+    ``node_allocatable`` has no effect, as upstream (rules/benchmark-format §12 quirk 7).
+    """
 
     node_allocatable: dict[str, str] = {}
     csi_node_allocatable: dict[str, DriverLimit] = {}
@@ -107,15 +109,15 @@ class CreatePods(_Op, frozen=True, kw_only=True):
     persistent_volume_claim_template_path: str = ""
     collect_metrics: bool = False
     skip_wait_to_completion: bool = False
-    #: At most so many per second; 0: as fast as it goes. A field of ours, for latencies under a steady load.
+    #: Most pods created per second; 0 for no limit. A field of our own, for latencies under a steady load.
     pods_per_second: int = 0
-    #: Batches of ``count`` pods, each after the one before is bound and deleted, for ``duration``.
+    #: True to create batches of ``count`` pods for ``duration``, each after the one before is bound and deleted.
     steady_state: bool = False
     duration: str = "0s"
 
 
 class CreateAny(_Op, frozen=True, kw_only=True):
-    """Objects of any known kind; a namespace that does not exist yet is made."""
+    """Objects of any known kind. A missing namespace is created."""
 
     template_path: str
     count: int = 1
@@ -130,12 +132,12 @@ class UpdateAny(_Op, frozen=True, kw_only=True):
     namespace: str = ""
     update_per_second: int = 0
     subresources: list[str] = []
-    #: Go on with the next operation at once. A field of ours, for changes alongside what is measured.
+    #: True to go on with the next operation at once. A field of our own, for changes during a measurement.
     skip_wait_to_completion: bool = False
 
 
 class CreateResourceDriver(_Op, frozen=True, kw_only=True):
-    """A ResourceSlice for every node whose name matches the glob ``nodes``, with so many devices."""
+    """ResourceSlice for every node whose name matches the glob ``nodes``, with a number of devices."""
 
     driver_name: str
     nodes: str
@@ -143,7 +145,7 @@ class CreateResourceDriver(_Op, frozen=True, kw_only=True):
 
 
 class CreateResourceClaims(_Op, frozen=True, kw_only=True):
-    """Claims of a template; the same as createAny, but for its name."""
+    """Claims of a template; like createAny under another name."""
 
     namespace: str
     template_path: str
@@ -151,13 +153,13 @@ class CreateResourceClaims(_Op, frozen=True, kw_only=True):
 
 
 class AllocResourceClaims(_Op, frozen=True, kw_only=True):
-    """Allocate the claims of a namespace, of all without one, by the structured allocator."""
+    """Allocation of the claims of a namespace (of all, without one), by the structured allocator."""
 
     namespace: str = ""
 
 
 class _CreatePodSets(_Op, frozen=True, kw_only=True):
-    """Becomes ``count`` operations of kind createPods when a workload is prepared."""
+    """Operation that is expanded to ``count`` createPods operations when a workload is prepared."""
 
     count: int = 0
     namespace_prefix: str
@@ -236,7 +238,7 @@ _OPCODES: Final[dict[str, type[_Op]]] = {
 
 
 class ThresholdSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """The figure that a threshold is about."""
+    """Selector of the figure that a threshold is about."""
 
     name: str
     labels: dict[str, str] = {}
@@ -266,20 +268,20 @@ class _CaseSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload of one test case. Paths in it are relative to ``folder``."""
+    """Workload of a test case. Its paths are relative to ``folder``."""
 
     case: str
     name: str
     folder: Path
     params: dict[str, Param]
     feature_gates: dict[str, bool]
-    #: Those of the gates that the workload itself sets, and not its case.
+    #: Feature gates that the workload itself sets, and not its case.
     own_gates: dict[str, bool] = {}
     default_pod_template_path: str
     scheduler_config_path: str
     template: list[dict[str, Any]]
     labels: frozenset[str] = frozenset()
-    #: What :attr:`selector` must exceed; 0 when the workload has no threshold.
+    #: Figure that :attr:`selector` must exceed; 0 when the workload has no threshold.
     threshold: float = 0
     selector: ThresholdSelector = ThresholdSelector(name="SchedulingThroughput", data_bucket="Average")
 
@@ -289,7 +291,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fake_features(self) -> tuple[str, ...]:
-        """Node features that this workload declares on its nodes and that its pods need (spec section 4, topic hook)."""
+        """Node features that this workload declares on its nodes and that its pods need.
+
+        See rules/benchmark-format §4, topic hook.
+        """
         if not self.own_gates.get("NodeDeclaredFeatures"):
             return ()
         count = self.params.get(_FEATURES_PARAM, 0)
@@ -298,7 +303,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(f"Feature{number}" for number in range(1, int(count) + 1)))
 
     def with_params(self, **params: Param) -> Workload:
-        """The same workload with other parameter values.
+        """Return the workload with other parameter values.
 
         Raises:
             WorkloadError: when the workload has no parameter of that name.
@@ -310,7 +315,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, params={**self.params, **params})
 
     def operations(self) -> list[Operation]:
-        """The operations with parameters filled in and createPodSets expanded; an index here is the op index.
+        """Return the operations, parameters filled in and createPodSets expanded. The list index is the op index.
 
         Raises:
             WorkloadError: for anything that is wrong or not supported, before anything has run.
@@ -401,7 +406,7 @@ def _operation(raw: dict[str, Any], params: dict[str, Any], used: set[str], wher
 
 
 def load_workloads(path: Path) -> list[Workload]:
-    """Every workload of a file, in file order; a folder is short for the ``performance-config.yaml`` in it.
+    """Return the workloads of a file, in file order. A folder stands for the ``performance-config.yaml`` in it.
 
     Raises:
         WorkloadError: when the file cannot be read or is not in the format.
@@ -444,7 +449,7 @@ def load_workloads(path: Path) -> list[Workload]:
 
 
 def topic_of(folder: Path) -> str:
-    """The name of a topic, as in thresholds and names of result files: ``dra/extendedresource`` is dra_extendedresource."""
+    """Return the topic of a folder, for thresholds and result files: ``dra/extendedresource`` is dra_extendedresource."""
     parts = folder.resolve().parts
     for root in _ROOTS:
         if root in parts:
@@ -454,7 +459,10 @@ def topic_of(folder: Path) -> str:
 
 
 def labels_match(labels: Collection[str], expression: str) -> bool:
-    """Whether labels satisfy ``performance,-short``: ``x`` and ``+x`` must be there, ``-x`` must not (spec section 9)."""
+    """True if labels satisfy ``performance,-short``: ``x`` and ``+x`` must be there, ``-x`` must not.
+
+    See rules/benchmark-format §9.
+    """
     for word in filter(None, (part.strip() for part in expression.split(","))):
         if word.startswith("-"):
             if word[1:] in labels:

@@ -1,4 +1,4 @@
-"""Replay decisions recorded from Kubernetes and compare them with ours: see ``docs/conformance.md``.
+"""Conformance: decisions recorded from Kubernetes are replayed and compared with ours; see ``docs/conformance.md``.
 
 :func:`replay_file` runs every vector of a golden file; ``kubesched conformance`` prints the result.
 """

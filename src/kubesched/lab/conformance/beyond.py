@@ -1,6 +1,7 @@
-"""Scenarios whose records depend on what is not recorded, found by a rule about their pods.
+"""Scenarios whose records depend on data that was not recorded, found by a rule about their pods.
 
-Asked only for a vector that differs in every reading; it then counts as not compared, with the reason.
+The rule is only asked about a vector that differs in every reading. Such a vector counts as not compared, with the
+reason.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ _EMPTY_CLAIM: Final = (
 )
 _HELD_TWICE: Final = "Kubernetes forgets that a device is in use when one of two claims that hold it is deallocated"
 _SLICES: Final = "which of the slices of a pool says how many there are depends on chance"
-_FREE_AT_ONCE: Final = "preemption in the attempt that deallocates a claim counts on its devices here only (declared)"
+_FREE_AT_ONCE: Final = (
+    "preemption counts on the devices of a claim that the same attempt deallocates, unlike in Kubernetes (declared)"
+)
 _DEALLOCATED: Final = "deallocation of ResourceClaim completed"
 
 JSON = dict[str, Any]
 
 
 def beyond_comparison(world: World, vector: JSON) -> str:
-    """Why the records of a vector cannot be expected to agree; empty when nothing says so."""
+    """Return the reason why the records of a vector may disagree; empty when no rule knows one."""
     if any(map(_names_a_claim_twice, world.pending)):
         return _TWICE
     listed = (*vector["expected"].get("pods", ()), *vector["expected"].get("steps", ()))
@@ -64,7 +67,7 @@ def _is_any_device_held_twice(world: World) -> bool:
 
 
 def _do_slices_disagree(world: World) -> bool:
-    """Whether slices of one pool and generation state different numbers of slices."""
+    """True if slices of one pool and generation state different numbers of slices."""
     stated: dict[tuple[str, str, int], int] = {}
     for each in world.objects.informed("resourceslices").values():
         pool = each.spec.pool

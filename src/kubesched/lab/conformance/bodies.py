@@ -1,4 +1,4 @@
-"""Golden vectors about protobuf bodies: does each decode to the object that Kubernetes gives in JSON?"""
+"""Golden vectors about protobuf bodies: each must decode to the object that Kubernetes gives in JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["compare_body"]
 
 
 def compare_body(comparison: Comparison, vector: dict[str, Any]) -> None:
-    """Compare the members of the decoded object with those of the recorded one, where null means absent."""
+    """Compare the members of the decoded object with the recorded ones, where null means absent."""
     expected = drop_nulls(vector["expected"])
     raw = base64.b64decode(vector["scenario"]["body"], validate=True)
     try:

@@ -1,4 +1,4 @@
-"""The preemption that a PostFilter plugin would make, node by node, as the golden files write it."""
+"""Preemption candidates of a PostFilter plugin, node by node, in the form of the golden files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .world import World
 __all__ = ["ListsCandidates", "Question", "listed", "lister"]
 
 JSON = dict[str, Any]
-#: The arguments of PostFilter: the state after Filter, the pod, and why each node was rejected.
+#: Arguments of PostFilter: the state after Filter, the pod, and the status of each rejected node.
 Question = tuple[CycleState, PodInfo, NodeToStatus]
 
 
 @runtime_checkable
 class ListsCandidates(Protocol):
-    """A PostFilter plugin that can report its candidates without doing anything.
+    """PostFilter plugin that can report its candidates without doing anything.
 
-    The first value is node name to (victims, most important first; number of violated disruption budgets), for
-    every node where preemption helps, as if the number of candidates had no limit; the second is node name to the
-    status of each node that was tried in vain.
+    The first value maps node name to (victims, most important first; number of violated disruption budgets), for every
+    node where preemption helps, without a limit on their number. The second maps node name to the status of each node
+    that was tried in vain.
     """
 
     def list_candidates(
@@ -34,14 +34,14 @@ class ListsCandidates(Protocol):
 
 
 def lister(world: World, pod: PodInfo) -> ListsCandidates | None:
-    """The first PostFilter plugin of the pod's profile that lists its candidates, if any does."""
+    """Return the first PostFilter plugin of the pod's profile that lists its candidates, if any does."""
     framework = world.frameworks[pod.spec.scheduler_name]
     plugins = (framework.plugins[name] for name, _ in framework.points["postFilter"])
     return next((plugin for plugin in plugins if isinstance(plugin, ListsCandidates)), None)
 
 
 def listed(plugin: ListsCandidates, question: Question) -> dict[str, JSON]:
-    """The members ``candidates`` and ``rejected``."""
+    """Return the members ``candidates`` and ``rejected`` of a record."""
     candidates, rejected = plugin.list_candidates(*question)
     return {
         "candidates": {

@@ -1,4 +1,4 @@
-"""Scenarios that a replay cannot speak about: counted as not compared, with the reason, and never as passed."""
+"""Scenarios that a replay cannot decide: counted as not compared, with the reason, and never as passed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class NotComparedError(Exception):
 
 
 def gates_of(settings: Mapping[str, bool]) -> FeatureGates:
-    """The gates of a vector.
+    """Return the gates of a vector.
 
     Raises:
-        NotComparedError: when kubesched does not have what a gate turns on.
+        NotComparedError: when a gate turns on a feature that kubesched does not have.
         FeatureGateError: for an unknown gate and the like.
     """
     try:
@@ -39,7 +39,7 @@ def gates_of(settings: Mapping[str, bool]) -> FeatureGates:
 
 
 def check_version(config: JSON) -> None:
-    """Refuse a configuration that is not one of Kubernetes 1.36, so that no answer of it was recorded.
+    """Refuse a configuration that is not one of Kubernetes 1.36: no answer to it was recorded.
 
     Raises:
         NotComparedError: for another version.
@@ -50,7 +50,7 @@ def check_version(config: JSON) -> None:
 
 
 def check_configuration(config: KubeSchedulerConfiguration, nodes: int) -> None:
-    """Refuse what makes an answer depend on something that is not in the scenario.
+    """Refuse a configuration whose answers depend on something outside the scenario.
 
     Raises:
         NotComparedError: for extenders that take part, and when only a part of the nodes is evaluated.

@@ -1,4 +1,4 @@
-"""A recorded attempt against ours, member by member."""
+"""Comparison of a recorded attempt with ours, member by member."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["FINDS", "compare_attempt"]
 
 JSON = dict[str, Any]
 
-#: How often ``Search.find`` is called for each pod: the first time the answer is computed, then it is cached.
+#: Number of calls of ``Search.find`` for each pod: the first computes the answer, the others read the cache.
 FINDS: Final = 3
 _CHANCE: Final = "which nodes are filtered before a plugin fails depends on chance"
 _KINDS: Final = {"preFilter": ("preFilter.code", "preFilter.nodes", "preFilter.skipped")}
-#: Members that only say which attempt this is, or what follows from it and is compared there.
+#: Members that identify the attempt, or follow from it and are compared there.
 _ADDRESS: Final = frozenset({"pod", "pass", "node", "clearedNominations", "reserve"})
 
 
 def compare_attempt(comparison: Comparison, world: World, pod: PodInfo, expected: JSON, where: str) -> JSON | None:
-    """Evaluate the pod, find its node, and compare both with the record; our record.
+    """Evaluate the pod, find its node, and compare both with the record. Returns our record.
 
-    A record that needs a plugin that is not built is left out as a whole: None.
+    A record that needs a plugin that is not built is left out as a whole; then the result is None.
     """
     missing = missing_plugin(world, pod)
     if missing is not None:
@@ -61,7 +61,7 @@ def _leave_all(comparison: Comparison, expected: JSON, reason: str) -> None:
 
 
 class _Attempt:
-    """One attempt's members."""
+    """Comparison of one attempt's members."""
 
     def __init__(
         self, comparison: Comparison, world: World, pod: PodInfo, expected: JSON, answer: JSON, where: str
@@ -75,7 +75,7 @@ class _Attempt:
         self._met = {"outcome", *_ADDRESS}
 
     def compare(self) -> None:
-        """Every member of the record is compared, or left out with a reason."""
+        """Compare every member of the record, or leave it out with a reason."""
         self._compare()
         for member in self.expected.keys() - self._met:
             if self.expected["outcome"] == "error" and member in ("unschedulablePlugins", "pendingPlugins"):
@@ -125,13 +125,13 @@ class _Attempt:
         skipped = set(got.get("skipped", ()))
         missing = missing_plugins(self.world, self.pod, "preFilter")
         if want["code"] == Code.SUCCESS.label:
-            skipped.update(missing)  # the pod does not need them
+            skipped.update(missing)  # they have nothing to do for the pod
         else:
             skipped.update(name for name in missing if name in want["skipped"])  # those before the one that stopped
         self._check("preFilter.skipped", want["skipped"], sorted(skipped))
 
     def _filters(self) -> None:
-        # Nodes outside what PreFilter allows are not listed.
+        # The record does not list nodes outside those that PreFilter allows.
         allowed = self.expected["preFilter"].get("nodes")
         got = {
             name: status
@@ -147,12 +147,12 @@ class _Attempt:
     def _scores(self) -> None:
         expected, answer = self.expected, self.answer
         if "scoreSkipped" in expected:
-            # Missing plugins that extend PreScore have nothing to do for the pod; the others add zero.
+            # A missing plugin that extends PreScore would have skipped the pod. Other missing plugins add zero.
             missing = missing_plugins(self.world, self.pod, "preScore")
             skipped = sorted({*answer.get("scoreSkipped", ()), *missing})
             self._check("scoreSkipped", expected["scoreSkipped"], skipped)
         if "scores" in expected:
-            # So do those that the pod does not concern.
+            # Plugins that the pod does not concern add zero, too.
             absent = self.world.searches[self.pod.spec.scheduler_name].ask(self.pod).plan.absent
             zeros = absent.union(missing_plugins(self.world, self.pod, "score"))
             self._met.add("scores")
@@ -165,13 +165,13 @@ class _Attempt:
         if "totals" in expected or "totals" in answer:
             self._check("totals", expected.get("totals"), answer.get("totals"))
         planned = answer.get("volumes", {})
-        if "node" in expected:  # a step of a sequence: only the chosen node is recorded
+        if "node" in expected:  # a step of a sequence records only the chosen node
             planned = {node: record for node, record in planned.items() if node == expected["node"]}
         if "volumes" in expected or planned:
             self._check("volumes", expected.get("volumes", {}), planned)
 
     def _devices(self) -> None:
-        """Of a sequence, only the node that is taken is recorded."""
+        """Compare the devices. A step of a sequence records only the chosen node."""
         got = devices_member(self.answer["allocations"])
         if "node" in self.expected:
             got = {name: listed for name, listed in got.items() if name == self.expected["node"]}
@@ -190,9 +190,9 @@ class _Attempt:
 
 
 def _errors(expected: JSON, answer: JSON) -> set[str]:
-    """The errors of single nodes, without their wording: the attempt may end with any of them.
+    """Return the errors of single nodes, without their wording. The attempt may end with any of them.
 
-    They are those of the record, or ours where the record does not list nodes.
+    They are read from the record, or from our answer if the record does not list nodes.
     """
     filters = expected.get("filters", {}) if "preFilter" in expected else answer.get("filters", {})
     failed = [each for each in filters.values() if each["code"] == Code.ERROR.label]
@@ -200,7 +200,7 @@ def _errors(expected: JSON, answer: JSON) -> set[str]:
 
 
 def _compare_find(comparison: Comparison, expected: JSON, answer: JSON, errors: set[str], where: str) -> None:
-    """The node found must be one of the best; a rejection must say what the record says."""
+    """Check that the node found is one of the best, or that a rejection has the recorded message."""
     outcome = expected["outcome"]
     if answer["outcome"] != outcome:
         comparison.check("find", f"{where}: outcome", outcome, answer["outcome"])

@@ -1,8 +1,8 @@
-"""What was compared, what differed and what was left out: of one vector, and summed up for a file.
+"""Counts of compared, different and left-out records, of one vector and of a file.
 
-A vector has **records** of several **kinds** (``filters``, ``scores``, ``message``, …: the names of the golden
-format). Each record that a replay meets is counted once, as passed, failed or not compared; nothing is passed
-without a comparison. Verdicts on whole vectors follow from these counts.
+A vector has **records** of several **kinds** (``filters``, ``scores``, ``message``, …: the names of the golden format).
+Each record that a replay meets is counted once, as passed, failed or not compared; nothing is passed without a
+comparison. Verdicts on whole vectors follow from these counts.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["AreaResult", "Comparison", "Finding", "Verdict"]
 
 
 class Verdict(enum.StrEnum):
-    """The result of a vector as a whole."""
+    """Verdict on a vector as a whole."""
 
     #: Every record was compared and agrees.
     PASSED = "passed"
-    #: What was compared agrees; the rest is counted as not compared, with reasons.
+    #: All compared records agree; the rest is counted as not compared, with reasons.
     PARTLY = "partly"
     #: Nothing was compared.
     NOT_COMPARED = "not compared"
@@ -37,7 +37,7 @@ class Verdict(enum.StrEnum):
 
 
 class Comparison:
-    """One vector's records.
+    """Counts of one vector's records.
 
     Attributes:
         passed, failed: record kind to number of records.
@@ -52,7 +52,7 @@ class Comparison:
         self.differences: list[str] = []
 
     def check(self, kind: str, where: str, want: Any, got: Any) -> bool:
-        """Compare one record; ``where`` names its vector."""
+        """Compare one record; ``where`` names its vector. Returns True if it agrees."""
         if want == got:
             self.passed[kind] += 1
             return True
@@ -60,7 +60,7 @@ class Comparison:
         return False
 
     def check_error(self, kind: str, where: str, want: str, got: str, any_of: Set[str]) -> bool:
-        """Compare the extension point and the plugin of two errors; of ``any_of`` one is as right as the other."""
+        """Compare two errors by extension point and plugin only. Any error in ``any_of`` counts as right."""
         wanted, given = failed_plugin(want), failed_plugin(got)
         return self.check(kind, where, wanted, wanted if {wanted, given} <= any_of else given)
 
@@ -88,7 +88,7 @@ def _short(value: Any, limit: int = 400) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A vector worth naming; ``lines`` are its differences, or what explains them."""
+    """Vector that a report names; ``lines`` are its differences, or the explanation."""
 
     vector: str
     lines: list[str]
@@ -96,12 +96,12 @@ class Finding:
 
 @dataclass(slots=True)
 class AreaResult:
-    """How one golden file went.
+    """Result of one golden file.
 
     Attributes:
         verdicts: number of vectors by verdict.
         kinds: record kind to counts under ``passed``, ``failed`` and ``not compared``.
-        reasons: why records were not compared, to how many.
+        reasons: number of records that were not compared, by reason.
         failures, explained, declared: the vectors of these verdicts.
     """
 

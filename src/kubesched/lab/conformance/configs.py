@@ -1,4 +1,4 @@
-"""Golden vectors about configuration files: are they refused where they should be, and what do they mean?"""
+"""Golden vectors about configuration files: refusals, defaulted forms, and the plugins that run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _outcome(document: str, gates: FeatureGates) -> JSON:
 def compare_config(comparison: Comparison, vector: JSON, gates: FeatureGates = DEFAULT_GATES) -> None:
     """Compare the stage of a failure, its errors, the defaulted form and the plugins that run.
 
-    Of decoding errors only the stage is compared: their wording is that of a particular parser. Validation errors
+    Decoding errors are compared by their stage only: their wording is that of a particular parser. Validation errors
     are compared by their field paths.
     """
     expected, outcome = vector["expected"], _outcome(vector["scenario"]["document"], gates)

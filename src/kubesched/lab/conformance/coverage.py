@@ -1,8 +1,8 @@
-"""Which code paths a replay exercised: what the recorded decisions do not reach, they do not show to be right.
+"""Coverage of a replay: the code paths that its attempts used. Code that no vector reaches is not shown to be right.
 
-Counted are the attempts that ``Search.find`` answered, by path, and how often each Filter and Score plugin was
-called during those attempts, by form: ``vector`` for many rows at once, ``row`` for a single node. Watching costs
-nothing where there is no coverage: the search has an observer only then, and entries are wrapped only then.
+It counts the attempts that ``Search.find`` answered, by path, and the calls of each Filter and Score plugin during
+those attempts, by form: ``vector`` for many rows at once, ``row`` for a single node. Without a coverage a replay costs
+nothing more: only then is there no observer of the search, and no wrapper around entries.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kubesched.scheduler.framework.runtime import Framework
 
 __all__ = ["FORMS", "Coverage"]
 
-#: Form to the method of an entry that calls a plugin that way.
+#: Method of an entry that calls a plugin, by form.
 FORMS: Final = {"vector": "many", "row": "one"}
 
 
 class Coverage:
-    """Counts over all the clusters it watched.
+    """Counts over all watched clusters.
 
     Attributes:
         paths: path to number of attempts; every path is a key.
@@ -36,7 +36,7 @@ class Coverage:
         self._finding = False
 
     def watch(self, frameworks: dict[str, Framework], searches: dict[str, Search]) -> None:
-        """Count what these do from now on."""
+        """Count the work of these frameworks and searches from now on."""
         for search in searches.values():
             search.observer = self._answered
         for framework in frameworks.values():
@@ -47,7 +47,7 @@ class Coverage:
 
     @contextmanager
     def finding(self) -> Iterator[None]:
-        """While ``Search.find`` runs; calls outside are those of the full evaluation and are not counted."""
+        """Context of a ``Search.find``. Calls outside belong to the full evaluation and are not counted."""
         self._finding = True
         try:
             yield

@@ -1,12 +1,12 @@
-"""An upstream defect that is in the record: sums that change their operands.
+"""Model of an upstream defect that is in the record: sums that change their operands.
 
-Upstream keeps some quantities as a shared decimal: fractions with a binary suffix (``4.3Gi``) and numbers of 18 digits or
-more. When such a quantity is a pod-level request and the pod has overhead for the same resource, every computation
-of the pod's requests adds the overhead to the shared decimal once more, so the pod looks bigger each time
-they are computed. How often that happened before Filter, and before Score, depends on how the recording ran.
+Upstream keeps some quantities as a shared decimal: fractions with a binary suffix (``4.3Gi``) and numbers of 18 digits
+or more. When such a quantity is a pod-level request and the pod has overhead for the same resource, every computation
+of the pod's requests adds the overhead to the shared decimal once more, so the pod looks bigger each time. The number
+of computations before Filter, and before Score, depends on how the recording ran.
 
 We add overhead once. To compare such a record at all, the replay is repeated with the overhead counted up to eight
-times, at Score at least as often as at Filter, and a repetition that agrees with the whole record explains it.
+times, at Score at least as often as at Filter. A repetition that agrees with the whole record explains the record.
 Vectors without such a pod are never treated this way.
 """
 
@@ -30,7 +30,7 @@ _DIGITS: Final = 18
 
 
 def drift_variants(pods: list[PodInfo]) -> list[tuple[Change, str]]:
-    """The repetitions to try for these pods, fewest first, each with what it explains."""
+    """Return the repetitions to try for these pods, fewest first, each with its explanation."""
     names = sorted({f"{pod.key} ({resource})" for pod in pods for resource in _drifting(pod)})
     if not names:
         return []
@@ -46,12 +46,12 @@ def drift_variants(pods: list[PodInfo]) -> list[tuple[Change, str]]:
 
 
 def drifts(pod: PodInfo) -> bool:
-    """Whether computing the pod's requests changes them upstream."""
+    """True if upstream changes the pod's requests by computing them."""
     return bool(_drifting(pod))
 
 
 def _drifting(pod: PodInfo) -> list[str]:
-    """The resources whose pod-level request is a shared decimal that overhead is added to."""
+    """Return the resources whose pod-level request is a shared decimal that overhead is added to."""
     if pod.spec.resources is None:
         return []
     requests = pod.spec.resources.requests
@@ -65,7 +65,10 @@ def _is_shared(quantity: str) -> bool:
 
 
 def _drifted(pod: PodInfo, *, at_filter: int, at_score: int) -> PodInfo:
-    """The pod as it looks with its overhead added so many times; the pod itself when it does not drift."""
+    """Return the pod with its overhead added ``at_filter`` times for Filter and ``at_score`` times for Score.
+
+    A pod that does not drift is returned itself.
+    """
     names = _drifting(pod)
     if not names:
         return pod

@@ -1,9 +1,9 @@
 """Differences that ``docs/differences.md`` declares, undone for one reading of a vector.
 
 A-Q1: upstream keeps an incoming pod's ``namespaceSelector`` active after it was resolved and matches it against no
-labels at all. A selector that matches an object without labels (``NotIn``, ``DoesNotExist``) then makes the term
-match pods in every namespace; here it matches the namespaces it selects. The reading replaces such a selector by the
-empty one, which selects every namespace.
+labels at all. A selector that matches an object without labels (``NotIn``, ``DoesNotExist``) then makes the term match
+pods in every namespace. Here it matches the namespaces it selects. The reading replaces such a selector by the empty
+one, which selects every namespace.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _WITHOUT_LABELS: Final = frozenset({"NotIn", "DoesNotExist"})
 
 
 def declared_variants(pods: list[PodInfo]) -> list[tuple[Change, str]]:
-    """The readings that differ for any of these pods, each with what it declares."""
+    """Return the readings that change any of these pods, each with the difference it declares."""
     return [(_in_every_namespace, _A_Q1)] if any(_in_every_namespace(pod) is not pod for pod in pods) else []
 
 
 def _in_every_namespace(pod: PodInfo) -> PodInfo:
-    """The pod with such selectors replaced; the pod itself when it has none."""
+    """Return the pod with such selectors replaced; the pod itself when it has none."""
     affinity = pod.spec.affinity
     if affinity is None:
         return pod

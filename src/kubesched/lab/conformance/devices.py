@@ -1,7 +1,7 @@
-"""The member ``devices``: the claims that would be allocated on each feasible node, device by device.
+"""Member ``devices``: the claims that would be allocated on each feasible node, device by device.
 
-In vectors with pods one after the other the allocation of a placed pod is stored in its claims, as PreBind would do, with
-the devices of the record.
+In vectors with pods one after the other the allocation of a placed pod is stored in its claims, as PreBind would do,
+with the devices of the record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .world import World
 __all__ = ["Allocations", "allocations_of", "devices_member", "store_allocations"]
 
 JSON = dict[str, Any]
-#: Node name to (claim, allocation) of the claims that are to be allocated there.
+#: By node name: the claims that are to be allocated there, each with its allocation.
 Allocations = dict[str, list[tuple[ResourceClaim, AllocationResult]]]
 
 _MEMBERS = ("request", "driver", "pool", "device", "consumedCapacity")
@@ -30,13 +30,13 @@ _CLAIMS = "resourceclaims"
 
 @runtime_checkable
 class ListsDevices(Protocol):
-    """A plugin that can list what it would allocate on a node that passed its Filter."""
+    """Plugin that can list its allocations on a node that passed its Filter."""
 
     def list_devices(self, state: CycleState, nodes: Any, row: int) -> list[tuple[ResourceClaim, AllocationResult]]: ...
 
 
 def allocations_of(world: World, pod: PodInfo, state: CycleState, rows: np.ndarray[Any, Any]) -> Allocations:
-    """What would be allocated for a pod on each of these feasible rows; nodes with nothing to allocate are left out."""
+    """Return the allocations for a pod on each of these feasible rows. Nodes without any are left out."""
     found: Allocations = {}
     table = world.cache.table
     for plugin in world.frameworks[pod.spec.scheduler_name].plugins.values():
@@ -48,7 +48,7 @@ def allocations_of(world: World, pod: PodInfo, state: CycleState, rows: np.ndarr
 
 
 def devices_member(allocations: Allocations) -> JSON:
-    """The member as the golden files write it."""
+    """Return the member in the form of the golden files."""
     return {
         node: [
             {"claim": claim.metadata.name, "devices": [_device(result) for result in allocation.devices.results]}
@@ -65,7 +65,7 @@ def _device(result: DeviceRequestAllocationResult) -> JSON:
 
 
 def store_allocations(world: World, pod: PodInfo, node: str, allocations: Allocations, recorded: JSON) -> None:
-    """Let a placed pod have its devices: those of the record, should ours differ."""
+    """Store the devices of a placed pod: those of the record, even where ours differ."""
     ours = {claim.metadata.name: (claim, allocation) for claim, allocation in allocations.get(node, ())}
     agree = devices_member({node: list(ours.values())}) == {node: recorded.get(node, [])}
     for entry in recorded.get(node, ()):
@@ -92,7 +92,7 @@ def _pinned(node: str, devices: list[JSON]) -> AllocationResult:
 
 
 def _store(world: World, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult | None) -> None:
-    """Write a claim's allocation, reserved for the pod. A claim made up in memory gets a name of its own."""
+    """Write a claim's allocation, reserved for the pod. A claim that exists in memory only gets a name of its own."""
     meta = claim.metadata
     key = f"{meta.namespace}/{meta.name}"
     if key not in world.objects.informed(_CLAIMS):

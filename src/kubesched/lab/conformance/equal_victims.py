@@ -1,12 +1,12 @@
-"""Victims that matter equally: which of them come back first is chance upstream.
+"""Equally important victims: upstream reprieves them in an order of chance.
 
 Pods that may be victims are compared by priority, then by start time; a pod that has not started counts as started now.
-Upstream sorts equal ones by an unstable algorithm, from an order that changes when pods leave the node, and asks for the time
-at each comparison. So any order of equal ones is right, and with it the victims it leads to.
+Upstream sorts equal ones by an unstable algorithm, from an order that changes when pods leave the node, and reads the
+clock at each comparison. So any order of equal pods is right, and any set of victims that follows from it.
 
-For one reading of a vector the pods of each node are put into an order that leads to the recorded victims, if there is one
-among those that are tried (:func:`_orders`). Nothing else is changed: the plugins find the victims by themselves, and
-each record is compared as always, except that equal victims may be listed in any order.
+For one reading of a vector the pods of each node are put into an order that leads to the recorded victims, if one of
+the tried orders does (:func:`_orders`). Nothing else is changed: the plugins find the victims by themselves, and each
+record is compared as always, except that equal victims may be listed in any order.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .written_attempt import rejection_of
 
 __all__ = ["arrange", "has_equal_victims", "in_any_order"]
 
-#: How many random orders are tried for a node, after those that are likely to be right.
+#: Random orders that are tried for a node, after the likely ones.
 _TRIES: Final = 200
 
 
 def has_equal_victims(world: World) -> bool:
-    """Whether some node has running pods that matter equally."""
+    """True if some node has running pods of equal importance."""
     now = world.clock.now()
     for node in world.snapshot.nodes():
         keys = [importance(pod, now) for pod in node.pods.values()]
@@ -46,7 +46,7 @@ def has_equal_victims(world: World) -> bool:
 
 
 def in_any_order(world: World, candidates: Mapping[str, JSON]) -> JSON:
-    """Candidates with equal victims sorted by name. Victims that are not in order of importance are left as they are."""
+    """Return candidates with equal victims sorted by name. Victims out of order of importance stay as they are."""
     now = world.clock.now()
     known = {pod.key: importance(pod, now) for pod in world.cache.pods.values()}
 
@@ -89,7 +89,7 @@ def _arrange_node(world: World, plugin: ListsCandidates, question: Question, nam
 
 
 class _OneNode:
-    """Statuses in which one node alone may be helped by preemption."""
+    """Statuses by which preemption may help on one node alone."""
 
     def __init__(self, statuses: NodeToStatus, table: NodeTable, row: int) -> None:
         self._statuses = statuses
@@ -109,10 +109,10 @@ class _OneNode:
 
 
 def _orders(world: World, node: NodeInfo, victims: set[str]) -> Iterator[list[PodInfo]]:
-    """Orders of a node's pods to try; what matters is the order of equal ones.
+    """Yield orders of a node's pods to try. Only the order of equally important pods matters.
 
-    First those in which the pods that are recorded to stay come before the victims, or after them. That finds every set of
-    victims that there is, unless disruption budgets count: then random orders of equal pods follow.
+    In the first two orders the pods that stay by the record come before the victims, or after them. This finds every
+    possible set of victims, unless disruption budgets count: then random orders of equal pods follow.
     """
     pods = list(node.pods.values())
     stay, leave = ([pod for pod in pods if (pod.key in victims) is side] for side in (False, True))

@@ -15,16 +15,16 @@ __all__ = ["BadLineError", "area_of", "golden_files", "read_gates", "read_vector
 
 
 class BadLineError(ValueError):
-    """A line that is not a JSON object; the lines after it can still be read."""
+    """Line that is not a JSON object. The lines after it can still be read."""
 
 
 def area_of(path: Path) -> str:
-    """The area of a file is its name up to the first dot."""
+    """Return the area of a file: its name up to the first dot."""
     return path.name.split(".", 1)[0]
 
 
 def golden_files(paths: Iterable[Path], area: str = "") -> list[Path]:
-    """The golden files among files and folders, sorted; only those of ``area``, if given.
+    """Return the golden files among files and folders, sorted; only those of ``area``, if given.
 
     Raises:
         FileNotFoundError: when a path does not exist.
@@ -42,7 +42,7 @@ def golden_files(paths: Iterable[Path], area: str = "") -> list[Path]:
 
 
 def read_gates(path: Path) -> dict[str, dict[str, bool]]:
-    """Feature gates by name of a vector, from lines ``[CLASS] VECTOR GATE=bool,…``; ``#`` begins a comment line.
+    """Read feature gates by name of a vector, from lines ``[CLASS] VECTOR GATE=bool,…``; ``#`` begins a comment line.
 
     Raises:
         ValueError: naming the file and the line that cannot be read.
@@ -68,7 +68,7 @@ def read_gates(path: Path) -> dict[str, dict[str, bool]]:
 
 
 def read_vectors(path: Path) -> Iterator[dict[str, Any] | BadLineError]:
-    """The vectors of a file in order; a line that is none is given as the error that describes it.
+    """Yield the vectors of a file in order. A bad line is yielded as the error that describes it.
 
     Raises:
         ValueError: naming the file, when it cannot be read to its end.

@@ -1,4 +1,4 @@
-"""Golden vectors about queueing hints: does this event make that plugin's rejection worth another attempt?"""
+"""Golden vectors about queueing hints: an event, a plugin's rejection, and the hint if another attempt is worth it."""
 
 from __future__ import annotations
 

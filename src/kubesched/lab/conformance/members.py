@@ -1,4 +1,4 @@
-"""The members that a golden vector may have. An unknown one is an error: it would be passed without a comparison.
+"""Members that a golden vector may have. An unknown one is an error: it would be passed without a comparison.
 
 The format is described in the README next to the golden files.
 """
@@ -14,10 +14,10 @@ JSON = dict[str, Any]
 
 
 class RecordError(ValueError):
-    """A vector that does not have the golden format; the text names the member."""
+    """Vector that does not have the golden format. The text names the member."""
 
 
-#: Name to whether it must be there.
+#: Names of members; True for required ones.
 _Members = Mapping[str, bool]
 
 
@@ -40,7 +40,7 @@ _EXPECTED: Final = {
     "hints": _members("matched hint", "error derivedEvents"),
     "config": _members("", "stage errors defaulted effective"),
 }
-#: The modes that there are.
+#: Modes of vectors.
 MODES: Final = tuple(_SCENARIO)
 
 _ATTEMPT: Final = _members(

@@ -1,8 +1,8 @@
-"""Which plugins a pod cannot do without: the rule by which a record is "not compared: plugin X is not built".
+"""Plugins that a pod needs: the rule by which a record is "not compared: plugin X is not built".
 
 A plugin that has nothing to do for a pod answers Skip, or zero, and can be missing without any effect on the pod's
-records. What follows says, per plugin that may be missing, which pods it has something to do for. The rules
-are wide: they may name a plugin that would not have changed anything, never the reverse.
+records. For each plugin that may be missing, a rule here selects the pods it has something to do for. The rules are
+wide: they may name a plugin that would not have changed anything, never the reverse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .world import World
 
 __all__ = ["missing_plugin", "missing_plugins", "not_built"]
 
-#: Volumes that refer to a claim (rules/volumes §1 and §5), and what else the plugins read.
+#: Kinds of volumes that refer to a claim (rules/volumes §1, §5), and those that volume plugins read besides.
 _CLAIMS: Final = {"persistentVolumeClaim", "ephemeral"}
 _EXCLUSIVE: Final = _CLAIMS | {"gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"}
 _LIMITED: Final = _CLAIMS | {
@@ -45,7 +45,7 @@ def _requested(pod: PodInfo) -> Iterable[str]:
         yield from container.resources.limits
 
 
-#: Plugin to the pods it has something to do for before PostFilter.
+#: For each plugin, the test for pods that it has something to do for before PostFilter.
 _NEEDS: Final[Mapping[str, Callable[[World, PodInfo], bool]]] = {
     "VolumeRestrictions": _volumes(_EXCLUSIVE),
     "NodeVolumeLimits": _volumes(_LIMITED),
@@ -57,18 +57,18 @@ _NEEDS: Final[Mapping[str, Callable[[World, PodInfo], bool]]] = {
 
 
 def not_built(plugin: str) -> str:
-    """The reason that reports show."""
+    """Return the reason that reports show."""
     return f"plugin {plugin} is not built"
 
 
 def missing_plugins(world: World, pod: PodInfo, point: str) -> list[str]:
-    """Upstream's plugins at a point of the pod's profile that the registry lacks, in order."""
+    """Return upstream's plugins at a point of the pod's profile that the registry lacks, in order."""
     names = world.points[pod.spec.scheduler_name][point]
     return [name for name in names if name in IN_TREE and name not in world.registry]
 
 
 def missing_plugin(world: World, pod: PodInfo) -> str | None:
-    """The first plugin (in order of the points) that the pod needs and the registry lacks.
+    """Return the first plugin (in order of the points) that the pod needs and the registry lacks.
 
     A missing plugin without a rule here is needed by every pod.
     """

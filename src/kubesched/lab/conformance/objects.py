@@ -1,4 +1,4 @@
-"""Objects that plugins look up, without an API server: what an informer of each kind would hold."""
+"""Objects that plugins look up, without an API server: the content of an informer of each kind."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ __all__ = ["LocalObjects"]
 
 
 class LocalObjects:
-    """Objects by plural and key; handlers receive what is there and every change, as from an informer."""
+    """Objects by plural and key. Handlers receive present objects and every change, as from an informer."""
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, Any]] = {}
         self._handlers: dict[str, list[ObjectHandler]] = {}
 
     def informed(self, plural: str) -> Mapping[str, Any]:
-        """The objects of a kind by ``namespace/name``."""
+        """Return the objects of a kind by ``namespace/name``."""
         return self._objects.setdefault(plural, {})
 
     def informed_in(self, plural: str, namespace: str) -> list[Any]:
-        """The objects of a kind in a namespace."""
+        """Return the objects of a kind in a namespace."""
         prefix = f"{namespace}/"
         return [obj for key, obj in self.informed(plural).items() if key.startswith(prefix)]
 
     def watch(self, plural: str, handler: ObjectHandler, relays: bool = False) -> None:
-        """Deliver to a handler; what it relays has no receiver here."""
+        """Deliver objects and changes to a handler. ``relays`` has no effect: relayed events have no receiver here."""
         self._handlers.setdefault(plural, []).append(handler)
         for obj in list(self.informed(plural).values()):
             handler.on_add(obj, True)
 
     def put(self, plural: str, key: str, obj: Any) -> None:
-        """Add an object, or put it in the place of its earlier version."""
+        """Add an object, or replace its earlier version."""
         objects = self._objects.setdefault(plural, {})
         old = objects.get(key)
         objects[key] = obj
@@ -44,7 +44,7 @@ class LocalObjects:
                 handler.on_update(old, obj)
 
     def remove(self, plural: str, key: str) -> None:
-        """Remove an object; nothing happens when it is not there."""
+        """Remove an object. Does nothing when it is not there."""
         obj = self._objects.get(plural, {}).pop(key, None)
         if obj is not None:
             for handler in self._handlers.get(plural, ()):

@@ -24,17 +24,17 @@ __all__ = ["Change", "replay_independent", "replay_sequential", "unchanged"]
 
 JSON = dict[str, Any]
 
-#: What an incoming pod looks like while it is attempted; see :mod:`.variants`.
+#: Change of an incoming pod for the time of its attempt; see :mod:`.variants`.
 Change = Callable[[PodInfo], PodInfo]
 
 
 def unchanged(pod: PodInfo) -> PodInfo:
-    """The pod as it is."""
+    """Return the pod as it is."""
     return pod
 
 
 def replay_independent(comparison: Comparison, world: World, vector: JSON, change: Change = unchanged) -> None:
-    """Every pending pod against the same state.
+    """Attempt every pending pod against the same state.
 
     Raises:
         RecordError: when the records are not those of the pending pods.
@@ -47,7 +47,7 @@ def replay_independent(comparison: Comparison, world: World, vector: JSON, chang
 
 
 def replay_sequential(comparison: Comparison, world: World, vector: JSON, change: Change = unchanged) -> None:
-    """Attempt after attempt. What follows an attempt is taken from the record, so that later steps stay comparable.
+    """Attempt the pods one after another. Effects are taken from the record, so that later steps stay comparable.
 
     Raises:
         RecordError: when a record is of a pod that is not pending.
@@ -71,7 +71,7 @@ def replay_sequential(comparison: Comparison, world: World, vector: JSON, change
 
 
 def _compare_order(comparison: Comparison, world: World, steps: list[JSON]) -> None:
-    """The order in which the queue of the first profile would give the pods out."""
+    """Compare the order in which the queue of the first profile would pop the pods."""
     framework = next(iter(world.frameworks.values()))
 
     def compared(one: QueuedPodInfo, other: QueuedPodInfo) -> int:
@@ -88,19 +88,19 @@ def _seconds(time: str | None) -> float:
 
 
 class _Sequence:
-    """What the attempts lead to."""
+    """Effects of the attempts of a sequence."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.pending = {pod.key: pod for pod in world.pending}
 
     def follow(self, comparison: Comparison, step: JSON, number: int, where: str, allocations: Allocations) -> None:
-        """Apply what the record contains of an attempt: placement, preemption, nominations that end.
+        """Apply the recorded effects of an attempt: placement, preemption, nominations that end.
 
         ``allocations``: the devices that the attempt would allocate.
 
         Raises:
-            RecordError: when a nomination ends that there is not.
+            RecordError: when a nomination ends that does not exist.
         """
         preemption = step.get("preemption", {})
         if preemption and self.pending[step["pod"]].has_device_requests:
@@ -120,14 +120,17 @@ class _Sequence:
             self._clear(step["pod"])
 
     def _reserve(self, comparison: Comparison, step: JSON, where: str) -> bool:
-        """Reserve what the pod uses on its node; False when the record says that this failed, so that it is not placed."""
+        """Reserve the pod's resources on its node, and compare the result with the record.
+
+        Returns False when the record says that Reserve failed, so that the pod is not placed.
+        """
         pod, recorded = self.pending[step["pod"]], step.get("reserve")
         status = reserved(self._world, pod, step["node"])
         if recorded is not None or status is not None:
             got = None if status is None else {**status_of(status), "plugin": status.plugin}
             wanted = None if recorded is None else {"reasons": [], "plugin": "", **recorded}
             if wanted is not None and got is not None:
-                # An error that names the extension point and the plugin is recorded without the plugin.
+                # An error whose text names extension point and plugin is recorded without the plugin.
                 got["plugin"] = got["plugin"] if wanted["plugin"] else ""
                 wanted, got = without_wording(wanted), without_wording(got)
             comparison.check("reserve", f"{where}: reserve", wanted, got)
@@ -141,7 +144,7 @@ class _Sequence:
         self._world.nominations.add(pod, node)
 
     def _clear(self, key: str) -> bool:
-        """End a pod's nomination, if it has one; the pod may be one that waits outside the scenario's pending list."""
+        """End a pod's nomination, if it has one. The pod may be a waiting one outside the scenario's pending list."""
         if key in self.pending:
             self.pending[key] = nominated(self.pending[key], "")
         return self._world.nominations.remove_key(key)

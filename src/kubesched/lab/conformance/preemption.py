@@ -1,7 +1,7 @@
-"""PostFilter: what preemption would do for a rejected pod, compared with the record.
+"""PostFilter for a rejected pod, compared with the record: status, nominated node, candidates.
 
-The status of the whole stage, the node nominated and whether a nomination is cleared come from running the
-profile's PostFilter plugins. Victims and nodes tried in vain are compared when the plugin can list them
+The status of the whole stage, the node nominated and the end of a nomination come from running the profile's PostFilter
+plugins. Victims and nodes tried in vain are compared when the plugin can list them
 (:class:`.candidates.ListsCandidates`). A profile with a PostFilter plugin that is not built is not compared.
 """
 
@@ -33,7 +33,7 @@ __all__ = [
 
 JSON = dict[str, Any]
 
-#: Member of the record to its record kind; a record has those that are there.
+#: Kinds of records by member. A record has some of these members.
 PREEMPTION_KINDS: Final = {
     "status": "preemption.status",
     "nominated": "preemption.nominated",
@@ -45,7 +45,7 @@ _NO_LIST: Final = "no PostFilter plugin lists its candidates (method list_candid
 
 
 def post_filter_text(record: JSON | None) -> str:
-    """What the recorded PostFilter stage adds to the pod's message, with the space before it."""
+    """Return the text that the recorded PostFilter stage adds to the pod's message, with the space before it."""
     if record is None or record["status"]["code"] == Code.SUCCESS.label:
         return ""
     text = ", ".join(record["status"].get("reasons", ()))
@@ -83,9 +83,10 @@ def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, recor
 
 
 def compare_effects(comparison: Comparison, world: World, pod: PodInfo, step: JSON, where: str) -> None:
-    """Let PostFilter really preempt, and compare what it did with a step: node, victims, nominations that ended.
+    """Let PostFilter really preempt, and compare its effects with a step: node, victims, nominations that ended.
 
-    Of several nodes that are as good as each other the record has the first by name; chance is set until it is taken.
+    Of several equally good nodes the record has the first by name. The random share is varied until that node is
+    chosen.
     """
     missing = missing_plugins(world, pod, "postFilter")
     if missing:
@@ -94,7 +95,7 @@ def compare_effects(comparison: Comparison, world: World, pod: PodInfo, step: JS
         return
     node = ""
     places = len(rejection_of(world, pod).diagnosis.statuses.nodes_for_code(Code.UNSCHEDULABLE))
-    # The first search may still begin where an earlier one did that found nothing.
+    # One place more than nodes: the first search may begin where an earlier one in vain began.
     for place in range(places + 1):
         world.chance.share = (place + 0.5) / (places + 1)
         rejection = rejection_of(world, pod)
@@ -108,7 +109,7 @@ def compare_effects(comparison: Comparison, world: World, pod: PodInfo, step: JS
     deleted, denominated = world.server.deleted, world.server.denominated
     world.server.settle(keep=False)
     comparison.check("node", f"{where}: node", step["node"], node)
-    # Those that are being deleted already are left alone.
+    # PostFilter does not delete pods that are being deleted already.
     ending = {each.key for each in world.cache.pods.values() if each.metadata.deletion_timestamp is not None}
     victims = set(step["preemption"]["candidates"].get(step["node"], {}).get("victims", ())) - ending
     comparison.check("victims", f"{where}: victims", sorted(victims), sorted(deleted))
@@ -121,7 +122,7 @@ def compare_effects(comparison: Comparison, world: World, pod: PodInfo, step: JS
 
 
 def apply_deallocation(world: World, pod: PodInfo) -> None:
-    """Let the deallocation of a claim that PostFilter of a rejected pod led to take effect."""
+    """Apply the deallocation of a claim, if PostFilter of a rejected pod led to one."""
     rejection = rejection_of(world, pod)
     answer = world.frameworks[pod.spec.scheduler_name].post_filter(rejection.state, pod, rejection.diagnosis.statuses)
     if not isinstance(answer, tuple):
@@ -136,7 +137,7 @@ def _status(status: Status | None, with_plugin: bool) -> JSON:
 
 
 def _nomination(result: PostFilterResult | None) -> tuple[str, bool]:
-    """The node nominated ("" for none), and whether an earlier nomination ends."""
+    """Return the node nominated ("" for none), and True if an earlier nomination ends."""
     nominating = result.nominating if result is not None else None
     if nominating is None or nominating.mode is not NominatingMode.OVERRIDE:
         return "", False
@@ -146,7 +147,7 @@ def _nomination(result: PostFilterResult | None) -> tuple[str, bool]:
 def _compare_nomination(comparison: Comparison, record: JSON, node: str, cleared: bool, where: str) -> None:
     kind = PREEMPTION_KINDS["nominated"]
     if node and node in record["nominated"]:
-        comparison.check(kind, where, node, node)  # any of them is right
+        comparison.check(kind, where, node, node)  # any equally good node is right
     else:
         comparison.check(kind, f"{where}: preemption.nominated", record["nominated"], [node] if node else [])
     if "cleared" in record or cleared:

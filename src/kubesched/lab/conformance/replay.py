@@ -1,8 +1,8 @@
-"""Run golden vectors and report what agrees.
+"""Replay of golden vectors, with counts of the records that agree.
 
-Every vector is replayed as it is. One that differs is replayed again with each variant that :mod:`.variants` offers
-for it; a variant under which every record agrees explains the difference. One that differs under all of them is not
-compared where :mod:`.beyond` knows that its records depend on something that is not recorded. Whatever goes wrong with a vector is a
+Every vector is replayed as it is. One that differs is replayed again with each variant that :mod:`.variants` offers for
+it; a variant under which every record agrees explains the difference. One that differs under all of them is not
+compared where :mod:`.beyond` knows that its records depend on data that was not recorded. An error in a vector is a
 failure of that vector; the rest of the file is still replayed.
 """
 
@@ -39,7 +39,7 @@ def replay_file(
     coverage: Coverage | None = None,
     gates: Mapping[str, Mapping[str, bool]] | None = None,
 ) -> AreaResult:
-    """Replay every vector of a golden file. ``gates``: by name of a vector, feature gates in addition to its own.
+    """Replay every vector of a golden file. ``gates`` are further feature gates, by name of a vector.
 
     Raises:
         ValueError: when the file cannot be read to its end.
@@ -63,7 +63,7 @@ def replay_file(
 def replay_vector(
     vector: JSON, registry: Registry, coverage: Coverage | None = None
 ) -> tuple[Comparison, Verdict, str]:
-    """One vector: what was compared, the verdict, and what explains it where a variant agreed.
+    """Replay one vector. Returns the counts, the verdict, and the explanation if a variant agreed.
 
     Nothing is raised: a vector that cannot be replayed has failed.
     """
@@ -72,7 +72,7 @@ def replay_vector(
         try:
             world = World(vector["scenario"], registry, gates=gates_of(vector.get("gates", {})))
         except Exception:
-            return comparison, comparison.verdict, ""  # the scenario cannot be loaded: that is the failure
+            return comparison, comparison.verdict, ""  # the scenario cannot be loaded, which is the failure
         for variant in variants(world):
             again = _replay(vector, registry, variant, None)
             if again.verdict is not Verdict.FAILED:

@@ -1,4 +1,4 @@
-"""The report of a conformance run: tables for people, JSON for programs. The columns: ``docs/conformance.md``."""
+"""Report of a conformance run: tables for people, JSON for programs. The columns: ``docs/conformance.md``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMPARED: Final = frozenset({Verdict.PASSED, Verdict.PARTLY, Verdict.EXPLAINED,
 
 
 class Report:
-    """The results of some golden files, and what they exercised if that was watched."""
+    """Results of some golden files, and their coverage if it was watched."""
 
     def __init__(self, results: Sequence[AreaResult], coverage: Coverage | None = None) -> None:
         self._results = results
@@ -43,13 +43,13 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Whether something was compared, and nothing failed."""
+        """True if something was compared, and nothing failed."""
         return not self._verdicts[Verdict.FAILED] and any(self._verdicts[verdict] for verdict in _COMPARED)
 
     # -- JSON ------------------------------------------------------------------------------------------
 
     def as_json(self) -> str:
-        """Indented JSON with a newline at the end."""
+        """Return indented JSON with a newline at the end."""
         data: dict[str, Any] = {
             **_counts(self._verdicts),
             "total": self._verdicts.total(),
@@ -70,7 +70,7 @@ class Report:
     # -- tables ----------------------------------------------------------------------------------------
 
     def as_lines(self) -> list[Line]:
-        """Failures first, then the tables, the totals of each in its last row."""
+        """Return failures first, then the tables, each with totals in its last row."""
         lines: list[Line] = []
         for result in self._results:
             for failure in result.failures:
@@ -121,7 +121,7 @@ class Report:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], marks: Sequence[Any]) -> list[Line]:
-    """Aligned columns, numbers to the right; one mark per row."""
+    """Return aligned columns, numbers to the right; one mark per row."""
     texts = columns(head, rows, right=range(1, len(head)))
     return [Line(texts[0], "dim"), *(Line(text, mark) for text, mark in zip(texts[1:], marks, strict=True))]
 

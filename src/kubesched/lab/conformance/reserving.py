@@ -1,8 +1,8 @@
-"""Reserve, and PreBind where only that can fail, of a pod that a sequence places.
+"""Reserve, and PreBind where only that can fail, for a pod that a sequence places.
 
-In vectors with pods one after the other, what a placed pod gets is set aside: volumes stay reserved though their claims stay
-unbound, so that no later pod is given the same ones. Devices are given back at once: the record says which ones the pod
-has, and they are stored in its claims (:mod:`.devices`).
+In vectors with pods one after the other, the resources of a placed pod stay reserved. Volumes stay reserved though
+their claims stay unbound, so that no later pod gets the same ones. Devices are given back at once: the record names the
+pod's devices, and they are stored in its claims (:mod:`.devices`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["reserved"]
 
 
 def reserved(world: World, pod: PodInfo, node_name: str) -> Status | None:
-    """Set aside what a placed pod gets; None when that succeeds, else why not, with the plugin's name."""
+    """Reserve the resources of a placed pod. Returns None, or the failed status with the plugin's name."""
     framework = world.frameworks[pod.spec.scheduler_name]
     absent = world.searches[pod.spec.scheduler_name].ask(pod).plan.absent
     if not framework.concerned(absent).reserve and not pod.has_device_requests:
@@ -47,9 +47,9 @@ async def _reserved(world: World, pod: PodInfo, node_name: str) -> Status | None
 
 
 def _bound(plugin: Any, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-    """The answer of PreBind about devices that were not reserved, as the profile does not have the plugin at Reserve.
+    """Return the answer of PreBind about devices that were not reserved, as the profile lacks the plugin at Reserve.
 
-    The recording called it whether or not the profile has it at PreBind.
+    The recording called it even if the profile lacks it at PreBind, too.
     """
     status: Status | None = completed(plugin.pre_bind(state, pod, node_name))
     return None if status is None else status.with_plugin(plugin.name)

@@ -1,4 +1,4 @@
-"""What plugins write while a golden scenario is replayed: taken back, or kept when the record says that it took effect."""
+"""API port of a replayed scenario: writes of plugins are undone, or kept when the record says that they took effect."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ __all__ = ["LocalServer", "version_of", "with_version"]
 
 
 class LocalServer:
-    """The scheduler's API port of one scenario."""
+    """API port of one scenario."""
 
     at_once: Final = True
 
     def __init__(self, objects: LocalObjects) -> None:
         self._objects = objects
-        #: (plural, key) to the object before the first write that was not settled, and after the last.
+        #: By (plural, key): the object before the first unsettled write, and after the last.
         self._written: dict[tuple[str, str], tuple[Any, Any]] = {}
-        #: The pods (``namespace/name``) that were deleted, and those whose nomination was ended, until it is read.
+        #: Keys (``namespace/name``) of pods that were deleted, and of those whose nomination ended, until they are
+        #: read.
         self.deleted: list[str] = []
         self.denominated: list[str] = []
 
@@ -38,11 +39,11 @@ class LocalServer:
         return True
 
     def clear_nomination(self, pod: Pod, node_name: str) -> None:
-        """What the scheduler does for a preemptor: the pod is not nominated to the node any more."""
+        """End a pod's nomination to the node, as the scheduler does for a preemptor."""
         self.denominated.append(pod.key)
 
     async def get_object(self, kind: Kind, namespace: str, name: str) -> Any:
-        """An object as it was written last."""
+        """Return an object as it was written last."""
         place = (kind.plural, f"{namespace}/{name}" if namespace else name)
         stored = self._objects.informed(kind.plural)[place[1]]
         return self._written.get(place, (stored, stored))[1]
@@ -66,7 +67,7 @@ class LocalServer:
         return after
 
     def settle(self, *, keep: bool) -> None:
-        """Show what was written as an informer would; or show again, as a newer version, what was there before."""
+        """Deliver unsettled writes as an informer would, or undo them: former objects are delivered as newer versions."""
         for (plural, key), (before, after) in self._written.items():
             shown = after if keep else before
             self._objects.put(plural, key, with_version(shown, version_of(after) + 1))

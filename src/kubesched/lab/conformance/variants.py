@@ -1,6 +1,6 @@
 """Second readings of a vector that differs: known defects of the recording, declared differences, and chance.
 
-Each variant is offered by rule, from the scenario, never by a vector's name; and it counts only when every record of the
+A rule about the scenario offers each variant, never a vector's name. A variant counts only when every record of the
 vector agrees under it.
 """
 
@@ -18,19 +18,19 @@ from .world import AS_RECORDED, Reading, World
 
 __all__ = ["Variant", "variants"]
 
-_EQUAL_VICTIMS: Final = "chance: of victims of equal priority and start any may be taken, in any order"
-_BY_PROFILE: Final = "Volumes: upstream's profiles do not know of each other's volumes that are spoken for"
+_EQUAL_VICTIMS: Final = "chance: victims of equal priority and start may be taken in any order"
+_BY_PROFILE: Final = "Volumes: upstream's profiles do not know each other's reserved volumes"
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to read a vector.
+    """Way to read a vector.
 
     Attributes:
         verdict: the verdict when all records agree.
-        why: what that explains.
+        why: the explanation of the difference.
         reading: how the scenario is read.
-        change: how incoming pods look while they are attempted.
+        change: how incoming pods are changed while they are attempted.
     """
 
     verdict: Verdict
@@ -40,7 +40,7 @@ class Variant:
 
 
 def variants(world: World) -> list[Variant]:
-    """The variants for a scenario: each declared difference by itself, then together with chance."""
+    """Return the variants for a scenario: each declared difference by itself, then together with chance."""
     declared = [Variant(Verdict.DECLARED, why, change=change) for change, why in declared_variants(world.pending)]
     if len(world.frameworks) > 1 and world.objects.informed("persistentvolumeclaims"):
         declared.append(Variant(Verdict.DECLARED, _BY_PROFILE, Reading(parts_by_profile=True)))

@@ -1,4 +1,4 @@
-"""The member ``volumes``: what would be bound and provisioned on each feasible node."""
+"""Member ``volumes``: the volumes that would be bound and provisioned on each feasible node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PlannedVolumes(Protocol):
 
 @runtime_checkable
 class PlansVolumes(Protocol):
-    """A plugin that can report which volumes a pod would get on a node that it fits, and sets them aside at Reserve."""
+    """Plugin that reports a pod's volumes on a node that it fits, and reserves them at Reserve."""
 
     name: str
 
@@ -41,7 +41,7 @@ class PlansVolumes(Protocol):
 
 
 def _planners(world: World, pod: PodInfo, state: CycleState) -> Iterator[PlansVolumes]:
-    """The plugins with something to do for the pod, as PreFilter found, and that look for volumes at Filter."""
+    """Yield the plugins that PreFilter did not skip for the pod and that look for volumes at Filter."""
     at_filter = world.points[pod.spec.scheduler_name]["filter"]
     for plugin in world.frameworks[pod.spec.scheduler_name].plugins.values():
         if isinstance(plugin, PlansVolumes) and plugin.name in at_filter and plugin.name not in state.skip_filter:
@@ -49,7 +49,7 @@ def _planners(world: World, pod: PodInfo, state: CycleState) -> Iterator[PlansVo
 
 
 def volumes_of(world: World, pod: PodInfo, state: CycleState, rows: np.ndarray[Any, Any]) -> JSON:
-    """Feasible node to what the pod would get there, as the golden files write it; nodes without anything are left out."""
+    """Return the pod's volumes by feasible node, in the form of the golden files. Nodes without any are left out."""
     found: JSON = {}
     table = world.cache.table
     for plugin in _planners(world, pod, state):

@@ -1,4 +1,4 @@
-"""What of an error is part of a recorded answer: the extension point and the plugin; the wording after that is not."""
+"""Comparable part of an error: the extension point and the plugin. The wording after them may differ."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["failed_plugin", "without_wording"]
 
 JSON = dict[str, Any]
 
-#: The part of an error that names the extension point and the plugin.
+#: Beginning of an error that names the extension point and the plugin.
 _FAILED_PLUGIN: Final = re.compile(r'(?:preemption: )?running (?:[^":]+: )?(?:[^":]* )?"[^"]+"(?: filter plugin)?')
 
 
 def failed_plugin(message: str) -> str:
-    """The extension point and plugin that an error names; all of it when it names none."""
+    """Return the extension point and plugin that an error names; the whole text when it names none."""
     match = _FAILED_PLUGIN.match(message)
     return match.group() if match is not None else message
 
 
 def without_wording(status: JSON) -> JSON:
-    """A status of the golden format, or anything without a code; of an error the extension point and the plugin only."""
+    """Return a status of the golden format, its errors reduced to extension point and plugin."""
     if status.get("code") != Code.ERROR.label:
         return status
     return {**status, "reasons": [failed_plugin(text) for text in status["reasons"]]}

@@ -1,4 +1,4 @@
-"""A golden scenario as a cluster: the real cache, the real plugins, the real search, and nothing that waits."""
+"""Golden scenario as a cluster: the real cache, the real plugins, the real search, and nothing that waits."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ __all__ = ["AS_RECORDED", "Reading", "World", "complete"]
 
 JSON = dict[str, Any]
 
-#: The time of every attempt. The objects of scenarios are of 2026, pods that a sequence places start in 2030, and what is
-#: not to be over yet ends in 2036; recorded was in between.
+#: Most changes of nominations that their log keeps.
 _KEPT_CHANGES: Final = 1 << 10
+#: Time of every attempt. Objects of scenarios are of 2026, pods that a sequence places start in 2030, and periods that
+#: must not be over yet end in 2036. The recording ran in between.
 _NOW: Final = parse_time("2028-01-01T00:00:00Z")
 
 
 def complete(obj: JSON, kind: str) -> JSON:
-    """Fill in the three things that the golden format leaves out: namespace, schedulerName, uid."""
+    """Fill in the three members that the golden format leaves out: namespace, schedulerName, uid."""
     obj = {**obj, "metadata": dict(obj.get("metadata") or {})}
     meta = obj["metadata"]
     row = kind_of(obj.get("apiVersion", "v1"), kind)
@@ -71,7 +72,7 @@ def complete(obj: JSON, kind: str) -> JSON:
 
 
 class Nominations:
-    """Node name to nominated pods, in the order of nomination."""
+    """Nominated pods by node name, in the order of nomination."""
 
     def __init__(self) -> None:
         self._pods: dict[str, list[PodInfo]] = {}
@@ -87,7 +88,7 @@ class Nominations:
         self._keep_if(lambda pod: pod.uid != uid)
 
     def remove_key(self, key: str) -> bool:
-        """The same by ``namespace/name``; True when it had one."""
+        """End the nomination of a pod by ``namespace/name``. Returns True if it had one."""
         found = any(pod.key == key for pods in self._pods.values() for pod in pods)
         self._keep_if(lambda pod: pod.key != key)
         return found
@@ -109,7 +110,7 @@ class Nominations:
 
 
 class Chance(random.Random):
-    """What plugins draw from: the share (0 to 1) that is set, of whatever they draw from."""
+    """Random source of plugins. Each draw returns ``share`` (0 to 1) of its range."""
 
     share = 0.0
 
@@ -121,7 +122,7 @@ class Chance(random.Random):
 
 
 def _finish(work: Coroutine[Any, Any, None]) -> None:
-    """Carry out what a plugin does alongside: at once."""
+    """Carry out at once the work that a plugin does in the background."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -132,18 +133,18 @@ def _finish(work: Coroutine[Any, Any, None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a scenario is read, where there is more than one way; see :mod:`.variants`.
+    """Reading of a scenario, where there is more than one; see :mod:`.variants`.
 
     Attributes:
-        equal_victims_as_recorded: of victims that matter equally those of the record are right; see :mod:`.equal_victims`.
-        parts_by_profile: what plugins share they share within a profile only, such as the volumes that are spoken for.
+        equal_victims_as_recorded: of equally important victims, the recorded ones are right; see :mod:`.equal_victims`.
+        parts_by_profile: plugins share their parts within a profile only, such as the record of reserved volumes.
     """
 
     equal_victims_as_recorded: bool = False
     parts_by_profile: bool = False
 
 
-#: Nothing is read in another way than it is recorded.
+#: Reading without changes.
 AS_RECORDED: Final = Reading()
 
 
@@ -152,15 +153,15 @@ class World:
 
     Attributes:
         pending: the pods to place, in the order of the scenario.
-        points: scheduler name to what upstream runs there: point to plugin names in order, built or not.
-        frameworks, searches: what we run, by scheduler name.
-        objects: what plugins look up.
-        server: what plugins write to.
-        chance: what plugins draw from.
+        points: upstream's plugins by scheduler name and point, in order, built or not.
+        frameworks, searches: ours, by scheduler name.
+        objects: the objects that plugins look up.
+        server: the port that plugins write to.
+        chance: the random source of plugins.
         clock: the time of every attempt.
         reading: how the scenario is read.
         device_resources: the extended resources that device classes offer.
-        coverage: counts what the searches do, if given.
+        coverage: counts the work of the searches, if given.
     """
 
     def __init__(
@@ -175,7 +176,8 @@ class World:
 
         Raises:
             ConfigError: when its configuration is refused.
-            NotComparedError: when its configuration names a plugin that the registry lacks, and as :mod:`.comparable` says.
+            NotComparedError: when its configuration names a plugin that the registry lacks, and for the reasons of
+                :mod:`.comparable`.
         """
         if scenario["config"] is not None:
             check_version(scenario["config"])
@@ -221,7 +223,7 @@ class World:
         self.pending = self._fill(scenario)
 
     def _fill(self, scenario: JSON) -> list[PodInfo]:
-        """Bring nodes and pods into the cache; the pods to place."""
+        """Add nodes and pods to the cache. Returns the pods to place."""
         for obj in scenario["nodes"]:
             self.cache.set_node(from_builtins(complete(obj, "Node"), Node))
         for obj in scenario.get("pods", ()):
@@ -248,7 +250,7 @@ class World:
                 frameworks |= build_frameworks(config, self.registry, own, SchedulerMetrics())
             return frameworks
         except ConfigError as error:
-            # The same profiles could be expanded with all of upstream's plugins.
+            # The profiles must be expanded with all of upstream's plugins.
             for name in IN_TREE.keys() - self.registry.keys():
                 if f'plugin "{name}" is part of Kubernetes' in str(error):
                     raise NotComparedError(f"plugin {name} is not built") from None
@@ -261,16 +263,16 @@ class World:
         return pod
 
     def pod_of(self, obj: JSON) -> PodInfo:
-        """A pod of the golden format as plugins see it under the gates."""
+        """Return a pod of the golden format in the form that plugins see under the gates."""
         pod = from_builtins(complete(obj, "Pod"), Pod)
         return PodInfo(pod if self._view is None else self._view(pod))
 
     def volume_sources(self, pod: PodInfo) -> frozenset[str]:
-        """The kinds of volumes of a pod of the scenario, as the API spells them (``emptyDir``, …)."""
+        """Return the kinds of volumes of a pod of the scenario, in the API's spelling (``emptyDir``, …)."""
         return self._volume_sources[pod.uid]
 
     def _nominate_waiting(self, pod: PodInfo) -> None:
-        """A waiting pod's nomination counts while the pod is queued; one with scheduling gates is not."""
+        """Nominate a waiting pod. A pod with scheduling gates is not in the queue, so its nomination does not count."""
         if pod.status.nominated_node_name and not pod.spec.scheduling_gates:
             self.nominations.add(pod, pod.status.nominated_node_name)
 
@@ -289,7 +291,7 @@ class World:
             self.cache.set_namespace(typed)
 
     def filter_with_nominated(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Filter one node by itself: with the nominated pods that count, and then as it is (spec framework 4.8).
+        """Filter one node: with the nominated pods that count, and then without them (rules/framework §4.8).
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -299,19 +301,19 @@ class World:
         return framework.filter_with_nominated(state, pod, self.snapshot, node, others)
 
     def place(self, pod: PodInfo, node_name: str, start_time: str) -> None:
-        """Let a pod run on a node from now on."""
+        """Make a pod run on a node from now on."""
         self.nominations.remove(pod.uid)
         placed = pod.pod.on_node(node_name)
         status = msgspec.structs.replace(placed.status, phase="Running", start_time=start_time, nominated_node_name="")
         self.cache.add_pod(PodInfo(msgspec.structs.replace(placed, status=status)))
 
     def write(self, plural: str, key: str, obj: Any) -> None:
-        """Store an object as a newer version of the one that is there, if any."""
+        """Store an object as a newer version of the existing one, if any."""
         old = self.objects.informed(plural).get(key)
         self.objects.put(plural, key, with_version(obj, version_of(old if old is not None else obj) + 1))
 
     def remove(self, key: str) -> None:
-        """Take a running pod (``namespace/name``) away."""
+        """Remove a running pod (``namespace/name``)."""
         for pod in list(self.cache.pods.values()):
             if pod.key == key:
                 self.cache.remove_pod(pod.pod)
@@ -320,7 +322,7 @@ class World:
 def _upstream_points(
     config: KubeSchedulerConfiguration, registry: Registry, gates: FeatureGates
 ) -> dict[str, dict[str, list[str]]]:
-    """Scheduler name to point to the plugins that upstream runs there, in order."""
+    """Return upstream's plugins by scheduler name and point, in order."""
     capabilities: Mapping[str, frozenset[str]] = {**IN_TREE_CAPABILITIES, **registry.capabilities()}
     return {
         name: {point: [plugin for plugin, _ in plugins] for point, plugins in points.items()}

@@ -1,6 +1,6 @@
-"""One attempt to place a pod, written down the way the golden files write it.
+"""Record of one attempt to place a pod, in the form of the golden files.
 
-:func:`evaluated` is the full evaluation with all its records; :func:`found` is what ``Search.find`` decides, by
+:func:`evaluated` is the full evaluation with all its records; :func:`found` is the decision of ``Search.find``, by
 whichever of its paths.
 """
 
@@ -17,7 +17,7 @@ from kubesched.scheduler.core.full_scan import Evaluation
 from kubesched.scheduler.core.search import Decision
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
-from kubesched.scheduler.framework.runtime import PreFilterOutcome
+from kubesched.scheduler.framework.outcomes import PreFilterOutcome
 from kubesched.scheduler.framework.status import Code, Status
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
@@ -31,18 +31,18 @@ JSON = dict[str, Any]
 
 
 def nominated(pod: PodInfo, node: str) -> PodInfo:
-    """The pod with this ``status.nominatedNodeName``."""
+    """Return the pod with this ``status.nominatedNodeName``."""
     status = msgspec.structs.replace(pod.status, nominated_node_name=node)
     return pod.with_pod(msgspec.structs.replace(pod.pod, status=status))
 
 
 def status_of(status: Status) -> JSON:
-    """A status without its plugin."""
+    """Return a status without its plugin."""
     return {"code": status.code.label, "reasons": status.reasons()}
 
 
 def pre_enqueue(world: World, pod: PodInfo) -> JSON | None:
-    """The plugin that keeps the pod out of the queue, or None."""
+    """Return the record of the plugin that keeps the pod out of the queue, or None."""
     for name, plugin in world.frameworks[pod.spec.scheduler_name].pre_enqueue_plugins.items():
         status = plugin(pod)
         if status is not None:
@@ -54,9 +54,9 @@ def pre_enqueue(world: World, pod: PodInfo) -> JSON | None:
 
 
 def evaluated(world: World, pod: PodInfo) -> JSON:
-    """Evaluate one pod against every node; nothing is changed.
+    """Evaluate one pod against every node. Nothing is changed.
 
-    ``allocations`` of a scheduled pod is no member of the golden format: the devices it would get, by node.
+    For a scheduled pod the member ``allocations`` is added to the golden format: the devices it would get, by node.
     """
     gate = pre_enqueue(world, pod)
     if gate is not None:
@@ -77,7 +77,7 @@ def evaluated(world: World, pod: PodInfo) -> JSON:
 
 
 def rejection_of(world: World, pod: PodInfo) -> Rejection:
-    """The rejection of a pod that :func:`evaluated` found unschedulable, for PostFilter."""
+    """Return the rejection of a pod that :func:`evaluated` found unschedulable, for PostFilter."""
     evaluation = world.searches[pod.spec.scheduler_name].evaluate(CycleState(), pod)
     if not isinstance(evaluation, Rejection):
         raise TypeError(f"pod {pod.key} is not rejected")
@@ -100,12 +100,15 @@ def _pre_filter(world: World, pod: PodInfo) -> JSON:
 
 
 def _at(world: World, pod: PodInfo, point: str, names: Container[str]) -> list[str]:
-    """Those of the names that are plugins of a point, sorted."""
+    """Return the names that are plugins of a point, sorted."""
     return sorted(name for name, _ in world.frameworks[pod.spec.scheduler_name].points[point] if name in names)
 
 
 def _score_skipped(world: World, pod: PodInfo, state: CycleState) -> list[str]:
-    """The plugins that skip scoring. One that the pod does not concern was not asked: it is asked here."""
+    """Return the plugins that skip scoring.
+
+    A plugin that the pod does not concern was not asked in the attempt, so it is asked here.
+    """
     framework = world.frameworks[pod.spec.scheduler_name]
     named = _at(world, pod, "preScore", state.skip_score)
     return [
@@ -161,7 +164,7 @@ def _scheduled(world: World, pod: PodInfo, evaluation: Evaluation, skipped: list
     record: JSON = {"feasible": sorted(names), "best": sorted(names), "outcome": "scheduled"}
     nominated = pod.status.nominated_node_name
     if nominated and names == [nominated]:
-        # Its nominated node decided; a node that was tried in vain is not feasible. The record lists the others, too.
+        # The nominated node was feasible, so no other was tried. The record lists the others, too.
         record["nominatedNodeUsed"] = nominated
         record["filters"] = _node_by_node(world, pod)["filters"]
     else:
@@ -181,7 +184,7 @@ def _scheduled(world: World, pod: PodInfo, evaluation: Evaluation, skipped: list
 
 
 def _node_by_node(world: World, pod: PodInfo) -> JSON:
-    """``feasible`` and ``filters`` from an evaluation of each node by itself.
+    """Return ``feasible`` and ``filters`` from an evaluation of each node by itself.
 
     If the filters of any node fail, nothing is feasible.
     """
@@ -215,7 +218,7 @@ def _node_by_node(world: World, pod: PodInfo) -> JSON:
 
 
 def found(world: World, pod: PodInfo) -> JSON:
-    """What the search decides: the node, or why there is none."""
+    """Return the decision of the search: the node, or the reason why there is none."""
     try:
         with world.coverage.finding() if world.coverage is not None else nullcontext():
             answer = world.searches[pod.spec.scheduler_name].find(pod)

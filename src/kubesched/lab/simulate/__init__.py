@@ -1,7 +1,8 @@
-"""The scheduler as a simulator: manifests in, placements and the reasons of pending pods out.
+"""Simulator: manifests in, placements and the reasons of pending pods out, from the real scheduler.
 
-``kubesched.simulate(...)`` is Python's way in; :mod:`.entry` describes its arguments. :func:`simulate` is what runs on a
-virtual-time loop, :func:`run_simulation` is one call that makes the loop too, with every part given. The command line uses these.
+``kubesched.simulate(...)`` is the Python interface; :mod:`.entry` describes its arguments. :func:`simulate` runs on a
+virtual-time loop, and :func:`run_simulation` makes the loop too; both need every part given. The command line uses
+them.
 """
 
 from .results.result import Result

@@ -1,7 +1,7 @@
-"""The whole scheduler over the embedded cluster, in one process and one event loop.
+"""Embedded cluster with a scheduler, in one process and one event loop.
 
-Store, in-process client, hollow kubelets, API port and scheduler, put together once for the simulator, the
-benchmark, the demonstration and the tests. It runs in real time or in virtual time; the parts are the same.
+Store, in-process client, hollow kubelets, API port and scheduler, put together once for the simulator, the benchmark,
+the demonstration and the tests. It runs in real time or in virtual time; the parts are the same.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _Chosen: TypeAlias = Sequence[type[Controller] | str]
 
 
 class Embedded:
-    """An embedded cluster with a scheduler.
+    """Embedded cluster with a scheduler.
 
     Attributes:
-        store: the cluster's state; writing to it directly is what users of the API do.
-        client: the in-process transport of everything that is not the scheduler.
+        store: the cluster's state; writing to it directly has the effect of API requests.
+        client: the in-process transport of everything but the scheduler.
         faults: injected faults between scheduler and store (default: none).
         scheduler, port, kubelets, controllers: the running parts; the last two are None when left out.
     """
@@ -78,7 +78,7 @@ class Embedded:
 
         ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too, all or those that it names;
         ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
-        are the rules by which pods and storage take their time and fail, for both.
+        are rules for times and failures of pods and storage, for both.
 
         Without ``with_faults`` none can be injected, and nothing is kept for them.
 
@@ -122,7 +122,7 @@ class Embedded:
         chosen = ALL if controllers is True else tuple(controllers or ())
         self.kubelets = self._new_kubelets(_split(rng), chosen, stages, kubelet_options or {}) if kubelets else None
         self.controllers = self._new_controllers(_split(rng), chosen, stages, gates) if chosen else None
-        #: The parent of everything that runs here; tasks of others may be added.
+        #: Supervisor of all tasks that run here; callers may add tasks.
         self.tasks = Supervisor("embedded cluster")
 
     def _new_kubelets(
@@ -139,9 +139,9 @@ class Embedded:
         return ControllerManager(self.client, self.clock, rng, chosen, settings=settings)
 
     async def start(self, *, scheduler: bool = True) -> None:
-        """Start everything (optionally without the scheduler); returns when it has seen what is in the store.
+        """Start everything (optionally without the scheduler). Returns when all parts have read the store.
 
-        What waits for the cluster from here on belongs into ``with tasks.guard()``: a crash of any part ends it.
+        Code that waits for the cluster from here on belongs into ``with tasks.guard()``: a crash of any part ends it.
 
         Raises:
             TaskCrashedError: when a part ended while it started.
@@ -174,7 +174,7 @@ class Embedded:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """A block in which everything runs; a crash of any part ends it.
+        """Context in which everything runs. A crash of any part ends it.
 
         Raises:
             TaskCrashedError: when a part crashed.
@@ -189,25 +189,28 @@ class Embedded:
     # -- looking ---------------------------------------------------------------------------------------
 
     def pods(self) -> list[Pod]:
-        """All pods in the store."""
+        """Return all pods in the store."""
         return [item.typed for item in self.store.list(PODS).items]
 
     def nodes(self) -> list[Node]:
-        """All nodes in the store."""
+        """Return all nodes in the store."""
         return [item.typed for item in self.store.list(NODES).items]
 
     @property
     def movers(self) -> list[HollowKubelets | ControllerManager]:
-        """The parts besides the scheduler that change objects by themselves."""
+        """Parts besides the scheduler that change objects by themselves."""
         return [one for one in (self.kubelets, self.controllers) if one is not None]
 
     @property
     def is_settled(self) -> bool:
-        """Nothing will move any more by itself, except that unschedulable pods are retried from time to time."""
+        """True if nothing will move any more by itself, apart from periodic retries of unschedulable pods."""
         return self.scheduler.is_idle and all(one.next_timer() is None for one in self.movers)
 
     def check(self) -> list[str]:
-        """What is wrong, when nothing is moving: cache against itself and the store, the queue, what plugins share."""
+        """Return the inconsistencies, when nothing is moving; empty if there are none.
+
+        Checked are the cache, by itself and against the store, the queue, and the data that plugins share.
+        """
         scheduler = self.scheduler
         queued, _ = scheduler.queue.views.pending_pods()
         visible = [
@@ -224,12 +227,12 @@ class Embedded:
 
 
 def _split(rng: random.Random) -> random.Random:
-    """A generator of its own for another part."""
+    """Return a random generator of its own for another part."""
     return random.Random(rng.getrandbits(64))
 
 
 class _SchedulerClient(InProcessClient):
-    """The scheduler's transport, which reports every binding to an observer."""
+    """Transport of the scheduler that reports every binding to an observer."""
 
     def __init__(self, store: Store, faults: Faults | None, on_bind: Callable[[str, str, str], None] | None) -> None:
         super().__init__(store, faults=faults)
@@ -242,7 +245,7 @@ class _SchedulerClient(InProcessClient):
 
 
 class _QuietPort(ApiPort):
-    """Informers without a watch timeout: in one process nothing is gained by listing again every few minutes."""
+    """API port whose informers have no watch timeout: in one process, listing again every few minutes gains nothing."""
 
     def informer(self, kind: Any, field_selector: str = "", **options: Any) -> Any:
         return super().informer(kind, field_selector, watch_timeout=None, **options)

@@ -1,9 +1,9 @@
-"""Python's way in: ``kubesched.simulate(...)``, with the inputs people have and nothing to put together.
+"""Python interface of the simulator: ``kubesched.simulate(...)``, which takes inputs in any common form.
 
     path, text, objects ──inputs──▶ simulation.simulate ──▶ Result
 
-It works inside a running event loop too, as in notebooks: the simulation then runs in a thread with its own virtual time.
-:class:`~.stepping.Simulation` takes the same arguments; ``docs/python.md`` has examples.
+It works inside a running event loop too, as in notebooks: the simulation then runs in a thread with its own virtual
+time. :class:`~.stepping.Simulation` takes the same arguments; ``docs/python.md`` has examples.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from .run.simulation import Progress, run_simulation
 
 __all__ = ["MOST_NODES", "Options", "options_of", "seconds_of", "simulate", "unknown_argument"]
 
-#: More hollow nodes than this do not fit into the memory of a machine.
+#: Most hollow nodes: more do not fit into the memory of a machine.
 MOST_NODES: Final = 1_000_000
 
 Path = str | os.PathLike[str]
 
 
 class Options(TypedDict, total=False):
-    """The options of :func:`simulate`, which describes them."""
+    """Options of :func:`simulate`, which describes them."""
 
     nodes: int | Objects
     node_template: Path | Mapping[str, Any] | None
@@ -77,18 +77,18 @@ def simulate(
         nodes: a number of hollow nodes to add, or Node objects in any of these forms.
         node_template: a Node that hollow nodes are made from, as plain data or a path; by default 8 cpu and 32Gi.
         node_resources: amounts of a hollow node other than the template's, such as ``{"cpu": 64, "nvidia.com/gpu": 8}``.
-        zones: the hollow nodes are dealt over so many zones, or over the zones of these names.
-        config: a KubeSchedulerConfiguration: a path, plain data, or as the package ``kubesched.scheduler.config`` has it.
+        zones: number or names of the zones that the hollow nodes are dealt over.
+        config: a KubeSchedulerConfiguration: a path, plain data, or an object of :mod:`kubesched.scheduler.config`.
         plugins: plugin classes, which are enabled in every profile that does not mention them; and module names and
             ``.py`` files, whose plugins are enabled when there is no ``config``.
         gates: feature gates, as ``"A=true,B=false"`` or a dict.
-        seed: decides ties. The same input and seed give the same result.
-        until: virtual time at most, in seconds or as ``"90m"``; by default a day after the last arrival.
-        stages: rules for what hollow pods, volumes and devices do: a path, or loaded ones.
+        seed: decides ties. Equal input and seed give equal results.
+        until: most virtual time, in seconds or as ``"90m"``; by default a day after the last arrival.
+        stages: rules for times and failures of hollow pods, volumes and devices: a path, or loaded ones.
         extenders: in-process objects in place of the extenders that ``config`` names.
         on_progress: called with (pods bound, pods to be bound).
 
-    A plugin that holds the run up for a second is named on stderr.
+    A plugin that blocks the run for a second is named on stderr.
 
     Raises:
         ManifestError: for objects that cannot be used; all of them are named.
@@ -115,12 +115,12 @@ def simulate(
     return SimulationResult.of(outside_any_loop(lambda: run_simulation(**options)))
 
 
-#: Python's own messages about a call name the function as people know it.
+#: Python's own messages about a call show this name.
 simulate.__qualname__ = "kubesched.simulate"
 
 
 def unknown_argument(name: str, *more: str) -> str:
-    """What to say of an argument that does not exist; ``more`` are names that the caller knows as well."""
+    """Return the message about an unknown argument; ``more`` are further names that the caller knows."""
     known = [*more, "manifests", *Options.__annotations__]
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
@@ -128,7 +128,7 @@ def unknown_argument(name: str, *more: str) -> str:
 
 
 def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
-    """The arguments of :func:`simulate` as those of :func:`.run.simulation.simulate`.
+    """Return the arguments of :func:`.run.simulation.simulate` for those of :func:`simulate`.
 
     Raises:
         ManifestError, ConfigError, PluginError, ValueError, TypeError: see :func:`simulate`.
@@ -158,14 +158,14 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
     config, remarks = load_configuration(given.get("config"), registry, own, enable=classes, gates=gates)
     zones, stages, until = given.get("zones", 0), given.get("stages", ()), given.get("until")
     if not isinstance(stages, str | os.PathLike | Iterable):
-        raise ValueError(f"stages={stages!r}: expected a path, or stages as load_stages has them")
+        raise ValueError(f"stages={stages!r}: expected a path, or stages from load_stages")
     if not isinstance(given.get("extenders", ()), Iterable):
         raise ValueError(f"extenders={given['extenders']!r}: expected a list of objects such as InProcessExtender")
     if not callable(given.get("on_progress") or print):
         raise ValueError(f"on_progress={given['on_progress']!r}: expected a function of two numbers")
     wrong = [one for one in (() if isinstance(stages, str | os.PathLike) else stages) if not isinstance(one, Stage)]
     if wrong:
-        raise ValueError(f"stages: expected a path, or stages as load_stages has them, found {wrong[0]!r}")
+        raise ValueError(f"stages: expected a path, or stages from load_stages, found {wrong[0]!r}")
     for extender in given.get("extenders", ()):
         if not hasattr(extender, "name"):
             raise ValueError(f"extenders: expected objects such as InProcessExtender, found {extender!r}")
@@ -199,7 +199,7 @@ def _say(text: str) -> None:
 
 
 def seconds_of(name: str, value: str | float) -> float:
-    """A number of seconds, or a duration such as ``90m``; ``name`` is the argument's in messages.
+    """Return seconds from a number, or from a duration such as ``90m``; ``name`` is the argument's in messages.
 
     Raises:
         ValueError: when it is neither, is negative or has no end.

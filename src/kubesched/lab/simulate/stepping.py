@@ -1,7 +1,7 @@
-"""A simulation to go through by hand: from moment to moment of virtual time, with queue and nodes to look into.
+"""Simulation in steps: from moment to moment of virtual time, with queue and nodes to look into.
 
-The run is :func:`.run.simulation.simulate`, unchanged, on a virtual-time loop that stands still between the calls. Callers:
-programs and notebooks, as ``kubesched.Simulation``.
+The run is :func:`.run.simulation.simulate`, unchanged, on a virtual-time loop that stands still between the calls.
+Callers: programs and notebooks, as ``kubesched.Simulation``.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ T = TypeVar("T")
 
 
 class QueuedPod(NamedTuple):
-    """A pod in the scheduling queue."""
+    """Pod in the scheduling queue."""
 
     namespace: str
     name: str
     #: ``Active``, ``Backoff``, ``Unschedulable``, ``Gated`` or ``InFlight``.
     place: str
     attempts: int
-    #: The plugins that rejected it at its last attempt.
+    #: Plugins that rejected it at its last attempt.
     rejected_by: tuple[str, ...]
-    #: When its backoff ends, in virtual seconds since the start; None when it does not back off.
+    #: End of its backoff, in virtual seconds since the start; None when it is not backing off.
     retry_at: float | None
 
 
 class Simulation:
-    """A simulated cluster under way. The arguments are those of ``kubesched.simulate``.
+    """Simulated cluster under way. The arguments are those of ``kubesched.simulate``.
 
-    When it is made, everything that happens at time 0 has happened: pods that fit are bound. Between calls time stands
-    still. As a context manager it closes itself; ``until`` is where :meth:`run` ends.
+    A new object has done everything that happens at time 0: pods that fit are bound. Between calls time stands still.
+    As a context manager it closes itself; ``until`` is where :meth:`run` ends.
 
     Raises:
         ManifestError, ConfigError, PluginError, ValueError: see ``kubesched.simulate``.
@@ -74,7 +74,7 @@ class Simulation:
         return self._session.now
 
     def step(self) -> bool:
-        """Move to the next moment at which something happens, and do all of it. False when nothing will move any more."""
+        """Move to the next moment at which something happens, and do all of it. False when nothing will move again."""
         return self._do(self._session.step)
 
     def advance(self, time: str | float) -> float:
@@ -129,17 +129,17 @@ class Simulation:
 
     @property
     def pods(self) -> list[Pod]:
-        """All pods as the API server has them, in the order of namespace and name."""
+        """All pods in the store, in the order of namespace and name."""
         return sorted(self.embedded.pods(), key=lambda pod: (pod.namespace, pod.name))
 
     @property
     def nodes(self) -> list[NodeUse]:
-        """All nodes by name, with what is requested of them, as the scheduler's cache has it."""
+        """All nodes by name, with the requests on them, from the scheduler's cache."""
         return node_uses(self.embedded)
 
     @property
     def queue(self) -> list[QueuedPod]:
-        """The scheduling queue: active pods first, then those that back off, then those that wait for an event."""
+        """Pods in the scheduling queue: active ones first, then those in backoff, then those that wait for an event."""
         queue = self.embedded.scheduler.queue
         views = queue.views
         start = self.embedded.clock.now() - self.now
@@ -167,7 +167,7 @@ class Simulation:
         return self._session.embedded
 
     def result(self) -> SimulationResult:
-        """What ``kubesched.simulate`` would report if the run ended now."""
+        """Return the report of ``kubesched.simulate`` if the run ended now."""
         stopped = self._engine.stopped
 
         async def report() -> SimulationResult:
@@ -178,7 +178,7 @@ class Simulation:
     # -- the end ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop the cluster. Again: nothing happens."""
+        """Stop the cluster. May be called twice."""
         self._close()
 
     def __enter__(self) -> Simulation:
@@ -195,7 +195,7 @@ class Simulation:
         return outside_any_loop(lambda: self._engine.do(work()))
 
     def _do_now(self, change: Callable[[], T]) -> T:
-        """Make a change, and let happen what follows from it now."""
+        """Make a change, and do everything that follows from it now."""
 
         async def make() -> T:
             answer = change()
@@ -206,7 +206,10 @@ class Simulation:
 
 
 class _Engine:
-    """The loop and the run on it; it knows nothing of the object that users have, so that one can be forgotten."""
+    """Loop and run of a simulation.
+
+    It does not refer to the user's :class:`Simulation`, so that a forgotten one can be collected.
+    """
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.stopped: Stopped = "until"
@@ -232,7 +235,7 @@ class _Engine:
         """Run some work on the loop to its end.
 
         Raises:
-            TaskCrashedError: and whatever else ends the simulation instead.
+            TaskCrashedError: when a part crashed; other errors that end the simulation are raised as well.
         """
         if self._loop.is_closed():
             work.close()
@@ -246,7 +249,7 @@ class _Engine:
             return task.result()
         task.cancel()
         await asyncio.wait((task,))
-        self._run.result()  # raises
+        self._run.result()  # raises the error of the run
         raise RuntimeError("the simulation has ended")
 
     def close(self) -> None:

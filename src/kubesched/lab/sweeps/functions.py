@@ -1,7 +1,7 @@
-"""What a sweep calls for every run: an importable function, given as an object or as text, and one call of it.
+"""Function of a sweep: importable, given as an object or as text, and called once per run.
 
-``package.module:name`` and ``path/file.py:name`` are understood. Processes and machines are sent the text where there is
-one, so that the function need not be picklable there. Callers: :mod:`.running`, and every worker.
+The text is ``package.module:name`` or ``path/file.py:name``. It is sent to processes and machines if there is one, so
+that the function need not be picklable. Callers: :mod:`.running`, and every worker.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from .plan import Scalar, SweepError
 
 __all__ = ["Function", "Outcome", "load_function", "name_of", "perform", "qualified"]
 
-#: Called with the arguments of a run by name; returns its figures by name.
+#: Function of a sweep. It is called with the arguments of a run by name, and returns its figures by name.
 Function = Callable[..., Mapping[str, Any]]
 
 _LONGEST_TEXT: Final = 2_000
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of one run: its figures, or an error."""
+    """Outcome of one run: its figures, or an error."""
 
     figures: dict[str, Scalar] = {}
-    #: What was raised, in a line or a few.
+    #: Text of the exception, in a line or a few.
     error: str | None = None
-    #: Seconds of real time that it took.
+    #: Seconds of real time that the run took.
     seconds: float = 0.0
 
 
 def qualified(text: str, directory: Path) -> str:
-    """The text with an absolute path, if it names a file; relative ones are relative to ``directory``.
+    """Return the text with an absolute path, if it names a file. Relative paths start at ``directory``.
 
     Raises:
         SweepError: when it has neither form.
@@ -52,7 +52,7 @@ def qualified(text: str, directory: Path) -> str:
 
 @functools.cache
 def load_function(text: str) -> Function:
-    """The function that a text names. A file's directory is put in the module path, as it is for a script.
+    """Return the function that a text names. A file's directory is put in the module path, as for a script.
 
     Raises:
         SweepError: when it cannot be imported.
@@ -78,14 +78,14 @@ def load_function(text: str) -> Function:
 
 
 def name_of(function: str | Function) -> str:
-    """What a results file calls it."""
+    """Return the name of a function in a results file."""
     if isinstance(function, str):
         return function
     return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
 def perform(function: str | Function, arguments: Mapping[str, Any]) -> Outcome:
-    """One run, in whatever process this is called. What it raises is its result."""
+    """Make one run, in the present process. An exception becomes an error in its outcome."""
     begin = time.perf_counter()
     try:
         called = load_function(function) if isinstance(function, str) else function
@@ -98,7 +98,7 @@ def perform(function: str | Function, arguments: Mapping[str, Any]) -> Outcome:
 
 
 def _text(error: BaseException) -> str:
-    """What was raised, and where; errors of kubesched say themselves what is wrong with the input."""
+    """Return the text of an exception and its place. Errors of kubesched name the problem of the input themselves."""
     text = f"{type(error).__name__}: {error}"
     if not type(error).__module__.startswith("kubesched."):
         frames = traceback.extract_tb(error.__traceback__)
@@ -108,10 +108,10 @@ def _text(error: BaseException) -> str:
 
 
 def _figures(given: Any) -> dict[str, Scalar]:
-    """Figures as plain values; NumPy's numbers become Python's.
+    """Return figures as plain values; NumPy's numbers become Python's.
 
     Raises:
-        SweepError: when what was returned has no place in a table.
+        SweepError: for a value that has no place in a table.
     """
     if not isinstance(given, Mapping):
         raise SweepError(f"the function returned a {type(given).__name__}; expected figures by name")

@@ -1,7 +1,7 @@
-"""What a run's result depends on, as one short text: when it changes, a result from before is not used again.
+"""Digest of everything that a run's result depends on. When it changes, a former result is not used again.
 
-Counted are kubesched's version, the function, the run's arguments, and the content of files and directories that the arguments
-name, wherever a text or path among them exists. Callers: :mod:`.running`.
+It covers kubesched's version, the function, the run's arguments, and the content of files and directories that the
+arguments name, wherever a text or path among them exists. Callers: :mod:`.running`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from .plan import Run
 
 __all__ = ["Digests"]
 
-#: Larger files count by size and time of change, and of larger directories only the first files by name.
+#: Most bytes that are read. Larger files count by size and time of change; of larger directories only the first files
+#: by name count.
 _LARGEST: Final = 64 << 20
 _MOST_FILES: Final = 10_000
 
 
 class Digests:
-    """Digests of runs of one function; every file is read once."""
+    """Digests of runs of one function. Every file is read once."""
 
     def __init__(self, function: str) -> None:
         self._function = function
@@ -48,12 +49,12 @@ class Digests:
 
 
 def _opaque(value: Any) -> str:
-    """What is no plain data counts by its type, paths by their text."""
+    """Return a path as its text, and any other value that is no plain data as the name of its type."""
     return str(value) if isinstance(value, Path) else f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 
 def _paths(value: Any) -> Iterator[str]:
-    """Texts and paths in a value that are names of files or directories."""
+    """Yield texts and paths in a value that are names of files or directories."""
     if isinstance(value, Mapping):
         for part in value.values():
             yield from _paths(part)
@@ -80,7 +81,7 @@ def _content(place: Path) -> str:
 
 
 def _files(place: Path) -> Iterator[Path]:
-    """The regular files of a directory, in an order that is always the same; a file alone is its only one."""
+    """Yield the regular files of a directory, always in the same order; for a file, the file itself."""
     if place.is_file():
         yield place
     for directory, below, names in os.walk(place):

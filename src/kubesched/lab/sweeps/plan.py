@@ -1,8 +1,8 @@
-"""Which runs a sweep consists of: a grid of parameters, a list of them, or both, made into single runs.
+"""Plan of a sweep: its runs, made from a grid of parameters, a list of runs, or both.
 
-A run is what its function is called with. What the table and the results file show of it are names: the values
-themselves where they are short, or the labels they were given. Two runs with equal names are one run given twice, which is
-refused. Callers: :mod:`.running` and :mod:`.sweep_file`.
+A run has the arguments of its function. The table and the results file show names of the arguments: short values
+themselves, or the labels they were given. Two runs with equal names are refused, as one run given twice. Callers:
+:mod:`.running` and :mod:`.sweep_file`.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ import msgspec
 
 __all__ = ["Run", "Scalar", "SweepError", "make_runs", "parse_seeds"]
 
-#: What a table's cell holds.
+#: Value of a table's cell.
 Scalar = str | int | float | bool | None
 
-#: Longer texts of parameters need a label.
+#: Most characters of a parameter without a label.
 _LONGEST_NAME: Final = 200
 _MOST_RUNS: Final = 1_000_000
 _SEEDS: Final = re.compile(r"\s*(-?\d+)\s*(?:-\s*(\d+)\s*)?")
 
 
 class SweepError(ValueError):
-    """A sweep that cannot be run as it was given; the text says what would be right."""
+    """Sweep that cannot be run as given. The text names a correct form."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run of a sweep.
+    """Run of a sweep.
 
-    ``names`` are its parameters as the table shows them, ``arguments`` what the function is called with.
+    ``names`` are its parameters as the table shows them, ``arguments`` those of the function call.
     """
 
     names: dict[str, Scalar]
@@ -42,7 +42,7 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What identifies the run in a results file."""
+        """Key of the run in a results file."""
         return msgspec.json.encode(self.names, order="sorted").decode()
 
 
@@ -51,10 +51,10 @@ def make_runs(
     runs: Iterable[Mapping[str, Any]] = (),
     arguments: Mapping[str, Any] | None = None,
 ) -> list[Run]:
-    """Every combination of the grid's values, the last parameter changing fastest, then the single runs of the list.
+    """Return every combination of the grid's values, the last parameter changing fastest, then the runs of the list.
 
-    A parameter of the grid is a list of values, or a mapping of labels to values; a value alone is a list of one. Of a range of
-    seeds the text ``0-9`` is understood for the parameter ``seed``. ``arguments`` are the same for all runs, and not shown.
+    A parameter of the grid is a list of values, or a mapping of labels to values; a single value is a list of one. For
+    the parameter ``seed``, the text ``0-9`` stands for a range. ``arguments`` are the same for all runs, and not shown.
 
     Raises:
         SweepError: when there is no run, when two have equal names, or when a value has no place in a table.
@@ -90,7 +90,7 @@ def make_runs(
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Seeds such as ``7``, ``0-9`` or ``1,2,40-49``.
+    """Return seeds from a text such as ``7``, ``0-9`` or ``1,2,40-49``.
 
     Raises:
         SweepError: when it is none of these.
@@ -109,7 +109,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def _axis(name: str, values: Any) -> list[tuple[Scalar, Any]]:
-    """Labels and values of one parameter of a grid."""
+    """Return labels and values of one parameter of a grid."""
     where = f"grid.{_name('grid', name)}"
     if name == "seed" and isinstance(values, str):
         values = parse_seeds(values)
@@ -131,7 +131,7 @@ def _name(where: str, name: Any) -> str:
 
 
 def _label(where: str, value: Any) -> Scalar:
-    """A value as the table shows it."""
+    """Return a value in the form of a table's cell."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):

@@ -1,8 +1,8 @@
-"""Processes that make runs: what one does, or how it ends, concerns no other run.
+"""Executor of runs in processes. A run that kills its process harms no other run.
 
-An executor with the interface of :mod:`concurrent.futures`. Unlike ``ProcessPoolExecutor`` it survives the death of a worker
-(killed for lack of memory, a crash in a C library): the run that it was making fails, and the next one gets a new process. A
-run that takes too long can be ended.
+It has the interface of :mod:`concurrent.futures`. Unlike ``ProcessPoolExecutor`` it survives the death of a worker
+(killed for lack of memory, a crash in a C library): the current run of that worker fails, and the next one gets a new
+process. A run that takes too long can be ended.
 
     submit ──▶ queue ──▶ a thread per worker ──pipe──▶ its process
 
@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 #: Seconds a process is given to end after SIGTERM.
 _GRACE: Final = 2.0
-#: Held where multiprocessing reads how a process ended. It does so for all processes when one is started, and the second
-#: of two threads that read of one process finds nothing, which counts as exit code 255.
+#: Held where multiprocessing reads how a process ended. It does so for all processes when one is started. The second of
+#: two threads that read the end of one process finds nothing, which counts as exit code 255.
 _ENDINGS: Final = threading.Lock()
 
 _Job = tuple[Future[Any], bytes]
@@ -47,13 +47,13 @@ class WorkerStartError(RuntimeError):
 
 
 class Processes(Executor):
-    """``count`` processes of this machine, started when they are needed; ``timeout`` is in seconds for each call."""
+    """Executor with ``count`` processes of this machine, started when needed. ``timeout`` is in seconds for each call."""
 
     def __init__(self, count: int, timeout: float | None = None) -> None:
         self._timeout = timeout
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = threading.Event()
-        # A fork of a process with threads or an event loop (a notebook, a test) may hang; a fresh one does not.
+        # A fork of a process with threads or an event loop (a notebook, a test) may hang; a fresh process does not.
         self._context = multiprocessing.get_context("forkserver")
         self._workers: dict[int, BaseProcess] = {}
         self._lock = threading.Lock()
@@ -70,7 +70,7 @@ class Processes(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Without ``wait``, calls that are being made end now, with their processes."""
+        """Stop taking calls. Without ``wait``, running calls end now, with their processes."""
         if cancel_futures or not wait:
             with suppress(queue.Empty):
                 while True:
@@ -122,7 +122,7 @@ class Processes(Executor):
         if self._closed.is_set():
             process.terminate()
         try:
-            ours.recv_bytes()  # it is ready: what it imports does not count as time of a call
+            ours.recv_bytes()  # ready: its imports do not count as time of a call
         except (EOFError, ConnectionError):
             ours.close()
             raise WorkerStartError(f"a process for runs could not be started: {self._how_it_ended(number)}") from None
@@ -168,9 +168,9 @@ class Processes(Executor):
 
 
 def _work(pipe: Connection) -> None:
-    """A worker: one call after the other, until the other end of the pipe is closed."""
+    """Work as a process: one call after the other, until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends its workers
-    # What a run prints must not mix with the command's own output.
+    # Output of a run must not mix with the command's own.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     pipe.send_bytes(b"ready")
     while True:

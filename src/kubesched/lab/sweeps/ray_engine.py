@@ -1,6 +1,6 @@
-"""Runs on a Ray cluster, by its address. Needs the extra ``ray``; kubesched must be installed on the cluster's machines.
+"""Executor of runs on a Ray cluster, by its address.
 
-Caller: :mod:`.running`.
+Needs the extra ``ray``; kubesched must be installed on the cluster's machines. Caller: :mod:`.running`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from .plan import SweepError
 
 __all__ = ["LOCAL", "RayExecutor"]
 
-#: The address that starts Ray on this machine, for as long as the sweep runs.
+#: Address that starts Ray on this machine, for as long as the sweep runs.
 LOCAL: Final = "local"
 #: Seconds to connect.
 _PATIENCE: Final = 10.0
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself takes minutes to find out.
+    """Check that something listens at the address: Ray itself takes minutes to find out.
 
     Raises:
-        SweepError: when nothing listens at the address.
+        SweepError: when nothing does.
     """
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
@@ -38,9 +38,11 @@ def _check_reachable(address: str) -> None:
 
 
 class RayExecutor(Executor):
-    """``address`` as for ``ray.init``: ``local``, ``auto``, ``host:port`` or ``ray://host:port``.
+    """Executor on a Ray cluster. ``address`` is as for ``ray.init``.
 
-    A connection that exists is used, and left open; then the address is not.
+    That is ``local``, ``auto``, ``host:port`` or ``ray://host:port``.
+
+    An existing connection is used instead of the address, and left open.
     """
 
     def __init__(self, address: str, processes: int | None = None) -> None:
@@ -68,11 +70,11 @@ class RayExecutor(Executor):
 
     @property
     def width(self) -> int:
-        """How many calls the cluster can make at a time, now."""
+        """Return the number of calls that the cluster can make at a time, now."""
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        # A run that ends its worker would do so again: it fails at once.
+        # No retries: a run that ends its worker would do so again.
         call = self._calls.get(fn)
         if call is None:
             call = self._calls[fn] = self._ray.remote(max_retries=0)(fn)
@@ -83,7 +85,7 @@ class RayExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the connection, and the cluster if it was started for this; calls that are not awaited are cancelled."""
+        """End the connection, and the cluster if it was started for this. Calls that are not awaited are cancelled."""
         if cancel_futures:
             for reference in list(self._running):
                 self._ray.cancel(reference)

@@ -1,7 +1,7 @@
-"""The results of a sweep in a file, one line of JSON for each run, so that an interrupted sweep can be continued.
+"""Results file of a sweep, one line of JSON for each run, so that an interrupted sweep can be continued.
 
-The first line says what the file is. Every result is appended when its run ends; for a run with several lines, the last
-counts. A last line that was not written to its end, because the process was killed, is dropped. Caller: :mod:`.running`.
+The first line is a header. Every result is appended when its run ends; for a run with several lines, the last counts.
+An incomplete last line, left when the process was killed, is dropped. Caller: :mod:`.running`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _KIND: Final = "SweepResults"
 class _Header(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     kind: str
-    #: What was called for the runs, for readers of the file.
+    #: Name of the function of the runs, for readers of the file.
     function: str = ""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the file."""
+    """Line of the file."""
 
     run: dict[str, Scalar]
-    #: Of what the result depends on, see :mod:`.inputs`.
+    #: Digest of the run's inputs, see :mod:`.inputs`.
     digest: str
     figures: dict[str, Scalar] = {}
     error: str | None = None
@@ -46,7 +46,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultsFile:
-    """A results file that one sweep writes to; others are kept off it meanwhile."""
+    """Results file that one sweep writes to. Other sweeps are locked out meanwhile."""
 
     def __init__(self, path: str | Path, function: str) -> None:
         """Raises:
@@ -54,7 +54,7 @@ class ResultsFile:
         OSError: when it cannot be opened.
         """
         self.path = Path(path)
-        #: Results that are there already, by the key of the run.
+        #: Results in the file, by the key of the run.
         self.known: dict[str, Recorded] = {}
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -98,7 +98,7 @@ class ResultsFile:
 
 
 def read_results(path: str | Path, content: bytes | None = None) -> list[Recorded]:
-    """All results of a file, in the order in which the runs ended.
+    """Return all results of a file, in the order in which the runs ended.
 
     Raises:
         SweepError: when it is no results file, naming the line that cannot be used.
@@ -106,7 +106,7 @@ def read_results(path: str | Path, content: bytes | None = None) -> list[Recorde
     """
     if content is None:
         content = Path(path).read_bytes()
-    lines = content.split(b"\n")[:-1]  # what follows the last newline was not written to its end
+    lines = content.split(b"\n")[:-1]  # text after the last newline is an incomplete line
     if not lines:
         if content.strip():
             raise _foreign(path)

@@ -1,4 +1,4 @@
-"""Run a sweep: every run of the plan that has no result yet, on processes or on any executor, into one table.
+"""Run of a sweep: every run of the plan that has no result yet, on processes or on any executor, into one table.
 
     grid, runs ──plan──▶ Runs ──executor──▶ Outcomes ──▶ results file, SweepTable
 
@@ -27,18 +27,18 @@ from .table import ERROR, SweepTable
 
 __all__ = ["SIMULATE", "Progress", "Submits", "execute", "sweep"]
 
-#: What is called for a run unless another function is given.
+#: Function of a run unless another is given.
 SIMULATE: Final = "kubesched.lab.sweeps.simulated:simulated"
 
-#: Calls that are handed to an executor at a time, unless it names its ``width``: enough to keep a cluster busy.
+#: Calls handed to an executor at a time, unless it names its ``width``: enough to keep a cluster busy.
 _WIDTH: Final = 1_000
 
-#: Called with (runs that ended, runs of the sweep, runs that failed).
+#: Function called with (runs that ended, runs of the sweep, runs that failed).
 Progress = Callable[[int, int, int], None]
 
 
 class Submits(Protocol):
-    """What is needed of an executor: those of concurrent.futures and joblib have it, Dask's client, too.
+    """Executor, as far as it is used here. Those of concurrent.futures and joblib fit, and Dask's client.
 
     The future needs ``add_done_callback``, ``result`` and ``cancel``.
     """
@@ -100,12 +100,12 @@ def execute(
     ray: str | None = None,
     on_progress: Progress = lambda done, total, failed: None,
 ) -> SweepTable:
-    """:func:`sweep` for runs that are made already."""
+    """Run a plan, as :func:`sweep` does."""
     called = function
     if isinstance(function, str):
         function = qualified(function, Path.cwd())
         called = load_function(function)
-    _check_arguments(called, plan)  # a mistake is reported once, not by every run
+    _check_arguments(called, plan)  # so that a mistake is reported once, not by every run
     _check_engine(processes, timeout, executor, ray)
     digests = Digests(function if isinstance(function, str) else name_of(function))
     outcomes: dict[str, Outcome] = {}
@@ -139,7 +139,7 @@ def _check_arguments(function: Any, plan: list[Run]) -> None:
         return
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # not every callable has one
+    except (TypeError, ValueError):  # not every callable has a signature
         return
     for run in plan:
         try:
@@ -168,7 +168,10 @@ def _check_engine(processes: int | None, timeout: float | None, executor: object
 def _engine(
     runs: int, processes: int | None, timeout: float | None, executor: Submits | None, ray: str | None
 ) -> Iterator[Submits | None]:
-    """What makes the runs; None for this process. What was started here is ended, at once after an exception."""
+    """Context with the executor of the runs; None stands for this process.
+
+    An executor that was started here is shut down, at once after an exception.
+    """
     if executor is not None or processes == 0:
         yield executor
         return
@@ -186,7 +189,7 @@ def _engine(
 
 
 def _outcomes(engine: Submits | None, function: str | Function, runs: list[Run]) -> Iterator[tuple[Run, Outcome]]:
-    """Runs as they end."""
+    """Yield runs with their outcomes, as they end."""
     if engine is None:
         for run in runs:
             yield run, perform(function, run.arguments)
@@ -205,13 +208,13 @@ def _outcomes(engine: Submits | None, function: str | Function, runs: list[Run])
             for following in itertools.islice(waiting, 1):
                 submitted[following.key] = _submit(engine, function, following, ended)
     finally:
-        # After an interruption, runs that have not begun are not begun on an executor that goes on.
+        # After an interruption, an executor that goes on must not begin further runs.
         for future in submitted.values():
             future.cancel()
 
 
 def _without_clash(outcome: Outcome, columns: set[str]) -> Outcome:
-    """A figure named as a parameter is an error of its run, and not of the table in the end."""
+    """Return an error for an outcome with a figure named as a parameter, so that only this run fails, not the table."""
     clash = sorted(outcome.figures.keys() & columns)
     return Outcome(error=f"SweepError: the figure {clash[0]} has the name of a parameter") if clash else outcome
 
@@ -234,6 +237,6 @@ def _outcome_of(future: Any) -> Outcome:
     except WorkerStartError as error:
         hint = "in a script, what calls it must be below: if __name__ == '__main__':"
         raise SweepError(f"{error}; {hint}") from None
-    except Exception as error:  # the engine's: a worker that ended, a timeout, a lost connection
+    except Exception as error:  # an error of the engine: a worker that ended, a timeout, a lost connection
         return Outcome(error=f"{type(error).__name__}: {error}")
     return outcome

@@ -1,4 +1,4 @@
-"""The run of a sweep that simulates: the arguments of ``kubesched.simulate``, and the figures of its result.
+"""Simulation as the run of a sweep: the arguments of ``kubesched.simulate``, and the figures of its result.
 
 Caller: :mod:`.running`, in every worker.
 """
@@ -20,21 +20,21 @@ __all__ = ["check_arguments", "figures_of", "simulated", "with_paths_from"]
 
 #: Arguments that are paths, or lists of paths.
 _PATHS: Final = frozenset({"config", "manifests", "node_template", "nodes", "plugins", "stages"})
-#: The argument that holds others.
+#: Argument that contains other arguments.
 _WORKLOAD: Final = "workload"
 
 
 def simulated(*, workload: Any = None, **arguments: Any) -> dict[str, Scalar]:
     """Simulate, and return the figures of the result.
 
-    ``arguments`` are those of ``kubesched.simulate``. ``workload`` is what is convenient to be varied together: further
+    ``arguments`` are those of ``kubesched.simulate``. ``workload`` contains arguments that vary together: further
     arguments by name, or manifests alone.
 
     Raises:
         SweepError: when an exception was raised inside the run, or pods were refused: its figures would be wrong.
-        Exception: what ``kubesched.simulate`` raises.
+        Exception: any error of ``kubesched.simulate``.
     """
-    from ..simulate.entry import simulate  # noqa: PLC0415 - sweeps of other functions do not need it
+    from ..simulate.entry import simulate  # noqa: PLC0415 - not needed by sweeps of other functions
 
     result = simulate(**_together(workload, arguments))
     if result.errors:
@@ -45,12 +45,12 @@ def simulated(*, workload: Any = None, **arguments: Any) -> dict[str, Scalar]:
 
 
 def check_arguments(workload: Any = None, **arguments: Any) -> None:
-    """Whether :func:`simulated` can be called so, without calling it.
+    """Check that :func:`simulated` accepts the arguments, without calling it.
 
     Raises:
         SweepError: naming the argument.
     """
-    from ..simulate.entry import (  # noqa: PLC0415 - sweeps of other functions do not need it
+    from ..simulate.entry import (  # noqa: PLC0415 - not needed by sweeps of other functions
         Options,
         unknown_argument,
     )
@@ -72,7 +72,7 @@ def _together(workload: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def figures_of(result: Result) -> dict[str, Scalar]:
-    """Counts of pods, seconds of virtual time, and shares of resources from 0 to 1."""
+    """Return counts of pods, seconds of virtual time, and shares of resources from 0 to 1."""
     totals = result.totals
     figures: dict[str, Scalar] = {
         "stopped": result.stopped,
@@ -110,7 +110,7 @@ def _spread(name: str, seconds: Distribution | None) -> dict[str, Scalar]:
 
 
 def with_paths_from(directory: Path, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of :func:`simulated` in which what exists relative to ``directory`` is named by a path from here."""
+    """Return arguments of :func:`simulated` with paths relative to ``directory`` replaced by paths from here."""
     return {
         name: with_paths_from(directory, value)
         if name == _WORKLOAD and isinstance(value, Mapping)

@@ -1,4 +1,7 @@
-"""One figure of runs that are alike: mean with its confidence interval, median, least and most. Callers: :mod:`.table`, reports."""
+"""Summary of one figure over equal runs: mean with its confidence interval, median, least and most.
+
+Callers: :mod:`.table`, reports.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from .plan import Scalar
 
 __all__ = ["Summary", "mean_interval", "summary_of"]
 
-#: Quantiles of Student's t distribution for a two-sided interval of 95 %, by degrees of freedom from 1. Between the last ones
-#: that of fewer degrees is used, so that an interval is rather too wide.
+#: Quantiles of Student's t distribution for a two-sided interval of 95 %, by degrees of freedom from 1. Between the
+#: last entries that of fewer degrees is used, so that an interval is rather too wide.
 _T95: Final = (
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
     2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
@@ -24,11 +27,11 @@ _T95_BEYOND: Final = ((120, 1.9799), (60, 2.0003), (40, 2.0211), (30, 2.0423))
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of the runs of a group. ``low`` to ``high`` is the mean's confidence interval of 95 %; None for one run."""
+    """Figure of the runs of a group. ``low`` to ``high`` is the 95 % confidence interval of the mean; None for one run."""
 
     group: dict[str, Scalar]
     figure: str
-    #: How many runs have the figure.
+    #: Number of runs that have the figure.
     runs: int
     mean: float
     low: float | None
@@ -39,7 +42,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary_of(group: dict[str, Scalar], figure: str, values: Sequence[float]) -> Summary:
-    """``values``: at least one."""
+    """Return the summary of a figure; ``values`` has at least one."""
     low, high = mean_interval(values)
     return Summary(
         group=group,
@@ -55,7 +58,7 @@ def summary_of(group: dict[str, Scalar], figure: str, values: Sequence[float]) -
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """The confidence interval of 95 % of the mean, by Student's t; (None, None) for fewer than two values."""
+    """Return the 95 % confidence interval of the mean, by Student's t; (None, None) for fewer than two values."""
     if len(values) < 2:
         return None, None
     degrees = len(values) - 1

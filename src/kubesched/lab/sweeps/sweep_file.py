@@ -48,7 +48,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
 
 class Description(msgspec.Struct, frozen=True):
-    """A sweep as it is to be run, and what of its results is to be shown."""
+    """Description of a sweep: its plan, and the results to show."""
 
     function: str
     runs: list[Run]
@@ -63,7 +63,7 @@ def read_sweep(
     grid: Mapping[str, Any] | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Description:
-    """The sweep of a file, or of what is given alone. ``grid`` and ``arguments`` come before those of the file.
+    """Return the sweep of a file, or of the arguments alone. ``grid`` and ``arguments`` overrule those of the file.
 
     Raises:
         SweepError: when it cannot be used, naming the file and the field.
@@ -79,7 +79,7 @@ def read_sweep(
         return {name: value for name, value in values.items() if name not in given}
 
     def placed(runs: Sequence[Run]) -> list[Run]:
-        """Paths of the file's own arguments are relative to the file."""
+        """Return runs whose paths, if they come from the file, are relative to the file."""
         if not simulates:
             return list(runs)
         return [
@@ -96,7 +96,7 @@ def read_sweep(
 
 
 def read_value(text: str, name: str) -> Any:
-    """A value given on the command line, as YAML.
+    """Return a value given on the command line, as YAML.
 
     Raises:
         SweepError: when it cannot be read.

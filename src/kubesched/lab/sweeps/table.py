@@ -1,6 +1,6 @@
-"""The results of a sweep as one tidy table: a row for each run, its parameters, its figures, and its error if it failed.
+"""Table of a sweep's results: a row for each run, its parameters, its figures, and its error if it failed.
 
-:meth:`SweepTable.summary` has the figures of runs that differ in their seed only, with a confidence interval of the mean.
+:meth:`SweepTable.summary` combines runs that differ in their seed only, with a confidence interval of the mean.
 Callers: :mod:`.running`, ``kubesched sweep``, and programs.
 """
 
@@ -21,15 +21,15 @@ from .summary import Summary, summary_of
 
 __all__ = ["ERROR", "SEED", "SweepTable"]
 
-#: The column with what a failed run raised.
+#: Column with the exceptions of failed runs.
 ERROR: Final = "error"
-#: The parameter that runs of one group differ in.
+#: Parameter in which runs of one group differ.
 SEED: Final = "seed"
 
 
 @dataclass(frozen=True)
 class SweepTable:
-    """``parameters`` and ``figures`` are names of columns; ``rows`` are in the order of the sweep's plan.
+    """Table of results. ``parameters`` and ``figures`` are names of columns; ``rows`` are in the order of the plan.
 
     A row has a value for every column, None where its run has none, and for ``error``.
     """
@@ -68,7 +68,7 @@ class SweepTable:
         return tuple(row for row in self.rows if row[ERROR] is not None)
 
     def numeric_figures(self) -> list[str]:
-        """Figures that are numbers wherever they are given."""
+        """Names of figures that are numbers wherever they are given."""
         found = []
         for name in self.figures:
             values = [row[name] for row in self.rows if row[name] is not None]
@@ -77,7 +77,7 @@ class SweepTable:
         return found
 
     def summary(self, by: Iterable[str] | None = None, figures: Iterable[str] | None = None) -> list[Summary]:
-        """Figures by group: of runs that are equal in the parameters ``by`` (default: all but the seed).
+        """Return summaries of figures by group: runs with equal parameters ``by`` (default: all but the seed).
 
         Raises:
             SweepError: when there is no such parameter, or no such figure that is a number.
@@ -104,11 +104,11 @@ class SweepTable:
         return [dict(row) for row in self.rows]
 
     def to_json(self) -> str:
-        """A list of objects."""
+        """Return a list of objects, as JSON."""
         return large_json(self.rows, indent=2).decode() + "\n"
 
     def to_csv(self) -> str:
-        """Missing values are empty."""
+        """Return CSV. Missing values are empty."""
         text = io.StringIO()
         writer = csv.DictWriter(text, self.columns, lineterminator="\n")
         writer.writeheader()
@@ -116,27 +116,29 @@ class SweepTable:
         return text.getvalue()
 
     def to_frame(self, library: str | None = None) -> Any:
-        """A data frame of ``pandas`` or ``polars``, whichever is installed if not said.
+        """Return a data frame of ``pandas`` or ``polars``; by default of the one that is installed.
 
         Raises:
             ValueError, ImportError: see :func:`~kubesched.lab.simulate.results.frames.frame_of`.
         """
-        from ..simulate.results.frames import frame_of  # noqa: PLC0415 - only when it is asked for
+        from ..simulate.results.frames import frame_of  # noqa: PLC0415 - only needed here
 
         return frame_of({name: [row[name] for row in self.rows] for name in self.columns}, library)
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame."""
+        """Return a pandas.DataFrame."""
         return self.to_frame("pandas")
 
     def to_polars(self) -> Any:
-        """A polars.DataFrame."""
+        """Return a polars.DataFrame."""
         return self.to_frame("polars")
 
     def plot(
         self, figure: str | None = None, x: str | None = None, by: Iterable[str] | None = None, axes: Any = None
     ) -> Any:
-        """The mean of a figure by the parameter ``x``, with its confidence interval; a line for each value of the others.
+        """Plot the mean of a figure by the parameter ``x``, with its confidence interval.
+
+        There is a line for each combination of the other parameters.
 
         Without names: the first figure that is a number, and the first parameter that has several values. ``by`` as in
         :meth:`summary`. Returns a matplotlib figure, or the ``axes`` if some are given.
@@ -145,7 +147,7 @@ class SweepTable:
             SweepError: when there is no such figure or parameter.
             ImportError: when matplotlib is not installed.
         """
-        from .plots import plot_summaries  # noqa: PLC0415 - only when it is asked for
+        from .plots import plot_summaries  # noqa: PLC0415 - only needed here
 
         keys = [name for name in self.parameters if name != SEED] if by is None else list(by)
         if x is None:

@@ -13,7 +13,7 @@ _HEAD = ("figure", "runs", "mean", "95 % interval", "median", "least", "most")
 
 
 def summary_lines(summaries: Sequence[Summary]) -> list[str]:
-    """A header, and a line for each figure of each group; columns are as wide as they need to be."""
+    """Return a header, and a line for each figure of each group. Columns are as wide as they need to be."""
     names = list(summaries[0].group) if summaries else []
     rows = [[*names, *_HEAD]]
     for one in summaries:

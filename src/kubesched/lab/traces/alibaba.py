@@ -31,10 +31,10 @@ _FAILED: Final = "Failed"
 
 
 def read_alibaba_2018(path: str | Path, *, memory_mib: int = 98_304, limit: int | None = None) -> Trace:
-    """``batch_task.csv`` of cluster-trace-v2018. ``limit`` reads the first lines only.
+    """Read ``batch_task.csv`` of cluster-trace-v2018. ``limit`` reads the first lines only.
 
-    CPU is in hundredths of a core. Memory is normalised to 0 to 100; ``memory_mib`` is what 100 represents, an assumption.
-    Dependencies, which the names of tasks encode, are not followed: tasks arrive when they started.
+    CPU is in hundredths of a core. Memory is normalised to 0 to 100; ``memory_mib`` is the amount for 100, an
+    assumption. Dependencies, which the names of tasks encode, are not followed: tasks arrive when they started.
 
     Raises:
         TraceError: with every value that cannot be used, by file, line and column.
@@ -49,7 +49,7 @@ def read_alibaba_2018(path: str | Path, *, memory_mib: int = 98_304, limit: int 
 
 
 def read_alibaba_2020(path: str | Path, *, limit: int | None = None) -> Trace:
-    """``pai_task_table.csv`` of cluster-trace-gpu-v2020. ``limit`` reads the first lines only.
+    """Read ``pai_task_table.csv`` of cluster-trace-gpu-v2020. ``limit`` reads the first lines only.
 
     CPU and GPUs are in percent, memory in GB. Up to 100 percent are a part of one GPU; more are whole ones, rounded up.
 
@@ -72,7 +72,7 @@ def read_alibaba_2020(path: str | Path, *, limit: int | None = None) -> Trace:
 
 
 def read_alibaba_2023(path: str | Path) -> Trace:
-    """An openb pod list of cluster-trace-gpu-v2023, with the times of creation and deletion.
+    """Read an openb pod list of cluster-trace-gpu-v2023, with the times of creation and deletion.
 
     Raises:
         TraceError: with every value that cannot be used, by file, line and column.
@@ -101,9 +101,9 @@ def read_alibaba_2023(path: str | Path) -> Trace:
 def _task(
     cell: Cells, amounts: Sequence[str], instances: str, left_out: Counter[str]
 ) -> tuple[TraceTask | None, list[float]]:
-    """What the batch tables have in common, and the amounts of a line, of which the first is CPU in percent of a core.
+    """Return the common part of a line of the batch tables, and its amounts; the first is CPU in percent of a core.
 
-    None for a task that did not start or has no instances, which is counted.
+    The task is None if it did not start or has no instances; this is counted.
     """
     start, duration = _times(cell)
     values = [cell.amount(name, blank=0.0) for name in amounts]
@@ -123,7 +123,7 @@ def _task(
 
 
 def _times(cell: Cells) -> tuple[float | None, float | None]:
-    """Start and duration; None where they are not known. An end of 0, or none, is not known."""
+    """Return start and duration; None where they are not known. An end of 0, or none, is not known."""
     start, end = cell.time("start_time"), cell.time("end_time")
     if start is None or not end:
         return start, None
@@ -136,7 +136,7 @@ def _times(cell: Cells) -> tuple[float | None, float | None]:
 
 
 def _instances(cell: Cells, column: str) -> int:
-    """A whole number, which the table of 2020 writes as 1.0; 0 where there is none."""
+    """Return a whole number, which the table of 2020 writes as 1.0; 0 where there is none."""
     value = cell.amount(column, blank=0.0)
     if value != int(value):
         cell.problem(column, cell.text(column), "a whole number")

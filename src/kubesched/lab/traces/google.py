@@ -25,7 +25,7 @@ _TYPES: Final = (
     "SUBMIT", "QUEUE", "ENABLE", "SCHEDULE", "EVICT", "FAIL", "FINISH", "KILL", "LOST", "UPDATE_PENDING", "UPDATE_RUNNING",
 )  # fmt: skip
 _ENDS: Final = frozenset({"EVICT", "FAIL", "FINISH", "KILL", "LOST"})
-#: The trace begins this many microseconds after its zero. An event at 0 happened before, one at the largest number after.
+#: Microsecond at which the trace begins. An event at 0 happened before it, one at the largest number after it.
 _BEGIN: Final = 600_000_000
 _AFTER: Final = (1 << 63) - 1
 _ALLOC_SET: Final = 1
@@ -36,7 +36,7 @@ _MEMORY: Final = "resource_request.memory"
 
 @dataclass(slots=True)
 class _Instance:
-    """What events said of an instance so far; times in microseconds."""
+    """State of an instance from its events so far; times in microseconds."""
 
     submitted: int | None = None
     scheduled: int | None = None
@@ -53,11 +53,11 @@ def read_google_2019(
     memory_mib: int = 262_144,
     limit: int | None = None,
 ) -> Trace:
-    """Files of ``instance_events``, in order. ``limit`` reads the first events only.
+    """Read files of ``instance_events``, in order. ``limit`` reads the first events only.
 
-    An instance becomes one task: it arrives when it was first submitted, and runs from when it was last scheduled to its end.
-    CPU and memory are parts of the largest machine's; ``cpu_milli`` and ``memory_mib`` are what that has, an assumption.
-    In CSV the columns are as in JSON, ``resource_request.cpus`` and ``resource_request.memory`` among them.
+    An instance becomes one task: it arrives when it was first submitted, and runs from its last scheduling to its end.
+    CPU and memory are shares of the largest machine; ``cpu_milli`` and ``memory_mib`` are that machine's, an
+    assumption. In CSV the columns are as in JSON, ``resource_request.cpus`` and ``resource_request.memory`` among them.
 
     Instances of alloc sets are left out, and those that were never scheduled.
 
@@ -123,7 +123,7 @@ def _apply(event: _Event, instances: dict[tuple[int, int], _Instance], alloc_set
 
 
 class _Event:
-    """One event; problems are collected."""
+    """Event of an instance; problems are collected."""
 
     def __init__(self, where: str, values: Mapping[str, Any], problems: list[str]) -> None:
         self._where = where
@@ -136,7 +136,7 @@ class _Event:
         self._problems.append(f"{self._where}: field {field}: {value!r}; expected {right}")
 
     def value(self, field: str) -> Any:
-        """A field, or a field of a field; None where it is missing or empty."""
+        """Return a field, or a field of a field; None where it is missing or empty."""
         found: Any = self._values.get(field)
         if found is None and "." in field:
             outer, _, inner = field.partition(".")
@@ -159,7 +159,7 @@ class _Event:
         return int(text)
 
     def kind(self) -> str:
-        """The type, which is a name or a number."""
+        """Return the type as a name. The file has a name or a number."""
         value = self.value("type")
         text = str(value)
         if text in _TYPES:
@@ -176,7 +176,7 @@ class _Event:
         return ""
 
     def share(self, field: str) -> float | None:
-        """A part of the largest machine's resource; None where it is not given."""
+        """Return a share of the largest machine's resource; None where it is not given."""
         value = self.value(field)
         if value is None:
             return None
@@ -191,7 +191,7 @@ class _Event:
 
 
 def _events(path: Path, problems: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The events of a file with their places."""
+    """Yield the events of a file with their places."""
     try:
         with open_text(path) as file:
             first = file.readline()

@@ -1,11 +1,11 @@
-"""The openb trace: nodes and pods of a production cluster with shared GPUs, as two tables in CSV.
+"""Openb trace: nodes and pods of a production cluster with shared GPUs, as two tables in CSV.
 
 The trace was published with "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
 Descent" (Weng et al., USENIX ATC 2023) in Alibaba's clusterdata repository (``cluster-trace-gpu-v2023``). CPU is in
 thousandths of a core, memory in MiB, and ``gpu_milli`` in thousandths of each of ``num_gpu`` GPUs.
 
-As Kubernetes objects, pods and nodes carry what open-simulator's GPU sharing established: a node's number of GPUs is an
-extended resource and its model a label; what a pod requests of GPUs is in annotations.
+Pods and nodes as Kubernetes objects follow the conventions of open-simulator's GPU sharing: a node's number of GPUs is
+an extended resource and its model a label; a pod's request for GPUs is in annotations.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from .table import Cells, TraceError, read_table
 
 __all__ = ["GPU_COUNT", "GPU_MILLI", "GPU_MODEL", "OpenbNode", "OpenbPod", "TraceError", "read_nodes", "read_pods"]
 
-#: Thousandths of each GPU that a pod requests (annotation).
+#: Annotation: thousandths of each GPU that a pod requests.
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
-#: How many GPUs: requested by a pod (annotation), and allocatable on a node (extended resource).
+#: Number of GPUs: annotation of a pod (requested), extended resource of a node (allocatable).
 GPU_COUNT: Final = "alibabacloud.com/gpu-count"
-#: The model of a node's GPUs (label).
+#: Label: the model of a node's GPUs.
 GPU_MODEL: Final = "alibabacloud.com/gpu-card-model"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenbNode:
-    """A node of the trace."""
+    """Node of the trace."""
 
     name: str
     cpu_milli: int
@@ -70,7 +70,7 @@ class OpenbNode:
 
 @dataclass(frozen=True, slots=True)
 class OpenbPod:
-    """A pod of the trace. ``gpu_milli`` is requested of each of ``gpus`` GPUs; ``models`` allows only these, if any.
+    """Pod of the trace. ``gpu_milli`` is requested of each of ``gpus`` GPUs; ``models`` allows only these, if any.
 
     ``created`` and ``deleted`` are seconds on the clock of the trace, None where the table has none.
     """
@@ -90,11 +90,11 @@ class OpenbPod:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(milli-CPU, thousandths of each GPU, number of GPUs): what pods are alike by."""
+        """Shape by which pods are equal: (milli-CPU, thousandths of each GPU, number of GPUs)."""
         return self.cpu_milli, self.gpu_milli, self.gpus
 
     def as_pod(self, name: str = "", namespace: str = "default") -> Pod:
-        """The pod as an object, under another name if one is given."""
+        """Return the pod as an object, under another name if one is given."""
         name = name or self.name
         annotations = {GPU_MILLI: str(self.gpu_milli), GPU_COUNT: str(self.gpus)} if self.gpus else {}
         requests = {"cpu": f"{self.cpu_milli}m", "memory": f"{self.memory_mib}Mi"}
@@ -115,7 +115,7 @@ def _on_models(models: tuple[str, ...]) -> Affinity:
 
 
 def read_nodes(path: str | Path) -> list[OpenbNode]:
-    """The nodes of a table such as ``openb_node_list_all_node.csv``.
+    """Return the nodes of a table such as ``openb_node_list_all_node.csv``.
 
     Raises:
         TraceError: when the file cannot be read, or with every value that cannot be used.
@@ -131,7 +131,7 @@ def read_nodes(path: str | Path) -> list[OpenbNode]:
 
 
 def read_pods(path: str | Path) -> list[OpenbPod]:
-    """The pods of a table such as ``openb_pod_list_default.csv``, in the file's order.
+    """Return the pods of a table such as ``openb_pod_list_default.csv``, in the file's order.
 
     Raises:
         TraceError: when the file cannot be read, or with every value that cannot be used.

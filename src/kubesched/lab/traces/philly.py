@@ -1,6 +1,7 @@
-"""Job lists as Microsoft's Philly trace has them: ``cluster_job_log``, JSON, plain or gzipped.
+"""Job lists of Microsoft's Philly trace: ``cluster_job_log``, JSON, plain or gzipped.
 
-Format: the README of ``msr-fiddle/philly-traces``. A job has attempts; each names machines, and the GPUs that it used of them.
+Format: the README of ``msr-fiddle/philly-traces``. A job has attempts; each names machines, and the GPUs that it used
+there.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _STATUSES: Final = ("Pass", "Killed", "Failed")
 
 
 def read_philly(path: str | Path, *, cpu_milli_per_gpu: int = 0, memory_mib_per_gpu: int = 0) -> Trace:
-    """A job becomes one task for each number of GPUs that it had on a machine, so that its pods are alike.
+    """Read a job list. A job becomes one task for each number of GPUs that it had on a machine, so its pods are equal.
 
-    It arrives when it was submitted and runs as long as all of its attempts did together. CPU and memory are not in the trace;
-    what is requested for each GPU may be given. Jobs that were never started, and those whose times are unknown, are left out.
+    The task arrives when the job was submitted and runs as long as all attempts together. CPU and memory are not in the
+    trace; amounts per GPU may be given. Jobs that were never started, and those whose times are unknown, are left out.
 
     Raises:
         TraceError: with every value that cannot be used, by file, job and field.
@@ -86,7 +87,10 @@ def _jobs(path: Path) -> list[Any]:
 
 
 def _place(text: str) -> str:
-    """Line and column at which a text stops being JSON; empty where it is JSON, was not read, or is nested too deep to say."""
+    """Return line and column at which a text stops being JSON.
+
+    Empty for valid JSON, for a text that was not read, and for one nested too deep to tell.
+    """
     try:
         json.loads(text or "[]")
     except json.JSONDecodeError as error:
@@ -97,7 +101,7 @@ def _place(text: str) -> str:
 
 
 class _Job:
-    """One job; problems are collected."""
+    """Job of the list; problems are collected."""
 
     def __init__(self, where: str, given: Any, problems: list[str]) -> None:
         self._problems = problems
@@ -138,7 +142,7 @@ class _Job:
         return self._time("submitted_time", self._given.get("submitted_time"))
 
     def machines(self) -> list[int] | None:
-        """GPUs on each machine, of the first attempt that used some; None when none did."""
+        """Return the GPUs on each machine, of the first attempt that used some; None when none did."""
         for number, attempt in enumerate(self._attempts):
             detail = attempt.get("detail") or []
             try:
@@ -151,7 +155,7 @@ class _Job:
         return None
 
     def seconds(self) -> float | None:
-        """How long the attempts ran together; None when that is not known."""
+        """Return the total duration of the attempts in seconds; None when it is not known."""
         total = 0.0
         for number, attempt in enumerate(self._attempts):
             start = self._time(f"attempts[{number}].start_time", attempt.get("start_time"))

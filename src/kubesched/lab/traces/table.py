@@ -40,14 +40,14 @@ _MOST_DIGITS: Final = 18
 _MOST_SHOWN: Final = 60
 _NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
-#: What reading raises for a file that is missing, or is a damaged archive.
+#: Errors of reading a file that is missing, or is a damaged archive.
 UNREADABLE: Final = (OSError, EOFError, zlib.error)
 
 _Row = TypeVar("_Row")
 
 
 class TraceError(ValueError):
-    """A trace that cannot be used; ``problems`` are single lines that name file, line and column."""
+    """Trace that cannot be used; ``problems`` are single lines that name file, line and column."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -58,12 +58,12 @@ class TraceError(ValueError):
 
 
 def shown(value: str) -> str:
-    """A value in a message, cut when it is long."""
+    """Return a value for a message, cut when it is long."""
     return repr(value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}…")
 
 
 class Cells:
-    """One line of a table; problems are collected."""
+    """Line of a table; problems are collected."""
 
     def __init__(self, where: str, values: Mapping[str, str], names: set[str], problems: list[str]) -> None:
         self.where = where
@@ -75,11 +75,11 @@ class Cells:
         self._problems.append(f"{self.where}: column {column}: {shown(value)}; expected {right}")
 
     def text(self, column: str) -> str:
-        """The value without blanks around it; empty for a column that the table lacks."""
+        """Return the value without blanks around it; empty for a column that the table lacks."""
         return self._values.get(column, "").strip()
 
     def name(self, column: str) -> str:
-        """A name for a Kubernetes object that no earlier line has."""
+        """Return a name for a Kubernetes object that no earlier line has."""
         text = self.text(column)
         if not text:
             self.problem(column, text, "a name")
@@ -91,7 +91,7 @@ class Cells:
         return text
 
     def label(self, column: str, *, several: bool = False) -> tuple[str, ...]:
-        """The value of a label, or ``several`` of them between vertical bars; those that are empty are left out."""
+        """Return the value of a label, or ``several`` of them separated by vertical bars. Empty ones are left out."""
         values = self.text(column).split("|") if several else [self.text(column)]
         for value in values:
             if not is_label_value(value):
@@ -99,7 +99,7 @@ class Cells:
         return tuple(filter(None, values))
 
     def number(self, column: str) -> int:
-        """A whole number of 0 or more; -1 when it is none, which is reported."""
+        """Return a whole number of 0 or more; -1 when it is none, which is reported."""
         text = self.text(column)
         if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
             self.problem(column, text, "a whole number of 0 or more")
@@ -107,7 +107,7 @@ class Cells:
         return int(text)
 
     def amount(self, column: str, blank: float | None = None) -> float:
-        """A number of 0 or more, such as 29.5; ``blank`` where there is none. 0 when it is bad, which is reported."""
+        """Return a number of 0 or more, such as 29.5; ``blank`` for an empty cell; 0 for a bad one, which is reported."""
         text = self.text(column)
         if not text and blank is not None:
             return blank
@@ -118,7 +118,7 @@ class Cells:
         return value
 
     def time(self, column: str) -> float | None:
-        """Seconds of 0 or more; None where there is no value."""
+        """Return seconds of 0 or more; None where there is no value."""
         return self.amount(column) if self.text(column) else None
 
 
@@ -129,19 +129,19 @@ def _open_bytes(path: Path) -> BinaryIO:
 
 
 def open_text(path: Path) -> TextIO:
-    """A file as text, in UTF-8, or UTF-16 with a byte order mark; gzipped ones are recognised by their content."""
+    """Open a file as text, in UTF-8, or UTF-16 with a byte order mark. Gzip is recognised by the content."""
     with _open_bytes(path) as file:
         encoding = _ENCODINGS.get(file.read(2), "utf-8-sig")
     return io.TextIOWrapper(_open_bytes(path), encoding=encoding, newline="")
 
 
 def cannot_be_read(path: Path, error: Exception) -> TraceError:
-    """For UNREADABLE errors."""
+    """Return the error for one of the UNREADABLE errors."""
     return TraceError([f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"])
 
 
 def not_text(path: Path, error: UnicodeDecodeError) -> TraceError:
-    """For a file that is no text: the first line that is not."""
+    """Return the error for a file that is not text. It names the first such line."""
     if error.encoding.startswith("utf-8"):
         with _open_bytes(path) as file:
             for number, line in enumerate(file, 1):
@@ -161,9 +161,10 @@ def read_table(
     header: bool = True,
     limit: int | None = None,
 ) -> list[_Row]:
-    """All rows that ``make`` returns for the lines of a table, at most for the first ``limit`` lines.
+    """Return all rows that ``make`` returns for the lines of a table, at most for the first ``limit`` lines.
 
-    ``columns`` must be there. Without ``header``, they are the columns in order, and a first line that names them is skipped.
+    ``columns`` must be there. Without ``header``, they are the columns in order, and a first line that names them is
+    skipped.
 
     Raises:
         TraceError: with every problem of the file; no row is returned then.

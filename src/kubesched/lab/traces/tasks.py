@@ -1,4 +1,4 @@
-"""Tasks of batch traces, whatever their format: when they arrive, how long they run, what they request.
+"""Tasks of batch traces, whatever their format: arrival, duration, requests.
 
     reader ──▶ Trace ──inflated──▶ Trace ──▶ table for ``kubesched simulate --trace``, or pods as plain objects
 
@@ -24,7 +24,7 @@ from .table import ARRIVAL
 
 __all__ = ["COLUMNS", "GPU", "Trace", "TraceTask", "inflated", "table_text"]
 
-#: The extended resource of whole GPUs.
+#: Extended resource of whole GPUs.
 GPU: Final = "nvidia.com/gpu"
 #: Columns of the table that :func:`table_text` writes.
 COLUMNS: Final = ("arrival", "name", "count", "duration", "exit", "cpu", "memory", GPU)
@@ -33,13 +33,13 @@ _EXIT: Final = "kubesched.io/exit"
 _GROUP: Final = "pod-group.scheduling.sigs.k8s.io/name"
 _GROUP_LEAST: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
-#: Names are also values of labels, which have 63 characters at most.
+#: Most characters of a task's name: with a suffix it is also a label value, of at most 63 characters.
 _LONGEST_NAME: Final = 44
 
 
 @dataclass(frozen=True, slots=True)
 class TraceTask:
-    """``instances`` pods alike. Times are seconds; ``arrival`` is counted from the first one of the trace.
+    """Task of ``instances`` equal pods. Times are seconds; ``arrival`` is counted from the first task of the trace.
 
     ``duration`` is None when the end is not known. ``gpu_milli`` thousandths are requested of each of ``gpus`` GPUs.
     """
@@ -56,11 +56,11 @@ class TraceTask:
     failed: bool = False
 
     def as_pods(self, *, shared_gpus: bool = False, gang: bool = False) -> Iterator[dict[str, Any]]:
-        """The pods as plain objects, with arrival and duration as annotations.
+        """Yield the pods as plain objects, with arrival and duration as annotations.
 
-        GPUs are the resource ``nvidia.com/gpu``, and a part of one counts as a whole; with ``shared_gpus``, what is requested is in
-        annotations, as the example policies for shared GPUs read them. With ``gang``, labels say that all pods of the
-        task are to run together, as the example policy for coscheduling reads them.
+        GPUs are the resource ``nvidia.com/gpu``, and a part of one counts as a whole. With ``shared_gpus``, the request
+        is in annotations, for the example policies for shared GPUs. With ``gang``, labels say that all pods of the task
+        are to run together, for the example policy for coscheduling.
         """
         requests = {"cpu": f"{self.cpu_milli}m", "memory": f"{self.memory_mib}Mi"}
         annotations = {ARRIVAL: f"{_number(self.arrival)}s"}
@@ -91,14 +91,14 @@ class TraceTask:
 
 @dataclass(frozen=True)
 class Trace:
-    """``tasks`` by arrival, and how many records were left out, by reason."""
+    """Tasks by arrival, and numbers of records that were left out, by reason."""
 
     tasks: tuple[TraceTask, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tasks: Sequence[TraceTask], left_out: Counter[str]) -> Trace:
-        """Arrivals are counted from the first one, and names made such that Kubernetes accepts them and none occurs twice."""
+        """Make a trace. Arrivals are counted from the first one; names are made valid for Kubernetes and unique."""
         start = min((task.arrival for task in tasks), default=0.0)
         used: Counter[str] = Counter()
         named = []
@@ -118,10 +118,10 @@ class Trace:
 
 
 def inflated(trace: Trace, factor: float, seed: int) -> Trace:
-    """The tasks of a trace, ``factor`` times as many: drawn at random from them, or dropped at random for a factor below 1.
+    """Return the tasks of a trace, ``factor`` times as many: further ones are drawn at random, surplus ones dropped.
 
-    A further task is a copy of one drawn task, and arrives when another drawn one did, so that the load over the time
-    keeps its course. The same seed gives the same tasks.
+    A further task is a copy of one drawn task, and arrives when another drawn one did, so that the load keeps its
+    course over time. Equal seeds give equal tasks.
 
     Raises:
         ValueError: when the factor is not positive, or leaves nothing.
@@ -144,7 +144,7 @@ def inflated(trace: Trace, factor: float, seed: int) -> Trace:
 
 
 def table_text(trace: Trace) -> str:
-    """The trace as the table that ``kubesched simulate --trace`` reads. A part of a GPU counts as a whole one."""
+    """Return the table for ``kubesched simulate --trace``. A part of a GPU counts as a whole one."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -165,5 +165,5 @@ def table_text(trace: Trace) -> str:
 
 
 def _number(seconds: float) -> str:
-    """Without digits that do not matter."""
+    """Return seconds as text, without insignificant digits."""
     return f"{seconds:.6f}".rstrip("0").rstrip(".")

@@ -16,10 +16,10 @@ __all__ = ["typical_pods", "with_load"]
 
 
 def with_load(pods: Sequence[OpenbPod], capacity_milli: int, load: float, seed: int) -> list[OpenbPod]:
-    """The pods in random order, followed by pods drawn from them at random until they request ``load`` times the capacity.
+    """Return the pods in random order, and further ones drawn from them until they request ``load`` times the capacity.
 
-    ``capacity_milli`` is that of all GPUs together, in thousandths of a GPU. When the pods already request more, some are
-    dropped at random instead. The same seed gives the same workload.
+    ``capacity_milli`` is that of all GPUs together, in thousandths of a GPU. When the pods already request more, some
+    are dropped at random instead. Equal seeds give equal workloads.
 
     Raises:
         ValueError: when no pod requests a GPU, or the load is not positive.
@@ -39,7 +39,8 @@ def with_load(pods: Sequence[OpenbPod], capacity_milli: int, load: float, seed: 
         return result
     while True:
         drawn = pods[rng.randrange(len(pods))]
-        # As in the published experiments: a pod with several GPUs counts as one here, so it may go beyond the target.
+        # As in the published experiments: a pod with several GPUs counts as one here, so the load may exceed the
+        # target.
         if total + drawn.gpu_milli > target:
             return result
         total += drawn.total_gpu_milli
@@ -47,9 +48,9 @@ def with_load(pods: Sequence[OpenbPod], capacity_milli: int, load: float, seed: 
 
 
 def typical_pods(pods: Sequence[OpenbPod], percent: int = 95) -> list[dict[str, float]]:
-    """The most frequent shapes that make up ``percent`` of the pods, with their shares of the sum, which are 1 together.
+    """Return the most frequent shapes that make up ``percent`` of the pods, with their shares, which sum up to 1.
 
-    Each is ``cpuMilli``, ``gpuMilli``, ``gpus`` and ``share``: what a policy takes as argument.
+    Each has ``cpuMilli``, ``gpuMilli``, ``gpus`` and ``share``, the form of a policy's argument.
     """
     counts = Counter(pod.shape for pod in pods)
     ordered = sorted(counts.items(), key=lambda item: (item[1], item[0]), reverse=True)

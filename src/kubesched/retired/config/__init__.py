@@ -1,6 +1,6 @@
-"""Older configuration versions, the Policy API and the names of retired plugins, all converted to v1.
+"""Conversion to v1 of older configuration versions, the Policy API and the names of retired plugins.
 
-``load`` is the entry. v1 itself is read by :mod:`kubesched.scheduler.config.load`, which knows nothing of this package.
+``load`` is the entry point. :mod:`kubesched.scheduler.config.load` reads v1 itself and knows nothing of this package.
 """
 
 from .convert import Converted

@@ -1,4 +1,4 @@
-"""A configuration of an older version as today's configuration, before defaults and validation.
+"""Conversion of a configuration of an older version to today's form, before defaults and validation.
 
 ``load`` calls :func:`read_old` with the parsed document, reads a Policy if the document names one, and passes the
 result on to the defaults and checks of v1. Everything that is changed or ignored gives a warning in ``Notes``.
@@ -65,7 +65,7 @@ from .types import (
 
 __all__ = ["Converted", "OldDocument", "convert", "convert_policy", "read_old"]
 
-#: Versions that were last served by releases in which PodTopologySpread had replaced SelectorSpread.
+#: Versions in whose last releases PodTopologySpread had replaced SelectorSpread.
 _SPREAD_GATE_ON: Final = ("v1beta1", "v1beta2", "v1beta3")
 _OLD_LOCKS: Final = frozenset({"endpoints", "configmaps", "endpointsleases", "configmapsleases"})
 _OLD_SLOPE: Final = (UtilizationShapePoint(utilization=0, score=0), UtilizationShapePoint(utilization=100, score=10))
@@ -75,7 +75,7 @@ _MAX_PERCENT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class OldDocument:
-    """A decoded document of an older version: its short version, the typed form, and the plain data."""
+    """Decoded document of an older version: its short version, the typed form, and the plain data."""
 
     version: str
     config: OldConfiguration
@@ -83,13 +83,13 @@ class OldDocument:
 
     @property
     def source(self) -> AlgorithmSource:
-        """Where its plugins come from."""
+        """Source of the document's plugins."""
         return self.config.algorithm_source if isinstance(self.config, V1Alpha1Configuration) else AlgorithmSource()
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The v1 form without defaults, what was given for the fields whose default depends on it, and retired plugins."""
+    """Configuration in v1 form without defaults, the given fields on which defaults depend, and retired plugins."""
 
     config: KubeSchedulerConfiguration
     given: dict[str, Any]
@@ -137,7 +137,7 @@ def read_old(document: Document, version: str, notes: Notes) -> OldDocument:
 
 
 def _with_args(config: OldConfiguration, scheme: Scheme, errors: list[str], details: list[str]) -> OldConfiguration:
-    """The configuration with typed plugin arguments."""
+    """Return the configuration with typed plugin arguments."""
 
     def decoded(entries: Iterable[PluginConfig], path: str) -> tuple[PluginConfig, ...]:
         found = []
@@ -169,7 +169,7 @@ def _with_args(config: OldConfiguration, scheme: Scheme, errors: list[str], deta
 def convert(
     old: OldDocument, policy: Policy | None, gates: FeatureGates, notes: Notes, *, spread_gate: bool | None = None
 ) -> Converted:
-    """Today's form of a document. ``policy`` is what its ``algorithmSource`` names, read already.
+    """Convert a document to today's form. ``policy`` is the Policy that its ``algorithmSource`` names, read already.
 
     ``spread_gate`` is the setting of the retired feature gate DefaultPodTopologySpread; None: the version's default.
 
@@ -187,7 +187,7 @@ def convert(
         names = [old.data.get("schedulerName") or None]
         extenders = _policy_extenders(policy.extenders) if policy is not None else ()
     else:
-        # As in v1, one profile may go without a name, and no profile at all is one.
+        # One profile may go without a name, and no profile at all stands for one: as in v1.
         listed = config.profiles or (config.profile_type(),)
         given = old.data.get("profiles") or [None]
         names = [(item or {}).get("schedulerName") for item in given]
@@ -222,10 +222,10 @@ def convert(
 
 
 def convert_policy(policy: Policy, gates: FeatureGates, notes: Notes, *, spread_gate: bool | None = None) -> Converted:
-    """Today's form of a Policy that was given in the place of a configuration.
+    """Convert a Policy that was given in place of a configuration to today's form.
 
     Raises:
-        ConfigError: when the Policy names something that does not exist, or contradicts itself.
+        ConfigError: when the Policy names something unknown, or contradicts itself.
     """
     notes.warn(f"the Policy API was removed in Kubernetes 1.23; the Policy is converted to {API_VERSION}")
     profile = _policy_profile(policy, None, gates, notes, spread=bool(spread_gate))
@@ -234,7 +234,7 @@ def convert_policy(policy: Policy, gates: FeatureGates, notes: Notes, *, spread_
 
 
 def _retired_in(config: KubeSchedulerConfiguration, known: frozenset[str], notes: Notes) -> frozenset[str]:
-    """The retired plugins in use, which a v1 file can name only if they are loaded, and volume limits not at all."""
+    """Return the retired plugins in use. A v1 file can name them only if they are loaded, and volume limits never."""
     used = {name for profile in config.profiles for name in profile.plugins.enabled_names()} & known
     if loadable := used - VOLUME_LIMITS:
         notes.warn(
@@ -352,7 +352,7 @@ def _lists(
     spread: bool,
     provider: str = "DefaultProvider",
 ) -> Plugins:
-    """A profile of a version with lists per point."""
+    """Convert a profile of a version with lists per point."""
     own = {point: _renamed(plugin_set, notes) for point, plugin_set in own.items()}
     defaults = default_plugins(version, selector_spread=not spread, provider=provider)
     unreserve = own.pop("unreserve", PluginSet())
@@ -468,7 +468,7 @@ def _plugin_config(
     spread: bool,
     version: str,
 ) -> tuple[PluginConfig, ...]:
-    """A profile's arguments in today's types, completed by fields that older versions had elsewhere."""
+    """Convert a profile's arguments to today's types, completed by fields that older versions had elsewhere."""
     found: list[PluginConfig] = []
     errors: list[str] = []
     for index, entry in enumerate(entries):
@@ -497,7 +497,7 @@ def _plugin_config(
         extra["VolumeBinding"] = VolumeBindingArgs(bind_timeout_seconds=seconds)
     for name, args in extra.items():
         if name in given:
-            notes.warn(f"{path}pluginConfig of {name} counts, not the older field for the same")
+            notes.warn(f"{path}pluginConfig of {name} is used, the older field for the same value is ignored")
         else:
             found.append(PluginConfig(name=name, args=args))
     if version in ("v1beta2", "v1beta3") and gates.enabled("StorageCapacityScoring"):
@@ -514,7 +514,7 @@ def _spread_args(args: LegacyPodTopologySpreadArgs, *, spread: bool) -> PodTopol
 
 
 def _with_old_slope(entries: list[PluginConfig], notes: Notes) -> list[PluginConfig]:
-    """Storage use was scored upwards then: full is best. Today's default is the other way round."""
+    """Add the old default shape for storage scores: a full node was best then, an empty one is today."""
     notes.warn("VolumeBinding scores storage by the default shape of its version: 0 at 0 %, 10 at 100 %")
     if all(entry.name != "VolumeBinding" for entry in entries):
         entries = [*entries, PluginConfig(name="VolumeBinding", args=VolumeBindingArgs())]

@@ -1,7 +1,7 @@
-"""The default plugins of the versions that listed them per extension point (v1alpha1 to v1beta2).
+"""Default plugins of the versions that listed them per extension point (v1alpha1 to v1beta2).
 
-Source: rules/configuration §9. The names are those of the files; ``profiles``
-folds what today's plugins do under another name.
+Source: rules/configuration §9. The names are those of the files; ``profiles`` replaces names of plugins whose work
+another plugin does today.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from kubesched.scheduler.config.types import Plugin
 
 __all__ = ["PROVIDERS", "VOLUME_LIMITS", "PluginLists", "default_plugins"]
 
-#: Point, as a field name of ``Plugins``, to the plugins that run there.
+#: Plugins that run at a point, by point (a field name of ``Plugins``).
 PluginLists = dict[str, tuple[Plugin, ...]]
 
-#: The volume limits per cloud. Volumes of these kinds are counted as CSI volumes today.
+#: Plugins for the volume limits of one cloud. Volumes of these kinds count as CSI volumes today.
 VOLUME_LIMITS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 _POINTS: Final = {
@@ -41,7 +41,7 @@ _SCORE_V1BETA2: Final = (
     "PodTopologySpread:2 TaintToleration:1"
 )
 
-#: Algorithm provider to the score plugins it replaces.
+#: Score plugins that an algorithm provider replaces, with their replacement, by provider.
 PROVIDERS: Final[dict[str, dict[str, str]]] = {
     "DefaultProvider": {},
     "ClusterAutoscalerProvider": {"NodeResourcesLeastAllocated": "NodeResourcesMostAllocated"},
@@ -54,7 +54,7 @@ def _plugins(text: str) -> tuple[Plugin, ...]:
 
 
 def default_plugins(version: str, *, selector_spread: bool, provider: str = "DefaultProvider") -> PluginLists:
-    """The defaults of a version; ``selector_spread`` adds SelectorSpread, which its feature gate decided.
+    """Return the defaults of a version. ``selector_spread`` adds SelectorSpread, as its feature gate did.
 
     Raises:
         KeyError: for a provider that does not exist.

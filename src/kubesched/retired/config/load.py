@@ -1,8 +1,7 @@
-"""Reading a configuration of any version: v1 unchanged, older versions and Policies converted to v1 with warnings.
+"""Loader of a configuration of any version: v1 unchanged, older versions and Policies converted to v1 with warnings.
 
-:func:`load_any` and :func:`load_any_file` serve commands without an API server; :func:`load_any_with_api` also
-reads a Policy from a ConfigMap. Each returns a whole configuration or raises.
-Source: rules/configuration §9 and §10.
+:func:`load_any` and :func:`load_any_file` serve commands without an API server. :func:`load_any_with_api` also reads a
+Policy from a ConfigMap. Each returns a whole configuration or raises. Source: rules/configuration §9 and §10.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ __all__ = [
     "policy_from_config_map",
 ]
 
-#: The retired feature gate that put PodTopologySpread in the place of SelectorSpread.
+#: Retired feature gate that replaced SelectorSpread by PodTopologySpread.
 SPREAD_GATE: Final = "DefaultPodTopologySpread"
 POLICY_CONFIG_MAP_KEY: Final = "policy.cfg"
 _SYSTEM_NAMESPACE: Final = "kube-system"
@@ -46,18 +45,18 @@ _DEFAULTS: Final = LoadOptions()
 
 
 def load_any(source: str | bytes | dict[str, Any], options: LoadOptions = _DEFAULTS) -> Loaded:
-    """A configuration of any version, or a Policy, from its text (or its plain data).
+    """Load a configuration of any version, or a Policy, from its text (or its plain data).
 
-    A Policy file that a v1alpha1 document names is read from where the document says.
+    A Policy file that a v1alpha1 document names is read, too.
 
     Raises:
-        ConfigError: when it cannot be used; a Policy in a ConfigMap needs :func:`load_any_with_api`.
+        ConfigError: when the text cannot be used; a Policy in a ConfigMap needs :func:`load_any_with_api`.
     """
     return _guarded(options, lambda: _finish_sync(_read(source, options), options))
 
 
 def load_any_file(path: str | os.PathLike[str], options: LoadOptions = _DEFAULTS) -> Loaded:
-    """:func:`load_any` for a file.
+    """Load a configuration as :func:`load_any`, from a file.
 
     Raises:
         ConfigError: also when the file cannot be read.
@@ -68,10 +67,10 @@ def load_any_file(path: str | os.PathLike[str], options: LoadOptions = _DEFAULTS
 async def load_any_with_api(
     source: str | bytes | dict[str, Any], get_config_map: GetConfigMap, options: LoadOptions = _DEFAULTS
 ) -> Loaded:
-    """:func:`load_any` with an API server to read a Policy's ConfigMap from.
+    """Load a configuration as :func:`load_any`, with an API server from which to read a Policy's ConfigMap.
 
     Raises:
-        ConfigError: when it cannot be used.
+        ConfigError: when the text or the ConfigMap cannot be used.
     """
     started = _guarded_read(source, options)
     wanted = _config_map(started)
@@ -85,7 +84,7 @@ async def load_any_with_api(
 
 
 async def policy_from_config_map(namespace: str, name: str, get_config_map: GetConfigMap, notes: Notes) -> Policy:
-    """The Policy in a ConfigMap's key ``policy.cfg``; an empty namespace is ``kube-system``.
+    """Read the Policy in a ConfigMap's key ``policy.cfg``; an empty namespace stands for ``kube-system``.
 
     Raises:
         ConfigError: ``couldn't get policy config map …``, ``missing policy config map value …``, ``invalid policy: …``.
@@ -94,7 +93,7 @@ async def policy_from_config_map(namespace: str, name: str, get_config_map: GetC
     where = f"{namespace}/{name}"
     try:
         data = await get_config_map(namespace, name)
-    except Exception as error:  # whatever the client raises is the reason why there is no Policy
+    except Exception as error:  # the client's error, of any kind, is the reason why there is no Policy
         raise ConfigError("decode", [f"couldn't get policy config map {where}: {error}"]) from error
     text = data.get(POLICY_CONFIG_MAP_KEY)
     if not isinstance(text, str):
@@ -111,7 +110,7 @@ async def policy_from_config_map(namespace: str, name: str, get_config_map: GetC
 
 @dataclass(slots=True)
 class _Started:
-    """A decoded document: one of a v1 configuration, an older one, and a Policy."""
+    """Decoded document: a v1 configuration, an older one, or a Policy; the other two are None."""
 
     notes: Notes
     data: dict[str, Any]
@@ -225,7 +224,7 @@ def _checked(
     old: OldDocument | None = None,
     retired: frozenset[str] = frozenset(),
 ) -> KubeSchedulerConfiguration:
-    """Raises ConfigError for a configuration that is not valid, with the paths that its file has."""
+    """Return a valid configuration. An invalid one raises ConfigError with the paths that its file has."""
     errors = validation_errors(config, gates, retired)
     if old is not None and old.version == "v1alpha1":  # its one profile is the document itself
         errors = [error.removeprefix("profiles[0].") for error in errors]

@@ -1,4 +1,4 @@
-"""The Policy API: predicates and priorities by name, and the plugins they became.
+"""Policy API: predicates and priorities by name, and the plugins that they became.
 
 ``load`` calls :func:`parse_policy` with a file's or ConfigMap's text, ``convert`` makes a profile of the result.
 Source: rules/configuration §10.
@@ -98,7 +98,7 @@ class PriorityPolicy(Part, frozen=True):
 
 
 class Policy(Part, frozen=True):
-    """``predicates`` and ``priorities`` None: the default set; empty: none but the mandatory ones."""
+    """Policy. ``predicates`` or ``priorities`` None means the default set; empty means only the mandatory ones."""
 
     go_name: ClassVar[str] = "v1.Policy"
     predicates: tuple[PredicatePolicy, ...] | None = None
@@ -109,7 +109,7 @@ class Policy(Part, frozen=True):
 
 
 def parse_policy(text: str | bytes, notes: Notes, *, source: str = "") -> Policy:
-    """Read a Policy's text, names without regard to case. ``source`` names it in warnings.
+    """Read a Policy's text; names match without regard to case. ``source`` names the Policy in warnings.
 
     Unknown fields are ignored with a warning, as the API ignored them.
 
@@ -126,7 +126,7 @@ def parse_policy(text: str | bytes, notes: Notes, *, source: str = "") -> Policy
 
 
 def decode_policy(document: Document, text: str, notes: Notes, *, source: str = "") -> Policy:
-    """A Policy from a parsed document; ``text`` is quoted by some messages.
+    """Decode a Policy from a parsed document. Some messages quote ``text``.
 
     Raises:
         ConfigError: stage ``decode`` or ``validate``.
@@ -165,7 +165,7 @@ _ADVICE: Final = f"a Policy starts with the lines apiVersion: {POLICY_VERSION} a
 
 _PF, _F, _R, _PB, _PS, _S = "pre_filter", "filter", "reserve", "pre_bind", "pre_score", "score"
 
-#: Predicate to its plugins and their points, in the order in which filters run (whatever order the Policy has).
+#: Plugins and their points by predicate, in the order in which filters run (whatever order the Policy has).
 _PREDICATES: Final[dict[str, tuple[tuple[str, tuple[str, ...]], ...]]] = {
     "CheckNodeUnschedulable": (("NodeUnschedulable", (_F,)),),
     "GeneralPredicates": (
@@ -193,7 +193,7 @@ _PREDICATES: Final[dict[str, tuple[tuple[str, tuple[str, ...]], ...]]] = {
     "MatchInterPodAffinity": (("InterPodAffinity", (_PF, _F)),),
 }
 _PREDICATE_ALIASES: Final = {"PodFitsPorts": "PodFitsHostPorts"}
-#: Named through their arguments only.
+#: Predicates that are named through their arguments only.
 _CUSTOM_PREDICATES: Final = frozenset({"CheckNodeLabelPresence", "CheckServiceAffinity"})
 _MANDATORY: Final = ("PodToleratesNodeTaints", "CheckNodeUnschedulable")
 _DEFAULT_PREDICATES: Final = (
@@ -211,7 +211,7 @@ _DEFAULT_PREDICATES: Final = (
     "EvenPodsSpread",
 )
 
-#: Priority to its plugin and points. Custom ones are named like their plugin.
+#: Plugin and its points by priority. Custom priorities are named like their plugin.
 _PRIORITIES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "SelectorSpreadPriority": ("SelectorSpread", (_PS, _S)),
     "TaintTolerationPriority": ("TaintToleration", (_PS, _S)),
@@ -248,9 +248,9 @@ _DEFAULT_PRIORITIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ChosenPlugins:
-    """A Policy as plugins per point (keys are field names of ``Plugins``) and arguments of retired ones.
+    """Plugins of a Policy by point (a field name of ``Plugins``), and arguments of retired ones.
 
-    ``spreads_by_default``: PodTopologySpread does what SelectorSpreadPriority asks for.
+    ``spreads_by_default`` is set if PodTopologySpread does the work of SelectorSpreadPriority.
     """
 
     lists: dict[str, list[Plugin]]
@@ -259,7 +259,7 @@ class ChosenPlugins:
 
 
 class _Chooser:
-    """Collects what a Policy names; arguments of custom predicates and priorities accumulate."""
+    """Collector of the names in a Policy; arguments of custom predicates and priorities accumulate."""
 
     def __init__(self) -> None:
         self.labels = NodeLabelArgs()
@@ -268,7 +268,7 @@ class _Chooser:
         self._ratio_from = ""
         self.predicates: set[str] = set(_MANDATORY)
         self.weights: dict[str, int] = {}
-        #: Custom priority to the name and weight it was first given with, and how often it was given.
+        #: (name and weight it was first given with, number of times it was given) by custom priority.
         self._first: dict[str, tuple[str, int, int]] = {}
 
     def predicate(self, item: PredicatePolicy) -> None:
@@ -343,7 +343,7 @@ class _Chooser:
                 raise ConfigError("validate", errors)
 
     def _repeated(self, plugin: str, words: str, item: PriorityPolicy) -> None:
-        """A custom priority that may be given several times: same weight each time, the plugin's is their sum."""
+        """Add a custom priority that may be given several times, with one weight; the plugin's weight is their sum."""
         name, weight, count = self._first.get(plugin, (item.name, item.weight, 0))
         if weight != item.weight:
             raise _refused(
@@ -355,7 +355,7 @@ class _Chooser:
 
 
 def policy_plugins(policy: Policy, notes: Notes, *, spread: bool) -> ChosenPlugins:
-    """The plugins of a Policy. ``spread``: SelectorSpreadPriority is PodTopologySpread with its own constraints.
+    """Choose a Policy's plugins. With ``spread`` PodTopologySpread's own constraints replace SelectorSpreadPriority.
 
     Default predicates and priorities that ``notes`` calls unavailable are left out.
 
@@ -386,7 +386,7 @@ def policy_plugins(policy: Policy, notes: Notes, *, spread: bool) -> ChosenPlugi
     for name, plugins in _PREDICATES.items():
         if name in chooser.predicates:
             for plugin, points in plugins:
-                dropped = notes.keep_limits and plugin in VOLUME_LIMITS  # those that are named stay
+                dropped = notes.keep_limits and plugin in VOLUME_LIMITS  # limits that the Policy names stay
                 if not by_default or (notes.has(plugin) and not dropped):
                     _enable(lists, plugin, points)
     for name, weight in sorted(chooser.weights.items()):

@@ -1,15 +1,15 @@
-"""Profiles of older versions as today's profiles.
+"""Conversion of profiles of older versions to today's profiles.
 
 Up to v1beta2 a profile was a list of plugins per extension point. It becomes a v1 profile that names them per
 point and disables the default multiPoint set, with three additions that a current cluster needs:
 
 * points that a plugin has gained since (``_GAINED``): its later points read what they compute;
-* plugins for what pods could not ask for then (``_SINCE``), through multiPoint, so that a point at which the
+* plugins for features that pods could not ask for then (``_SINCE``), through multiPoint, so that a point at which the
   file disables ``*`` stays as the file says;
-* NodeVolumeLimits in the place of the volume limits per cloud, which v1 cannot name; to be run, those that the file itself
-  names stay.
+* NodeVolumeLimits in place of the volume limits per cloud, which v1 cannot name. If the configuration is to be run,
+  limits that the file itself names stay.
 
-Source: rules/configuration §9, and section 3 for the v1 form.
+Source: rules/configuration §9, and rules/configuration §3 for the v1 form.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .default_plugins import VOLUME_LIMITS, PluginLists
 
 __all__ = ["Notes", "explicit_plugins", "merged_lists", "multi_point_plugins"]
 
-#: Plugins whose later points need an earlier one that the plugin did not have then.
+#: Plugins whose later points need an earlier point that the plugin lacked then: (later, earlier, plugins).
 _GAINED: Final = (
     ("filter", "pre_filter", ("VolumeRestrictions", "NodeVolumeLimits", "VolumeZone")),
     ("score", "pre_score", ("NodeResourcesFit", "NodeResourcesBalancedAllocation", "VolumeBinding")),
@@ -44,9 +44,9 @@ _ALL: Final = Plugin(name="*")
 
 @dataclass(slots=True)
 class Notes:
-    """The warnings of a conversion. ``left_out`` collects default plugins that are not available.
+    """Warnings of a conversion. ``left_out`` collects default plugins that are not available.
 
-    ``keep_limits``: the volume limits per cloud that a file names stay.
+    With ``keep_limits`` volume limits per cloud that a file names stay.
     """
 
     unavailable: Collection[str] = ()
@@ -59,7 +59,7 @@ class Notes:
             self.warnings.append(text)
 
     def has(self, name: str) -> bool:
-        """Whether a default plugin is available; one that is not is noted."""
+        """True if a default plugin is available; a missing one is noted."""
         if name in self.unavailable:
             self.left_out.add(name)
             return False
@@ -69,10 +69,10 @@ class Notes:
 def merged_lists(
     defaults: PluginLists, custom: Mapping[str, PluginSet], notes: Notes, *, in_place: bool
 ) -> dict[str, list[Plugin]]:
-    """Defaults and a profile's own plugins, per point.
+    """Merge defaults and a profile's own plugins, per point.
 
-    ``in_place``: an own entry takes the place of the default of the same name (from v1beta2); before, own entries
-    only followed, and one that is also a default and not disabled is an error when the profile is built.
+    With ``in_place`` (from v1beta2) an own entry takes the place of the default of the same name. Before, own entries
+    only followed, and an entry that is also a default and not disabled is an error when the profile is built.
     """
     merged: dict[str, list[Plugin]] = {}
     for point in {**defaults, **custom}:
@@ -99,7 +99,7 @@ def explicit_plugins(
     gates: FeatureGates,
     notes: Notes,
 ) -> Plugins:
-    """The v1 form of complete lists per point. ``disabled`` is what the file disables there."""
+    """Make the v1 form of complete lists per point. ``disabled`` are the plugins that the file disables there."""
     full = {point: _fold_limits(plugins, notes) for point, plugins in lists.items()}
     for later, earlier, names in _GAINED:
         listed = {plugin.name for plugin in full.get(earlier, ())}
@@ -122,7 +122,7 @@ def explicit_plugins(
 
 
 def _fold_limits(plugins: list[Plugin], notes: Notes) -> list[Plugin]:
-    """NodeVolumeLimits once, at the first place where it or a limit per cloud is listed."""
+    """List NodeVolumeLimits once, at the first place where it or a limit per cloud is listed."""
     if notes.keep_limits:
         return plugins
     folded: list[Plugin] = []
@@ -135,9 +135,9 @@ def _fold_limits(plugins: list[Plugin], notes: Notes) -> list[Plugin]:
 
 
 def multi_point_plugins(plugins: Plugins, notes: Notes, *, selector_spread: bool) -> Plugins:
-    """A v1beta3 profile's plugins, whose form is already that of v1.
+    """Convert a v1beta3 profile's plugins, which have the form of v1 already.
 
-    A volume limit per cloud becomes NodeVolumeLimits unless that one runs anyway, or limits are kept.
+    A volume limit per cloud becomes NodeVolumeLimits, unless that runs anyway or limits are kept.
     """
     multi = plugins.multi_point
     off = {plugin.name for plugin in multi.disabled}

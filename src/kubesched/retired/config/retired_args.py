@@ -1,7 +1,7 @@
-"""Retired plugins: their names, their arguments, and the checks of those.
+"""Arguments of retired plugins: their types and checks; and the names of the plugins.
 
-A configuration holds the arguments of a retired plugin as plain data, as it does for plugins that are not part
-of Kubernetes, so that a file written as v1 reads back unchanged. The plugins turn them into the types here.
+A configuration holds the arguments of a retired plugin as plain data, as it does for plugins that are not part of
+Kubernetes, so that a file written as v1 reads back unchanged. The plugins convert them to the types here.
 Source: rules/configuration §9 and §11.
 """
 
@@ -35,7 +35,7 @@ T = TypeVar("T", bound=Part)
 
 
 class NodeLabelArgs(Part, frozen=True):
-    """Labels that a node must and must not have, and those it is preferred to have and not to have."""
+    """Labels that a node must and must not have, and labels that it should and should not have."""
 
     go_name: ClassVar[str] = "v1beta1.NodeLabelArgs"
     present_labels: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class RequestedToCapacityRatioArgs(Part, frozen=True):
     resources: tuple[ResourceSpec, ...] = ()
 
 
-#: Retired plugin to the type of its arguments; the volume limits, NodePreferAvoidPods and SelectorSpread take none.
+#: Type of a retired plugin's arguments, by plugin. Volume limits, NodePreferAvoidPods and SelectorSpread take none.
 RETIRED_ARGS: Final[dict[str, type[Part]]] = {
     "NodeLabel": NodeLabelArgs,
     "NodeResourcesLeastAllocated": NodeResourcesLeastAllocatedArgs,
@@ -76,7 +76,7 @@ RETIRED_ARGS: Final[dict[str, type[Part]]] = {
     "RequestedToCapacityRatio": RequestedToCapacityRatioArgs,
     "ServiceAffinity": ServiceAffinityArgs,
 }
-#: Retired plugin to the points it extends.
+#: Points that a retired plugin extends, by plugin.
 RETIRED_PLUGINS: Final[dict[str, frozenset[str]]] = {
     "AzureDiskLimits": frozenset({"filter"}),
     "CinderLimits": frozenset({"filter"}),
@@ -114,7 +114,7 @@ def _label_names(path: str, names: tuple[str, ...]) -> Iterator[str]:
 
 
 def retired_args_errors(args: Any, path: str) -> list[str]:
-    """What is wrong with a retired plugin's typed arguments; ``path`` goes before the field names."""
+    """Return the errors of a retired plugin's typed arguments; ``path`` goes before the field names."""
     at = f"{path}." if path else ""
     errors: list[str] = []
     match args:
@@ -143,7 +143,7 @@ def retired_args_errors(args: Any, path: str) -> list[str]:
 
 
 def plain_args(args: Part) -> dict[str, Any]:
-    """Typed arguments as plain data, fields without a value left out; resources are completed."""
+    """Convert typed arguments to plain data without empty fields; resources are completed."""
     if hasattr(args, "resources"):
         resources = tuple(msgspec.structs.replace(item, weight=item.weight or 1) for item in args.resources)
         args = msgspec.structs.replace(args, resources=resources or CPU_AND_MEMORY)
@@ -152,7 +152,7 @@ def plain_args(args: Part) -> dict[str, Any]:
 
 
 def retired_args(data: Any, type_: type[T]) -> T:
-    """The typed arguments of a retired plugin from the plain data that a configuration holds (None: none given).
+    """Convert the plain data that a configuration holds (None: none given) to a retired plugin's typed arguments.
 
     Raises:
         ValueError: naming the field, its value and what would be right.

@@ -1,7 +1,7 @@
-"""The older configuration versions as typed objects: v1alpha1, v1alpha2, v1beta1, v1beta2, v1beta3.
+"""Types of the older configuration versions: v1alpha1, v1alpha2, v1beta1, v1beta2, v1beta3.
 
-Each type holds the fields that its version had; ``convert`` makes today's types of them. ``go_name`` is what
-upstream's type messages call the struct. Source: rules/configuration §9.
+Each type has the fields that its version had; ``convert`` makes today's types of them. ``go_name`` is the struct's
+name in upstream's type messages. Source: rules/configuration §9.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class V1Alpha1Plugins(Part, frozen=True):
-    """The points of v1alpha1. Its ``postFilter`` ran after filtering succeeded: today's ``preScore``."""
+    """Points of v1alpha1. Its ``postFilter`` ran after filtering succeeded: today's ``preScore``."""
 
     queue_sort: PluginSet = PluginSet()
     pre_filter: PluginSet = PluginSet()
@@ -117,13 +117,13 @@ class V1Beta3Profile(_Profile, frozen=True):
 
 
 class LegacyPodTopologySpreadArgs(PodTopologySpreadArgs, frozen=True):
-    """Up to v1beta1 the default of ``defaultingType`` depended on a feature gate and on the constraints."""
+    """Arguments up to v1beta1. The default of ``defaultingType`` depended on a feature gate and the constraints."""
 
     go_name: ClassVar[str] = "v1beta1.PodTopologySpreadArgs"
     defaulting_type: str = ""
 
 
-# -- where v1alpha1 took its plugins from ------------------------------------------------------------------------
+# -- sources of v1alpha1's plugins -------------------------------------------------------------------------------
 
 
 class PolicyFileSource(Part, frozen=True):
@@ -141,7 +141,7 @@ class PolicySource(Part, frozen=True):
 
 
 class AlgorithmSource(Part, frozen=True):
-    """One of a named provider and a Policy; neither means the provider ``DefaultProvider``."""
+    """Named provider or a Policy; neither means the provider ``DefaultProvider``."""
 
     provider: str | None = None
     policy: PolicySource | None = None
@@ -151,7 +151,7 @@ class AlgorithmSource(Part, frozen=True):
 
 
 class LegacyLeaderElection(LeaderElection, frozen=True):
-    """``lockObjectNamespace`` and ``lockObjectName`` came before ``resourceNamespace`` and ``resourceName``."""
+    """Leader election with the older names ``lockObjectNamespace`` and ``lockObjectName`` beside today's."""
 
     go_name: ClassVar[str] = "v1alpha1.LeaderElectionConfiguration"
     lock_object_namespace: str = ""
@@ -159,7 +159,7 @@ class LegacyLeaderElection(LeaderElection, frozen=True):
 
 
 class PolicyExtender(Part, frozen=True):
-    """An extender in the style of the Policy API: ``enableHttps``, and ``httpTimeout`` in nanoseconds."""
+    """Extender in the style of the Policy API: ``enableHttps``, and ``httpTimeout`` in nanoseconds."""
 
     go_name: ClassVar[str] = "v1.LegacyExtender"
     url_prefix: str = ""
@@ -180,7 +180,7 @@ class PolicyExtender(Part, frozen=True):
 
 
 class LegacyConfiguration(Part, frozen=True):
-    """What all older versions have."""
+    """Fields that all older versions have."""
 
     leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
@@ -192,7 +192,7 @@ class LegacyConfiguration(Part, frozen=True):
 
 
 class AddressedConfiguration(LegacyConfiguration, frozen=True):
-    """Up to v1beta2 the file said where health and metrics are served, without TLS."""
+    """Configuration up to v1beta2, which had the addresses of health and metrics, served without TLS."""
 
     healthz_bind_address: str | None = None
     metrics_bind_address: str | None = None
@@ -236,7 +236,7 @@ class V1Alpha2Configuration(AlphaConfiguration, frozen=True):
 
 
 class V1Alpha1Configuration(AlphaConfiguration, frozen=True):
-    """``plugins`` and ``pluginConfig`` None: not given, as a Policy demands."""
+    """Configuration v1alpha1. ``plugins`` or ``pluginConfig`` None means not given, as a Policy demands."""
 
     go_name: ClassVar[str] = "v1alpha1.KubeSchedulerConfiguration"
     scheduler_name: str = ""
@@ -250,7 +250,7 @@ class V1Alpha1Configuration(AlphaConfiguration, frozen=True):
 ProfiledConfiguration = V1Alpha2Configuration | V1Beta1Configuration | V1Beta2Configuration | V1Beta3Configuration
 OldConfiguration = V1Alpha1Configuration | ProfiledConfiguration
 
-#: Short version to the type of its configuration.
+#: Type of the configuration, by short version.
 OLD_VERSIONS: Final[dict[str, type[OldConfiguration]]] = {
     "v1alpha1": V1Alpha1Configuration,
     "v1alpha2": V1Alpha2Configuration,
@@ -265,7 +265,7 @@ _UP_TO_V1BETA1: Final[dict[str, type[Any]]] = {
     "PodTopologySpread": LegacyPodTopologySpreadArgs,
 }
 
-#: Short version to the arguments it knows.
+#: Scheme of plugin arguments, by short version.
 SCHEMES: Final[dict[str, Scheme]] = {
     version: Scheme(f"{GROUP}/{version}", ARGS_TYPES if version in ("v1beta2", "v1beta3") else _UP_TO_V1BETA1)
     for version in OLD_VERSIONS

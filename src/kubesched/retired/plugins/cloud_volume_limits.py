@@ -1,7 +1,8 @@
-"""EBSLimits, GCEPDLimits, AzureDiskLimits, CinderLimits: how many in-tree disks of a cloud a node may have (Filter).
+"""EBSLimits, GCEPDLimits, AzureDiskLimits, CinderLimits: limits of the in-tree disks of a cloud on a node (Filter).
 
-Removed in Kubernetes 1.32. They do nothing on nodes where the disks are CSI volumes; there NodeVolumeLimits counts them. Pods
-without such disks cost nothing; the pods on the nodes are counted each time for one that has some. Source: rules/volumes §6.
+Removed in Kubernetes 1.32. They do nothing on nodes where the disks are CSI volumes; there NodeVolumeLimits counts
+them. Pods without such disks cost nothing. For a pod with some, the pods on the nodes are counted each time.
+Source: rules/volumes §6.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = ["AzureDiskLimits", "CinderLimits", "CloudVolumeLimits", "EBSLimits", 
 
 _log = logging.getLogger("kubesched.scheduler.plugins")
 
-#: Replaces the default limit of every plugin here.
+#: Environment variable that replaces the default limit of every plugin here.
 _VARIABLE: Final = "KUBE_MAX_PD_VOLS"
 _INSTANCE_TYPES: Final = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type")
 _NITRO: Final = re.compile(r"^[cmr]5.*|t3|z1d")
@@ -49,12 +50,12 @@ _NITRO_LIMIT: Final = 25
 _REASON: Final = "node(s) exceed max volume count"
 _EXCEEDED: Final = 1
 _LACKING: Final = 2
-#: The name of a disk: its id, or the key of a claim that has no volume yet.
+#: Disk: (its ID, False), or (the key of a claim that has no volume yet, True).
 _Disk = tuple[str, bool]
 
 
 def _limit_from_environment() -> int | None:
-    """The limit that an administrator set for all clouds; None without a usable one."""
+    """Limit that an administrator set for all clouds; None without a usable one."""
     text = os.environ.get(_VARIABLE, "")
     if not text:
         return None
@@ -65,12 +66,12 @@ def _limit_from_environment() -> int | None:
 
 
 class _Disks(Question):
-    """The disks that the pod adds to a node. Whether they fit is found out again each time."""
+    """Question of a pod by the disks that it adds to a node. Answers are not remembered."""
 
     def __init__(
         self, plugin: CloudVolumeLimits, nodes: NodeTable, wanted: set[_Disk] | ClaimNotFoundError | CountingError
     ) -> None:
-        """``wanted``: an error is why the pod fits no node, or why its disks cannot be counted."""
+        """``wanted`` is an error if the pod fits no node, or if its disks cannot be counted."""
         self._plugin, self._nodes, self._wanted = plugin, nodes, wanted
 
     def verdicts(self, rows: RowArray) -> VerdictArray:
@@ -94,7 +95,7 @@ class CloudVolumeLimits(Plugin):
 
     asks = _Disks
     informs: ClassVar[tuple[str, ...]] = tuple(kind.plural for kind in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES))
-    #: The in-tree name, the resource of nodes that says how many, and the limit of nodes that do not say.
+    #: Name of the in-tree plugin, resource with a node's limit, and limit of nodes that lack this resource.
     in_tree: ClassVar[str]
     resource: ClassVar[str]
     default: ClassVar[int]
@@ -105,11 +106,11 @@ class CloudVolumeLimits(Plugin):
         self._limit = _limit_from_environment()
 
     def disk_id(self, owner: Volume | PersistentVolumeSpec) -> str | None:
-        """The id of the disk that a pod's volume or a PersistentVolume is; None when it is another kind of volume."""
+        """Return the ID of the disk in a pod's volume or a PersistentVolume; None for another kind of volume."""
         raise AssertionError("each cloud has its own")
 
     def default_limit(self, node: NodeInfo) -> int:
-        """The limit of a node where neither the node nor the administrator set one."""
+        """Limit of a node where neither the node nor the administrator set one."""
         return self.default
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
@@ -122,10 +123,10 @@ class CloudVolumeLimits(Plugin):
     # -- counting --------------------------------------------------------------------------------------
 
     def _disks(self, pod: PodInfo, *, is_new: bool) -> set[_Disk]:
-        """The disks of a pod.
+        """Return the disks of a pod.
 
         Raises:
-            ClaimNotFoundError: when a claim of a pod to place is not there.
+            ClaimNotFoundError: when a claim of a pod to place does not exist.
             CountingError: when a volume names no claim.
         """
         found = {(name, False) for volume in pod.storage if (name := self.disk_id(volume)) is not None}
@@ -144,7 +145,7 @@ class CloudVolumeLimits(Plugin):
         return found
 
     def _disk_of(self, claim: PersistentVolumeClaim) -> _Disk | None:
-        """The disk of a claim; one without a volume counts if its class makes such disks."""
+        """Return the disk of a claim, or None. A claim without a volume counts if its class makes such disks."""
         volume: PersistentVolume | None = None
         if claim.spec.volume_name:
             volume = self._storage.find(VOLUMES, claim.spec.volume_name)
@@ -159,10 +160,10 @@ class CloudVolumeLimits(Plugin):
         return node is not None and self.in_tree in node.metadata.annotations.get(MIGRATED_PLUGINS, "").split(",")
 
     def exceeds(self, wanted: set[_Disk], node: NodeInfo) -> bool:
-        """Whether the node would have more disks than it may.
+        """True if the node would have more disks than it may.
 
         Raises:
-            CountingError: when those of its pods cannot be counted.
+            CountingError: when the disks of the node's pods cannot be counted.
         """
         if self._is_migrated(node.name):
             return False

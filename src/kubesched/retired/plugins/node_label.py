@@ -1,6 +1,6 @@
-"""NodeLabel: nodes must have some labels and lack others, or are preferred if they do (Filter, Score).
+"""NodeLabel: demand or prefer that nodes have some labels and lack others (Filter, Score).
 
-Retired with v1beta2. rules/configuration §11.
+Retired with v1beta2. Source: rules/configuration §11.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["NodeLabel"]
 
 
-#: (label, whether it has to be there)
+#: (label, True if a node must have it, False if it must not).
 _Demands = list[tuple[str, bool]]
 
 
 class _DemandedLabels(Question):
-    """Nothing of the pod matters: the question is the same for all."""
+    """Question by the operator's labels, the same for all pods."""
 
     by_spec = True
     reads = Reads.NODE
@@ -74,7 +74,7 @@ class _DemandedLabels(Question):
 
 
 class NodeLabel(Plugin):
-    """Labels that the operator demands of nodes, and those preferred; the question is :class:`_DemandedLabels`."""
+    """Check and preference of labels that the operator names; the question is :class:`_DemandedLabels`."""
 
     name = "NodeLabel"
     asks = _DemandedLabels

@@ -1,6 +1,6 @@
 """NodePreferAvoidPods: keep the pods of a controller off nodes whose annotation names it, if possible (Score).
 
-Retired with v1beta2. rules/configuration §11.
+Retired with v1beta2. Source: rules/configuration §11.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["ANNOTATION", "NodePreferAvoidPods"]
 
 ANNOTATION: Final = "scheduler.alpha.kubernetes.io/preferAvoidPods"
 _CONTROLLERS: Final = frozenset({"ReplicationController", "ReplicaSet"})
-#: How many annotation texts are kept parsed.
+#: Most annotation texts that are kept parsed.
 _KEPT: Final = 4096
 
 #: Kind and UID of a controller.
@@ -30,13 +30,13 @@ _Controller = tuple[str, str]
 
 
 def _controller(pod: PodInfo) -> _Controller | None:
-    """The pod's controller, if it is of a kind that nodes can avoid."""
+    """Return the pod's controller, if it is of a kind that nodes can avoid."""
     owner = next((item for item in pod.metadata.owner_references if item.controller), None)
     return (owner.kind, owner.uid) if owner is not None and owner.kind in _CONTROLLERS else None
 
 
 def _avoided(text: str) -> frozenset[_Controller]:
-    """The controllers in an annotation; none when it cannot be read, as upstream."""
+    """Read the controllers in an annotation; none when it cannot be read, as upstream."""
     try:
         data = msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -54,12 +54,12 @@ def _avoided(text: str) -> frozenset[_Controller]:
 
 
 class _AvoidedController(Question):
-    """The pod's controller. Annotations have no column: each node's is looked up, its text parsed once."""
+    """Question of a pod by its controller. Annotations have no column: each node's is looked up, a text parsed once."""
 
     reads = Reads.NODE
 
     def __init__(self, pod: PodInfo, nodes: NodeTable, parsed: dict[str, frozenset[_Controller]]) -> None:
-        """``parsed``: annotation texts that are known already."""
+        """``parsed`` are the annotation texts that were parsed before."""
         self._controller = _controller(pod)
         self.key = self._controller or ()
         self._nodes, self._parsed = nodes, parsed
@@ -81,7 +81,7 @@ class _AvoidedController(Question):
 
 
 class NodePreferAvoidPods(Plugin):
-    """Controllers that nodes avoid; the question is :class:`_AvoidedController`."""
+    """Preference against nodes that avoid the pod's controller; the question is :class:`_AvoidedController`."""
 
     name = "NodePreferAvoidPods"
     asks = _AvoidedController

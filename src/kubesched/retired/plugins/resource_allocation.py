@@ -1,7 +1,8 @@
 """NodeResourcesLeastAllocated, NodeResourcesMostAllocated and RequestedToCapacityRatio (Score).
 
 Retired with v1beta2, which made them strategies of NodeResourcesFit. They differ from those strategies: a resource
-that a node does not have counts with score 0, and utilisation is rounded up. rules/configuration §11; where releases differed for MostAllocated (more asked for than there is) the newer form is taken.
+that a node does not have counts with score 0, and utilisation is rounded up. Releases differed for MostAllocated when
+more is asked for than there is; the newer form is taken. Source: rules/configuration §11.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = ["NodeResourcesLeastAllocated", "NodeResourcesMostAllocated", "RequestedToCapacityRatio"]
 
-#: Amounts up to this many units can be added, and multiplied by 100, in int64.
+#: Greatest amount that can be added, and multiplied by 100, in int64.
 _SAFE: Final = INT64_MAX // 200
 _MAX_CUSTOM_SCORE: Final = 10
 
 
 class _Fullness(Question):
-    """How full the pod would make each resource of a node."""
+    """Question of a pod by the use of each resource that a node would have with it."""
 
     by_spec = True
 
@@ -88,7 +89,10 @@ class _Fullness(Question):
 
 
 class _Allocation(Plugin):
-    """Resources and their weights; the question is :class:`_Fullness`. Subclasses score one resource, by node and by column."""
+    """Score by resources with weights; the question is :class:`_Fullness`.
+
+    Subclasses score one resource, for one node and for columns.
+    """
 
     asks = _Fullness
 
@@ -105,7 +109,7 @@ class _Allocation(Plugin):
 
     @abstractmethod
     def of_many(self, used: IntArray, capacity: IntArray) -> IntArray:
-        """:meth:`of_one` for int64 columns."""
+        """Scores as :meth:`of_one`, for int64 columns."""
 
     def mean(self, total: int, weights: int) -> int:
         return total // weights
@@ -115,12 +119,12 @@ class _Allocation(Plugin):
         return mean
 
     def includes(self, score: int) -> bool:
-        """Whether a resource with this score counts for the mean."""
+        """True if a resource with this score counts for the mean."""
         return True
 
 
 def _is_safe(capacity: IntArray, used: IntArray, asked: int) -> bool:
-    """Whether the column form of the arithmetic can neither overflow nor meet negative amounts."""
+    """True if the column form of the arithmetic can neither overflow nor meet negative amounts."""
     if not len(capacity):
         return True
     least, most = min(int(capacity.min()), int(used.min()), asked), max(int(capacity.max()), int(used.max()), asked)
@@ -128,7 +132,7 @@ def _is_safe(capacity: IntArray, used: IntArray, asked: int) -> bool:
 
 
 class NodeResourcesLeastAllocated(_Allocation):
-    """The emptier the better."""
+    """Preference for nodes with the least use."""
 
     name = "NodeResourcesLeastAllocated"
 
@@ -144,7 +148,7 @@ class NodeResourcesLeastAllocated(_Allocation):
 
 
 class NodeResourcesMostAllocated(_Allocation):
-    """The fuller the better."""
+    """Preference for nodes with the most use."""
 
     name = "NodeResourcesMostAllocated"
 
@@ -160,7 +164,7 @@ class NodeResourcesMostAllocated(_Allocation):
 
 
 class RequestedToCapacityRatio(_Allocation):
-    """Any function of utilisation, given as a broken line; resources that score 0 are left out of the mean."""
+    """Preference by any function of utilisation, a broken line. Resources that score 0 are left out of the mean."""
 
     name = "RequestedToCapacityRatio"
 
@@ -168,7 +172,7 @@ class RequestedToCapacityRatio(_Allocation):
         known = retired_args(args, RequestedToCapacityRatioArgs)
         super().__init__(args, handle, known.resources)
         points = [(point.utilization, point.score * MAX_NODE_SCORE // _MAX_CUSTOM_SCORE) for point in known.shape]
-        #: Score at each whole utilisation 0…100.
+        #: Scores at the whole utilisations 0…100.
         self._line = np.array([broken_line(points, utilization) for utilization in range(101)], np.int64)
 
     def of_one(self, used: int, capacity: int) -> int:

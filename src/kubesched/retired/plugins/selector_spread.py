@@ -1,6 +1,6 @@
-"""SelectorSpread: few pods of the same owner on one node and in one zone (PreScore, Score).
+"""SelectorSpread: prefer nodes and zones with few pods of the same owner (PreScore, Score).
 
-Retired with v1, replaced by PodTopologySpread's default constraints. rules/configuration §11.
+Retired with v1, which replaced it by PodTopologySpread's default constraints. Source: rules/configuration §11.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _ZONE_SHARE: Final = 2 / 3
 
 
 class _PodsOfOwner(Question):
-    """How many pods of the same owner are on a node, from the term index.
+    """Question of a pod by the number of its owner's pods on a node, from the term index.
 
-    Scores are normalised by all feasible nodes at once, so nothing is kept.
+    Scores are normalised over all feasible nodes at once, so nothing is kept.
     """
 
     is_local = False
 
     def __init__(self, pod: PodInfo, nodes: NodeTable, selectors: DefaultSelectors) -> None:
         self._pod, self._nodes, self._selectors = pod, nodes, selectors
-        #: None when the pod has no owner.
+        #: Counter of the owner's pods; None when the pod has no owner.
         self._counter: Counter | None = None
 
     def pre_score(self, nodes: NodeList) -> Status | None:
@@ -58,11 +58,11 @@ class _PodsOfOwner(Question):
 
 
 class SelectorSpread(Plugin):
-    """Pods with an owner and no constraints of their own; the question is :class:`_PodsOfOwner`."""
+    """Spreading of pods with an owner and no constraints of their own; the question is :class:`_PodsOfOwner`."""
 
     name = "SelectorSpread"
     asks = _PodsOfOwner
-    #: Kinds whose objects the selector is made of.
+    #: Kinds of objects from which the selector is made.
     informs: ClassVar[tuple[str, ...]] = ("services", "replicationcontrollers", "replicasets", "statefulsets")
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -75,7 +75,7 @@ class SelectorSpread(Plugin):
         return None if pod.spec.topology_spread_constraints else _PodsOfOwner(pod, nodes, self._selectors)
 
     def _zones(self, table: NodeTable) -> IntArray:
-        """int64[capacity]: a number per zone, -1 where a row has none. Made again when some node's labels changed."""
+        """Numbers of zones by row, int64[capacity], -1 without a zone. Made again when some node's labels changed."""
         if self._zones_version != table.labels_version:
             numbers: dict[str, int] = {}
             self._zone_of = np.full(table.capacity, -1, np.int64)
@@ -86,7 +86,7 @@ class SelectorSpread(Plugin):
         return self._zone_of
 
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray:
-        """The fewer pods on the node, and (two thirds) in its zone, the better; nodes without a zone have no zone part."""
+        """Prefer few pods on the node and (two thirds) in its zone. Nodes without a zone have no zone part."""
         result = _fewest_first(scores)
         zone_of = self._zones(self.handle.snapshot.table)[nodes.rows]
         in_zone = zone_of >= 0
@@ -98,7 +98,7 @@ class SelectorSpread(Plugin):
 
 
 def _fewest_first(counts: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """float64: 100 where there are no pods, 0 where there are most; 100 everywhere when there are none at all."""
+    """Scale counts, float64: 100 for no pods, 0 for the most pods; 100 everywhere if there are none at all."""
     most = counts.max(initial=0)
     if most <= 0:
         return np.full(len(counts), float(MAX_NODE_SCORE))

@@ -1,6 +1,7 @@
 """ServiceAffinity: pods of a service on nodes that agree in some labels, and spread over the values of others.
 
-PreFilter (with AddPod and RemovePod), Filter, Score, NormalizeScore. Retired with v1beta2. rules/configuration §11.
+PreFilter (with AddPod and RemovePod), Filter, Score, NormalizeScore. Retired with v1beta2.
+Source: rules/configuration §11.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = ["ServiceAffinity"]
 
 
 class _Companions(Question):
-    """The nodes with pods that carry the labels of this one, and those with pods of its service.
+    """Question of a pod by nodes with its companions, which carry its labels, and nodes with pods of its service.
 
     Answers about a node depend on pods elsewhere, so nothing is kept.
     """
@@ -43,12 +44,12 @@ class _Companions(Question):
     is_local = False
 
     def __init__(self, pod: PodInfo, nodes: NodeTable, handle: Handle, labels: Sequence[str]) -> None:
-        """``labels``: those in which the nodes of a service agree."""
+        """``labels`` are the labels in which the nodes of a service agree."""
         self._pod, self._nodes, self._handle, self._labels = pod, nodes, handle, labels
         chosen = pod.spec.node_selector or {}
-        #: The labels that the pod's nodeSelector fixes.
+        #: Labels that the pod's nodeSelector fixes.
         self._fixed = {label: chosen[label] for label in labels if label in chosen}
-        #: Row to number of companions, in order of the nodes.
+        #: Number of companions by row, in order of the nodes.
         self._by_row: dict[int, int] = {}
 
     # -- filter ----------------------------------------------------------------------------------------
@@ -64,7 +65,7 @@ class _Companions(Question):
         return None
 
     def _counter(self, labels: Labels, *, terminating: bool) -> Counter:
-        """Counts the pods with these labels in the pod's namespace."""
+        """Return the counter of pods with these labels in the pod's namespace."""
         selected = frozenset((self._pod.namespace,)), selector_from_map(labels)
         return self._nodes.terms.counter(PodSet((selected,), terminating=terminating))
 
@@ -82,11 +83,11 @@ class _Companions(Question):
         return other.namespace == self._pod.namespace and self._pod.labels.items() <= other.labels.items()
 
     def _first_elsewhere(self, row: int) -> int | None:
-        """The first node with companions other than this one."""
+        """Return the first row with companions other than this one."""
         return next((other for other in self._by_row if other != row), None)
 
     def _demanded(self, row: int) -> Labels:
-        """The labels that the node of this row has to carry."""
+        """Return the labels that the node of this row has to carry."""
         other = self._first_elsewhere(row) if self._in_service else None
         if other is None:
             return self._fixed
@@ -98,7 +99,7 @@ class _Companions(Question):
         for label, value in self._demanded(-1).items():
             column = self._nodes.labels.column(label)
             verdicts |= column.codes[rows] != column.code_of.get(value, ABSENT - 1)
-        # The first node with companions is the only one that looks to another node than all others do.
+        # All nodes look to the first node with companions, except this node itself, which looks to the next one.
         first = self._first_elsewhere(-1)
         for index in np.flatnonzero(rows == first).tolist() if first is not None else ():
             verdicts[index] = self.verdict(self._nodes.info(int(rows[index])))
@@ -114,7 +115,7 @@ class _Companions(Question):
     # -- score -----------------------------------------------------------------------------------------
 
     def _service(self) -> Counter | None:
-        """Counts the pods of the pod's first service that are not being deleted; None when it is in no service."""
+        """Return the counter of live pods of the pod's first service; None when the pod is in no service."""
         selectors = service_selectors(self._handle, self._pod)
         return self._counter(selectors[0], terminating=False) if selectors else None
 
@@ -130,7 +131,7 @@ class _Companions(Question):
 
 
 class ServiceAffinity(Plugin):
-    """Nodes of a service agree in some labels and differ in others; the question is :class:`_Companions`."""
+    """Nodes of a service that agree in some labels and differ in others; the question is :class:`_Companions`."""
 
     name = "ServiceAffinity"
     asks = _Companions
@@ -147,7 +148,7 @@ class ServiceAffinity(Plugin):
         return _Companions(pod, nodes, self.handle, self._labels)
 
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray:
-        """For each label an equal share: the fewer of the service's pods at a node's value, the better."""
+        """Give each label an equal share: the fewer of the service's pods at a node's value, the better."""
         total = int(scores.sum())
         result = np.zeros(len(scores), np.float64)
         table = self.handle.snapshot.table

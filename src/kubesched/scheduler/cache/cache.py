@@ -1,4 +1,4 @@
-"""The scheduler's memory of the cluster: nodes, the pods on them, and pods assumed to be on them.
+"""Cache of the cluster: nodes, the pods on them, and pods assumed to be on them.
 
 State machine of a pod (rules/cache-and-events §3)::
 
@@ -30,26 +30,26 @@ _log = logging.getLogger("kubesched.scheduler.cache")
 
 
 class CacheError(Exception):
-    """A call that does not fit the pod's state; the cache is unchanged."""
+    """A call does not fit the pod's state; the cache is unchanged."""
 
 
 class Cache:
-    """Nodes and pods, keyed by node name and pod UID. The node table is where they are accounted."""
+    """Cache of nodes by name and pods by UID. The node table holds the nodes and the sums of their pods' requests."""
 
     def __init__(self) -> None:
         self.table = NodeTable()
-        #: UID to the pod as accounted (assumed copy or API object).
+        #: UID to the pod as it counts on its node: the assumed copy, or the API object.
         self.pods: dict[str, PodInfo] = {}
         self.assumed: set[str] = set()
 
     def snapshot(self) -> Snapshot:
-        """The world for one scheduling cycle: a view, valid until something else runs in the event loop."""
+        """Return the cluster as a scheduling cycle sees it: a view, valid until other code runs in the event loop."""
         return Snapshot(self.table)
 
     # -- pods ------------------------------------------------------------------------------------------
 
     def assume_pod(self, pod: PodInfo) -> None:
-        """Charge a pod to ``spec.nodeName`` before the API server knows.
+        """Count a pod on its ``spec.nodeName`` before the API server knows of the decision.
 
         Raises:
             CacheError: when the pod is here already, or has no UID.
@@ -79,7 +79,7 @@ class Cache:
         self._drop(uid)
 
     def add_pod(self, pod: PodInfo) -> None:
-        """The API server shows a pod on a node: confirm an assumed pod, or adopt one placed by others.
+        """Add a pod that the API server shows on a node: confirm an assumed pod, or adopt a pod that others placed.
 
         Raises:
             CacheError: when the pod was added before.
@@ -99,7 +99,7 @@ class Cache:
             raise CacheError(f"pod {uid}({pod.key}) was already in added state")
 
     def update_pod(self, old: Pod, new: PodInfo) -> None:
-        """A pod on a node changed (it may even be another pod of the same name).
+        """Update a pod on a node that changed (``new`` may even be another pod of the same name).
 
         Raises:
             CacheError: when the old pod is not here, is only assumed, or moved to another node, which the
@@ -119,7 +119,7 @@ class Cache:
         self._replace(uid, known, new)
 
     def remove_pod(self, pod: Pod) -> None:
-        """A pod was removed; what was accounted for it is subtracted, whatever the given object contains.
+        """Remove a pod, and subtract the amounts that were added for it, whatever the given object contains.
 
         Raises:
             CacheError: when the pod is not here.
@@ -133,7 +133,7 @@ class Cache:
         return uid in self.assumed
 
     def get_pod(self, uid: str) -> PodInfo | None:
-        """The pod as accounted, or None."""
+        """Return the pod as it counts on its node, or None."""
         return self.pods.get(uid)
 
     # -- nodes -----------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class Cache:
             raise CacheError(f"node {name} is not found")
 
     def node_changed(self, name: str) -> None:
-        """Something that plugins read for a node changed, beyond the node itself; see the handle of plugins."""
+        """Note that further data about a node changed, besides the node object; see the handle of plugins."""
         self.table.node_changed(name)
 
     # -- namespaces ------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Is the cache still right? Recount everything and compare.
+"""Checker of the cache: recounts everything and compares.
 
-Two comparisons: columns and indexes against the NodeInfo objects, and the cache against the API server
-(upstream's cache comparer). Tests run both after every scenario; SIGUSR2 runs them live, in steps: a row is compared by itself,
-and what the rows add up to when all have been counted.
+There are two comparisons: columns and indexes with the NodeInfo objects, and the cache with the API server (upstream's
+cache comparer). Tests run both after every scenario. SIGUSR2 runs them in a live scheduler, in steps: each row is
+compared by itself, and the sums over rows are compared when all rows have been counted.
 """
 
 from __future__ import annotations
@@ -30,24 +30,26 @@ from .cache import Cache
 
 __all__ = ["check_cache", "check_table", "checking", "compare_with_server", "comparing_with_server"]
 
+#: Rows that are counted in one step.
 _ROWS_PER_STEP: Final = 16
+#: Listed pods that are read in one step.
 _PODS_PER_STEP: Final = 4096
-#: Rows that change while all are counted are counted again, so many times before they are counted in one step.
+#: Most times that changed rows are counted again in steps; then they are counted in one step.
 _MOST_ROUNDS: Final = 8
 
 
 def check_cache(cache: Cache) -> list[str]:
-    """Everything :func:`check_table` finds, and disagreements of the pod map and the columns of pods with the rows."""
+    """Compare as :func:`check_table` does, and also the map and columns of pods with the rows. Return the problems."""
     return finish(checking(cache))
 
 
 def check_table(table: NodeTable) -> list[str]:
-    """Recount each row from its pods and node object, and compare with objects, columns and indexes."""
+    """Recount each row from its pods and its node, and compare objects, columns and indexes. Return the problems."""
     return finish(_checking_table(table, _Recount(table)))
 
 
 def checking(cache: Cache) -> Steps[list[str]]:
-    """As :func:`check_cache`, in steps between which the cache may change."""
+    """Do the work of :func:`check_cache` in steps, between which the cache may change."""
     recount = _Recount(cache.table, cache)
     problems = yield from _checking_table(cache.table, recount)
     if cache.table.trials:
@@ -56,7 +58,7 @@ def checking(cache: Cache) -> Steps[list[str]]:
 
 
 class _Row:
-    """One row when it was last counted: what it adds to sums and indexes, and what is wrong with it alone."""
+    """Row as it was last counted: its shares of sums and indexes, and its own problems."""
 
     __slots__ = ("disks", "images", "pods", "ports", "problems", "terms")
 
@@ -67,9 +69,10 @@ class _Row:
 
 
 class _Recount:
-    """All rows, counted one by one; a row that changes meanwhile is counted again.
+    """Recount of all rows, one by one; a row that changes meanwhile is counted again.
 
-    With ``cache`` its pod map and the columns of pods are compared, too: they know nothing of what-if questions.
+    With ``cache``, its map of pods and the columns of pods are compared, too. There must be no what-if change then,
+    because neither has what-if changes.
     """
 
     def __init__(self, table: NodeTable, cache: Cache | None = None) -> None:
@@ -78,7 +81,7 @@ class _Recount:
         self._table = table
 
     def steps(self) -> Steps[None]:
-        """Count all rows. At the end, and until the next step, they are as they are now."""
+        """Count all rows. At the end the counts are true, until the caller's next step."""
         table, rounds = self._table, 0
         journal = Follower.from_now(table.journal)
         rows: list[int] = list(range(len(table.infos)))
@@ -158,7 +161,7 @@ def _checking_table(table: NodeTable, recount: _Recount) -> Steps[list[str]]:
 
 
 def _check_pods(table: NodeTable, cache: Cache, rows: Mapping[int, RowTerms]) -> list[str]:
-    """What is cached, or has columns, for no row; and the kinds of pods."""
+    """Find pods that are cached or have columns but are on no row, and compare the kinds of pods."""
     problems: list[str] = []
     kinds: Counter[Kind] = Counter()
     pods = 0
@@ -180,7 +183,7 @@ def _check_pods(table: NodeTable, cache: Cache, rows: Mapping[int, RowTerms]) ->
 
 
 def _check_placed(table: NodeTable, info: NodeInfo) -> list[str]:
-    """The columns of pods against a row; its pods are in the order in which they were added."""
+    """Compare the columns of pods with a row, also the order in which the row's pods were added."""
     problems: list[str] = []
     numbers: list[int] = []
     for uid, pod in info.pods.items():
@@ -233,7 +236,7 @@ def _check_row(table: NodeTable, row: int, info: NodeInfo) -> list[str]:
     held = PortTable()
     for pod in info.pods.values():
         held.add(pod.ports)
-    # Ports are a set, so a port shared by two pods may be free after one left (kept upstream quirk).
+    # A port that two pods share becomes free when one of them leaves, as upstream (rules/node-plugins §11 quirk 6).
     if not set(info.used_ports) <= set(held):
         problems.append(f"node {info.name}: host ports {sorted(info.used_ports)} are not all held by its pods")
     expect("column requested cpu", int(table.requested[CPU_ROW, row]), _int64(total.milli_cpu))
@@ -280,9 +283,9 @@ def _check_node_columns(table: NodeTable, row: int, info: NodeInfo, node: Node) 
 def compare_with_server(
     cache: Cache, nodes: Iterable[Node], pods: Iterable[Pod], queued: Iterable[Pod] = ()
 ) -> list[str]:
-    """Differences between the cache (and queue) and what the API server lists, as upstream's debugger reports them.
+    """Return the differences between the cache (and queue) and the API server's lists, as upstream's debugger does.
 
-    Pods in flight and unscheduled pods of other schedulers show up as missed; call it when nothing is moving.
+    Pods in flight and unscheduled pods of other schedulers are reported as missed. Call it while nothing changes.
     """
     return finish(comparing_with_server(cache, list(nodes), list(pods), list(queued)))
 
@@ -290,7 +293,10 @@ def compare_with_server(
 def comparing_with_server(
     cache: Cache, nodes: Sequence[Node], pods: Sequence[Pod], queued: Sequence[Pod]
 ) -> Steps[list[str]]:
-    """As :func:`compare_with_server`, of the moment of the first step; the lists are not changed meanwhile."""
+    """Do the work of :func:`compare_with_server` in steps, for the moment of the first step.
+
+    The caller must not change the lists meanwhile.
+    """
     problems: list[str] = []
     cached_nodes = {info.name for info in cache.table.all_infos()}
     cached_pods: set[str] = set().union(*(info.pods for info in cache.table.all_infos()))

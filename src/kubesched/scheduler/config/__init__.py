@@ -1,7 +1,7 @@
-"""The scheduler's configuration: types, reading, defaults, checks, writing, plugin lists and feature gates.
+"""Configuration of the scheduler: types, reading, defaults, checks, writing, plugin lists and feature gates.
 
-This package reads configuration files and refuses invalid ones. It builds no
-plugins: the framework takes the expanded profiles from here. Behaviour: rules/configuration §1 to §6 and §8.
+This package reads configuration files and refuses invalid ones. It builds no plugins: the framework takes the expanded
+profiles from here. Source: rules/configuration §1 to §6 and §8.
 """
 
 from .args import (

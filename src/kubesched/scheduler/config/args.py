@@ -1,7 +1,7 @@
 """Arguments of the in-tree plugins: one type per ``<Name>Args``.
 
-The decoder reads the field types (and their ranges) from here; ``defaults`` completes what depends on a
-feature gate; ``validate_args`` checks values. Plugins receive these objects when they are built.
+The decoder reads the field types (and their ranges) from here. ``defaults`` completes fields whose default depends on
+a feature gate. ``validate_args`` checks values. Plugins receive these objects when they are built.
 Source of the fields and defaults: rules/configuration §4.
 """
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Go(msgspec.Struct, frozen=True):
-    """How upstream's type messages name a field: its Go type, and the struct it is embedded through."""
+    """Name of a field in upstream's type messages: its Go type, and the struct through which it is embedded."""
 
     type: str = ""
     embedded: str = ""
@@ -53,14 +53,14 @@ class Part(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ResourceSpec(Part, frozen=True):
-    """A resource and its weight among the others; 0 or absent becomes 1."""
+    """Resource and its weight among the others; a weight of 0 or none becomes 1."""
 
     name: str = ""
     weight: Int64 = 1
 
 
 class UtilizationShapePoint(Part, frozen=True):
-    """A point of a broken line: ``score`` (0..10) at ``utilization`` (percent)."""
+    """Point of a broken line: ``score`` (0..10) at ``utilization`` (percent)."""
 
     utilization: Int32 = 0
     score: Int32 = 0
@@ -70,12 +70,12 @@ class RequestedToCapacityRatioParam(Part, frozen=True):
     shape: tuple[UtilizationShapePoint, ...] = ()
 
 
-#: The resources of fit and balance by default.
+#: Default resources of fit and balance.
 CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1))
 
 
 class ScoringStrategy(Part, frozen=True):
-    """How NodeResourcesFit scores. ``type`` has no default of its own: a strategy without it is an error."""
+    """Scoring of NodeResourcesFit. ``type`` has no default of its own: a strategy without it is an error."""
 
     type: Annotated[str, Go("v1.ScoringStrategyType")] = ""
     resources: tuple[ResourceSpec, ...] = ()
@@ -83,7 +83,7 @@ class ScoringStrategy(Part, frozen=True):
 
 
 class NodeResourcesFitArgs(Part, frozen=True):
-    """``ignored_resources`` and ``ignored_resource_groups`` (domains of extended resources) are not filtered on."""
+    """Filter ignores ``ignored_resources`` and ``ignored_resource_groups`` (domains of extended resources)."""
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -95,13 +95,13 @@ class NodeResourcesBalancedAllocationArgs(Part, frozen=True):
 
 
 class NodeAffinityArgs(Part, frozen=True):
-    """``added_affinity`` is demanded (and preferred) of nodes on top of each pod's own node affinity."""
+    """``added_affinity`` is demanded (and preferred) of nodes in addition to each pod's own node affinity."""
 
     added_affinity: NodeAffinity | None = None
 
 
 class InterPodAffinityArgs(Part, frozen=True):
-    """``hard_pod_affinity_weight`` (0..100) is what existing pods' required affinity terms count in scoring."""
+    """``hard_pod_affinity_weight`` (0..100) is the weight of existing pods' required affinity terms in scoring."""
 
     hard_pod_affinity_weight: Int32 = 1
     ignore_preferred_terms_of_existing_pods: bool = False
@@ -115,7 +115,7 @@ class PodTopologySpreadArgs(Part, frozen=True):
 
 
 class DefaultPreemptionArgs(Part, frozen=True):
-    """How many candidate nodes preemption evaluates: the greater of a percentage and an absolute number."""
+    """Number of candidate nodes that preemption evaluates: the greater of a percentage and an absolute number."""
 
     min_candidate_nodes_percentage: Int32 = 10
     min_candidate_nodes_absolute: Int32 = 100
@@ -146,7 +146,7 @@ PluginArgs = (
     | DynamicResourcesArgs
 )
 
-#: Plugin name to the type of its arguments; plugins not listed take none (in-tree) or plain data (yours).
+#: Type of arguments by plugin name. Plugins not listed take none (in-tree) or plain data (yours).
 ARGS_TYPES: Final[dict[str, type[PluginArgs]]] = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DynamicResources": DynamicResourcesArgs,
@@ -160,5 +160,5 @@ ARGS_TYPES: Final[dict[str, type[PluginArgs]]] = {
 
 
 def args_kind(name: str) -> str:
-    """The ``kind`` of a plugin's arguments."""
+    """Return the ``kind`` of a plugin's arguments."""
     return f"{name}Args"

@@ -1,7 +1,7 @@
-"""A configuration document to typed objects: version and kind, strictness, plugin arguments.
+"""Decoding of a configuration document to typed objects: version and kind, strictness, plugin arguments.
 
-Called by ``load``, which then applies defaults. ``shapes`` does the single objects. Errors and the order in
-which they win: rules/configuration §6.2.
+Called by ``load``, which then applies defaults; ``shapes`` decodes the single objects. Errors and the order in which
+they win: rules/configuration §6.2.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ __all__ = [
     "version_and_kind",
 ]
 
-#: Larger files are refused unread; a configuration is a few kilobytes.
+#: Most bytes of a configuration file; larger files are refused unread. A configuration is a few kilobytes.
 MAX_BYTES: Final = 2 * 1024 * 1024
 
 _SCHEME: Final = "pkg/scheduler/apis/config/scheme/scheme.go:29"
 _TYPE_META: Final = (
     r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 )
-#: How much of a document without a kind is quoted back (upstream quotes all of it).
+#: Most characters of a document without a kind that are quoted back (upstream quotes all of it).
 _QUOTED: Final = 4096
-#: Versions that older releases served, and the release that dropped each.
+#: Release that dropped a version of the configuration, by version.
 REMOVED_IN: Final = {"v1alpha1": "1.19", "v1alpha2": "1.19", "v1beta1": "1.23", "v1beta2": "1.28", "v1beta3": "1.29"}
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """What one version of the configuration knows: its apiVersion, and plugin name to the type of its arguments."""
+    """Version of the configuration: its apiVersion, and the type of arguments by plugin name."""
 
     api_version: str
     args_types: Mapping[str, type[Any]]
 
     def knows(self, kind: str) -> bool:
-        """Whether ``kind`` is the configuration or some plugin's arguments."""
+        """True if ``kind`` is the configuration or some plugin's arguments."""
         return kind == KIND or (kind.endswith("Args") and kind.removesuffix("Args") in self.args_types)
 
 
@@ -73,13 +73,13 @@ def version_and_kind(
     path: str = "",
     advice: str = _ADVICE,
 ) -> tuple[str, str]:
-    """The object's apiVersion and kind, checked to be texts.
+    """Read the object's apiVersion and kind, and check that they are texts.
 
-    For plugin arguments both may be missing: ``default_kind`` and ``default_version`` are then taken. ``path`` and
-    ``advice`` are for people.
+    Plugin arguments may lack both: then ``default_kind`` and ``default_version`` are taken. ``path`` and ``advice``
+    explain an error to people.
 
     Raises:
-        ConfigError: when the data is no object, or names no version or kind and it is not plugin arguments.
+        ConfigError: when the data is no object, or names no version or kind and has no default for it.
     """
     prefix = "couldn't get version/kind; json parse error: json: cannot unmarshal"
     data = {} if data is None else data
@@ -115,10 +115,10 @@ def _not_registered(version: str, kind: str) -> ConfigError:
 
 
 def decode_args(entry: PluginConfig, prefix: str, details: list[str], scheme: Scheme) -> tuple[PluginConfig, str]:
-    """A ``pluginConfig`` entry with typed args, and its strict error (empty when there is none).
+    """Decode the args of a ``pluginConfig`` entry. The second value is its strict error (empty when there is none).
 
     Raises:
-        ConfigError: for anything but unknown fields; the text lacks the entry's path.
+        ConfigError: for any error except unknown fields; the text lacks the entry's path.
     """
     type_ = scheme.args_types.get(entry.name)
     if type_ is None:
@@ -149,12 +149,12 @@ def decode_args(entry: PluginConfig, prefix: str, details: list[str], scheme: Sc
 
 
 def duplicate_keys(document: Document) -> list[str]:
-    """One text per key that a mapping has twice, with its line."""
+    """Return one text per key that a mapping has twice, with its line."""
     return [f'line {twice.line}: key "{twice.key}" already set in map' for twice in document.duplicates]
 
 
 def strict_error(errors: list[str]) -> str:
-    """Errors of strict decoding as one text; empty when there are none."""
+    """Join errors of strict decoding into one text; empty when there are none."""
     return f"strict decoding error: {', '.join(errors)}" if errors else ""
 
 
@@ -173,7 +173,7 @@ def _decode_profile_args(profile: ProfileConfig, index: int, errors: list[str], 
 
 
 def decode_document(document: Document, text: str) -> KubeSchedulerConfiguration:
-    """A parsed v1 document as typed objects; ``text`` is quoted by some messages.
+    """Decode a parsed v1 document to typed objects. Some messages quote ``text``.
 
     Raises:
         ConfigError: stage ``decode``.
@@ -204,7 +204,7 @@ def decode_document(document: Document, text: str) -> KubeSchedulerConfiguration
 def decode_configuration(source: str | bytes | dict[str, Any]) -> tuple[KubeSchedulerConfiguration, dict[str, Any]]:
     """Decode a document's text (or its plain data), without the defaults that depend on other fields.
 
-    Returns the configuration and the plain data, in which one can see what was given.
+    Returns the configuration and the plain data, which show the fields that were given.
 
     Raises:
         ConfigError: stage ``decode``.
@@ -217,7 +217,7 @@ def decode_configuration(source: str | bytes | dict[str, Any]) -> tuple[KubeSche
 
 
 def parse_document(source: str | bytes) -> tuple[str, Document]:
-    """Read a configuration's text. Also returns the text itself, which some messages quote.
+    """Parse a configuration's text. Returns the text, too, since some messages quote it.
 
     Raises:
         ConfigError: when the text is not YAML, too big, too deep, or more than one document.

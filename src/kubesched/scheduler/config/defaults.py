@@ -1,6 +1,6 @@
 """Defaults that depend on other fields, on the number of profiles, or on feature gates; plugin-set merging.
 
-Called by ``load`` between decoding and validation. Source: rules/configuration §1 to §4; merging: section 3.3.
+Called by ``load`` between decoding and validation. Source: rules/configuration §1 to §4; merging: rules/configuration §3.3.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def _or_default(value: Any, fields: tuple[str, ...]) -> Any:
 def merge_plugin_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
     """Merge a profile's plugin set into the default one.
 
-    Defaults come first, without the disabled ones; a custom entry of the same name takes the default's place
-    (and its weight replaces the default's, even when it is not given); other custom entries follow.
+    Defaults come first, without the disabled ones. A custom entry of the same name takes the default's place, and
+    its weight replaces the default's, even when it is not given. Other custom entries follow.
     """
     disabled = {plugin.name for plugin in (*custom.disabled, *defaults.disabled)}
     given: dict[str, tuple[int, Plugin]] = {}
@@ -78,7 +78,7 @@ def _with_weights(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ..
 
 
 def default_args(args: Any, gates: FeatureGates) -> Any:
-    """Plugin arguments with their missing fields filled in; plain data of unknown plugins stays as it is."""
+    """Fill in the missing fields of plugin arguments; plain data of unknown plugins stays as it is."""
     match args:
         case NodeResourcesFitArgs():
             strategy = args.scoring_strategy
@@ -86,7 +86,7 @@ def default_args(args: Any, gates: FeatureGates) -> Any:
         case NodeResourcesBalancedAllocationArgs():
             return replace(args, resources=_with_weights(args.resources))
         case NodeAffinityArgs() if args.added_affinity and args.added_affinity.preferred == ():
-            # An empty list means the same as none, and is not written; keep one form of it.
+            # An empty list means no list and is not written: keep one form.
             without = replace(args.added_affinity, preferred_during_scheduling_ignored_during_execution=None)
             return replace(args, added_affinity=without)
         case PodTopologySpreadArgs():

@@ -1,7 +1,7 @@
-"""Typed configuration to plain data and YAML: what ``--write-config-to`` writes.
+"""Writer of a typed configuration to plain data and YAML, for ``--write-config-to``.
 
-Source: rules/configuration §8.1. Which fields are printed even when empty is
-upstream's choice per type; the table below holds it.
+Source: rules/configuration §8.1. Upstream chooses per type which fields are printed even when empty; the table below
+holds these.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["dump_config", "dump_yaml"]
 
 _ALL: Final = frozenset({"*"})
 
-#: Fields printed even when empty; ``*`` represents all. Everything else is left out when empty.
+#: Fields printed even when empty, by type; ``*`` stands for all. Other fields are left out when empty.
 _ALWAYS: Final[dict[type[Any], frozenset[str]]] = {
     KubeSchedulerConfiguration: frozenset(
         {
@@ -80,7 +80,7 @@ _ALWAYS: Final[dict[type[Any], frozenset[str]]] = {
     LabelSelectorRequirement: frozenset({"key", "operator"}),
     TopologySpreadConstraint: frozenset({"maxSkew", "topologyKey", "whenUnsatisfiable"}),
 }
-#: Fields whose zero is a value of its own, left out only when they are None.
+#: Fields whose zero is a value of its own; they are left out only when they are None.
 _POINTERS: Final = frozenset(
     {"percentageOfNodesToScore", "filterTimeout", "bindingTimeout", "bindTimeoutSeconds", "minDomains"}
 )
@@ -120,10 +120,10 @@ def _args(entry: PluginConfig) -> Any:
 
 
 def dump_config(config: KubeSchedulerConfiguration, *, registered: Collection[str] | None = None) -> dict[str, Any]:
-    """The configuration as plain data in version v1.
+    """Return the configuration as plain data in version v1.
 
-    With ``registered`` (the names of all plugins there are), each ``pluginConfig`` is reduced to plugins that
-    are enabled, registered and have arguments, sorted by name: the form of ``--write-config-to``.
+    With ``registered`` (the names of all existing plugins) the result has the form of ``--write-config-to``: each
+    ``pluginConfig`` has only plugins that are enabled, registered and have arguments, sorted by name.
     """
     if registered is not None:
         profiles = [_written(profile, registered) for profile in config.profiles]
@@ -138,5 +138,5 @@ def _written(profile: ProfileConfig, registered: Collection[str]) -> ProfileConf
 
 
 def dump_yaml(config: KubeSchedulerConfiguration, *, registered: Collection[str] | None = None) -> str:
-    """:func:`dump_config` as YAML: keys sorted, two spaces, dashes at the parent's column."""
+    """Write :func:`dump_config` as YAML: keys sorted, two spaces, dashes at the parent's column."""
     return to_yaml(dump_config(config, registered=registered))

@@ -26,7 +26,7 @@ _PART: Final = re.compile(r"(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit
 
 
 class DurationError(ValueError):
-    """A text that is no duration; the message is Go's."""
+    """A text is no duration; the message is Go's."""
 
 
 def _quote(text: str) -> str:
@@ -35,7 +35,7 @@ def _quote(text: str) -> str:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Duration:
-    """A signed span of time in whole nanoseconds, printed in Go's form."""
+    """Signed span of time in whole nanoseconds, printed in Go's form."""
 
     nanoseconds: int = 0
 
@@ -101,7 +101,7 @@ class Duration:
 
 
 def _decimal(amount: int, scale: int) -> str:
-    """``amount / scale`` without trailing zeros; ``scale`` is a power of ten."""
+    """Print ``amount / scale`` without trailing zeros; ``scale`` is a power of ten."""
     whole, rest = divmod(amount, scale)
     fraction = str(rest).zfill(len(str(scale)) - 1).rstrip("0") if rest else ""
     return f"{whole}.{fraction}" if fraction else str(whole)

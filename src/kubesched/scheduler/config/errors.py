@@ -1,7 +1,7 @@
-"""What is wrong with a configuration, in upstream's words and in plain ones.
+"""Errors of a configuration, in upstream's words and in plain ones.
 
-Raised by every module of this package; ``kubesched run`` prints :attr:`ConfigError.user_message`, other commands
-:attr:`ConfigError.plain_message`; the status is 1.
+Every module of this package raises them. ``kubesched run`` prints :attr:`ConfigError.user_message`, other commands
+print :attr:`ConfigError.plain_message`; the exit status is 1.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final, Literal
 
 __all__ = ["MAX_DETAILS", "ArgsTypeError", "ConfigError", "Stage", "join_errors"]
 
-#: The most explanations shown with an error.
+#: Most explanations shown with an error.
 MAX_DETAILS: Final = 20
 
 Stage = Literal["decode", "validate", "framework"]
 
 
 _WRONG_TYPE: Final = "a value has the wrong type"
-#: What Go's libraries say, and the same in words.
+#: Pairs of a pattern of Go's texts and plain words for it.
 _GO: Final = (
     (re.compile(r"json: cannot unmarshal .*", re.DOTALL), _WRONG_TYPE),
     (re.compile(r"couldn't get version/kind; json parse error: .*", re.DOTALL), "the file is no mapping of fields"),
@@ -43,25 +43,25 @@ def _without_go(text: str) -> str:
 
 
 def join_errors(errors: Iterable[str]) -> str:
-    """Several error texts as upstream prints them: one bare, several as ``[e1, e2]``, equal ones once."""
+    """Join error texts as upstream prints them: one bare, several as ``[e1, e2]``, equal ones once."""
     distinct = list(dict.fromkeys(errors))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 class ArgsTypeError(TypeError):
-    """A plugin's arguments are those of another plugin."""
+    """A plugin was given the arguments of another plugin."""
 
     def __init__(self, wanted: type, args: object) -> None:
         super().__init__(f"want args to be of type {wanted.__name__}, got {type(args).__name__}")
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used.
+    """A configuration cannot be used.
 
-    ``str(error)`` is upstream's text (rules/configuration §6). ``stage`` is
-    where it failed: reading the document (``decode``), checking its values (``validate``) or building the
-    profiles (``framework``). ``errors`` holds the single texts. ``details`` explains where to look
-    and what would be right; ``source`` is the file's name, empty for a text that came from elsewhere.
+    ``str(error)`` is upstream's text (rules/configuration §6). ``stage`` is the step that failed: reading the document
+    (``decode``), checking its values (``validate``) or building the profiles (``framework``). ``errors`` holds the
+    single texts. ``details`` explains where to look and what would be right. ``source`` is the file's name, empty for
+    a text from elsewhere.
     """
 
     def __init__(self, stage: Stage, errors: Iterable[str], *, details: Iterable[str] = (), source: str = "") -> None:
@@ -73,7 +73,7 @@ class ConfigError(ValueError):
 
     @property
     def user_message(self) -> str:
-        """The text for a person: the file's name, upstream's text, then one indented line per detail.
+        """Text for a person: the file's name, upstream's text, then one indented line per detail.
 
         Control characters, which a file may carry, are escaped so that they cannot play with the terminal.
         """
@@ -81,9 +81,9 @@ class ConfigError(ValueError):
 
     @property
     def plain_message(self) -> str:
-        """As :attr:`user_message`, but without upstream's Go: types, struct fields, source files.
+        """Text as :attr:`user_message`, but without upstream's Go types, struct fields and source files.
 
-        A text that only says that a type is wrong is left out where a detail says which.
+        A text that only says that a type is wrong is left out when a detail names the field.
         """
         plain = [_without_go(text) for text in self.errors]
         said = [text for text in plain if not (self.details and text.endswith(_WRONG_TYPE))]
@@ -95,5 +95,5 @@ class ConfigError(ValueError):
         return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
 
     def with_source(self, source: str) -> ConfigError:
-        """The same error for the file ``source``."""
+        """Return a copy of the error for the file ``source``."""
         return ConfigError(self.stage, self.errors, details=self.details, source=source)

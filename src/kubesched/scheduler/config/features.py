@@ -1,7 +1,7 @@
-"""Feature gates: the table of what 1.36 knows, and ``Key=bool`` settings on top of it.
+"""Feature gates: the table of the gates of 1.36, and ``Key=bool`` settings on top of it.
 
-The command line builds one :class:`FeatureGates` and passes it on; everything else only asks
-``gates.enabled(name)``. Source: rules/configuration §8.3.
+The command line builds one :class:`FeatureGates` and passes it on; all other code only asks ``gates.enabled(name)``.
+Source: rules/configuration §8.3.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ __all__ = [
 
 
 class FeatureGateError(ValueError):
-    """A setting of feature gates that cannot be applied; the message is upstream's."""
+    """A setting of feature gates cannot be applied; the message is upstream's."""
 
 
 class UnavailableGateError(FeatureGateError):
-    """Gates that turn on what kubesched does not have.
+    """Settings turn on gates whose features kubesched lacks.
 
     Attributes:
-        names: the gates.
+        names: names of these gates.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
         reasons = "; ".join(f"{name} ({UNAVAILABLE[name]})" for name in names)
         off = ",".join(f"{name}=false" for name in names)
-        super().__init__(f"kubesched does not have what these feature gates turn on: {reasons}; leave them off ({off})")
+        super().__init__(f"kubesched does not implement these feature gates: {reasons}; leave them off ({off})")
 
 
 class Stage(enum.StrEnum):
@@ -51,7 +51,7 @@ class Stage(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A gate. ``since`` is the release in which it reached its stage ("" where the table does not say)."""
+    """Feature gate. ``since`` is the release in which it reached its stage, "" where the table does not say."""
 
     name: str
     stage: Stage
@@ -100,7 +100,7 @@ _ALPHA: Final = (
 
 
 def _needs(name: str) -> tuple[str, ...]:
-    """A gate's dependencies: its row, or the rule that every other DRA gate needs DRA itself."""
+    """Return a gate's dependencies: its row, or the rule that every other DRA gate needs DRA itself."""
     return _NEEDS.get(name, (_DRA,) if name.startswith("DRA") else ())
 
 
@@ -120,7 +120,7 @@ def _table() -> Iterable[Feature]:
 #: Every gate by name.
 FEATURES: Final[Mapping[str, Feature]] = MappingProxyType({feature.name: feature for feature in _table()})
 
-#: Gates that cannot be turned on here, with what they turn on. All are off by default.
+#: Features that kubesched lacks, by their gates, which cannot be turned on. All are off by default.
 UNAVAILABLE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "GenericWorkload": "scheduling of pod groups",
@@ -134,7 +134,7 @@ UNAVAILABLE: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-#: Names that represent all gates of a stage.
+#: Stages by the names that stand for all gates of a stage.
 _ALL: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 _BOOLS: Final = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
@@ -172,7 +172,7 @@ def parse_feature_gates(texts: Iterable[str]) -> dict[str, bool]:
 
 @dataclass(frozen=True)
 class FeatureGates:
-    """Which gates are on. Immutable; made by :meth:`of` or :data:`DEFAULT_GATES`."""
+    """Settings of all gates. Immutable; made by :meth:`of` or :data:`DEFAULT_GATES`."""
 
     values: Mapping[str, bool] = field(
         default_factory=lambda: {feature.name: feature.default for feature in FEATURES.values()}
@@ -180,11 +180,11 @@ class FeatureGates:
 
     @classmethod
     def of(cls, settings: Mapping[str, bool]) -> FeatureGates:
-        """The 1.36 defaults with ``settings`` (``AllAlpha`` and ``AllBeta`` included) applied.
+        """Apply ``settings`` (``AllAlpha`` and ``AllBeta`` included) to the 1.36 defaults.
 
         Raises:
-            FeatureGateError: for an unknown gate, a locked one, one that needs another that is off, and one that turns on
-                what there is not here (:class:`UnavailableGateError`).
+            FeatureGateError: for an unknown gate, a locked one, and one that needs another which is off.
+            UnavailableGateError: for a gate whose feature kubesched lacks.
         """
         values = {feature.name: feature.default for feature in FEATURES.values()}
         for key, stage in _ALL.items():
@@ -214,11 +214,11 @@ class FeatureGates:
 
     @classmethod
     def parse(cls, *texts: str) -> FeatureGates:
-        """``of(parse_feature_gates(texts))``."""
+        """Apply the settings that :func:`parse_feature_gates` reads from the texts."""
         return cls.of(parse_feature_gates(texts))
 
     def enabled(self, name: str) -> bool:
-        """Whether a gate is on.
+        """True if a gate is on.
 
         Raises:
             KeyError: for a gate that does not exist (a programming error).
@@ -226,7 +226,7 @@ class FeatureGates:
         return self.values[name]
 
     def dependency_errors(self) -> list[str]:
-        """One text per gate that is on while something it needs is off."""
+        """Return one text per gate that is on while a gate it needs is off."""
         errors = []
         for feature in FEATURES.values():
             off = [name for name in feature.needs if not self.values[name]]

@@ -31,12 +31,12 @@ __all__ = [
 
 
 def quote(text: str) -> str:
-    """A string in double quotes, control characters escaped."""
+    """Put a string in double quotes, control characters escaped."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def go_json(value: Any) -> Any:
-    """A configuration object as upstream's messages print it: Go field names, empty lists as null."""
+    """Convert a configuration object to what upstream's messages print: Go field names, empty lists as null."""
     if isinstance(value, msgspec.Struct):
         names = value.__struct_fields__
         return {_go_name(name): go_json(getattr(value, name)) for name in names}
@@ -76,7 +76,7 @@ def forbidden(path: str, text: str) -> str:
 
 
 def duplicate(path: str, value: str) -> str:
-    """``value`` is printed already (quoted or not)."""
+    """Format a duplicate; ``value`` is printed already (quoted or not)."""
     return f"{path}: Duplicate value: {value}"
 
 
@@ -100,7 +100,7 @@ _LABEL_TEXT: Final = (
 
 
 def qualified_name_errors(name: str) -> list[str]:
-    """What is wrong with ``name`` as a label key or resource name; empty when it is fine."""
+    """Return the faults of ``name`` as a label key or resource name; empty when it is valid."""
     errors = []
     parts = name.split("/")
     if len(parts) > 2:
@@ -127,7 +127,7 @@ def qualified_name_errors(name: str) -> list[str]:
 
 
 def label_value_errors(value: str) -> list[str]:
-    """What is wrong with ``value`` as a label's value; empty when it is fine."""
+    """Return the faults of ``value`` as a label's value; empty when it is valid."""
     if is_label_value(value):
         return []
     errors = ["must be no more than 63 bytes"] if len(value.encode()) > 63 else []

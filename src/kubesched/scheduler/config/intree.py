@@ -1,6 +1,7 @@
-"""In-tree plugins: module and points of each, its place and weight in the default set, and its gate.
+"""Table of the in-tree plugins: module and points of each, its place and weight in the default set, and its gate.
 
-One row per plugin makes it known, in the order of the default MultiPoint list (rules/configuration §3.1). ``defaults`` takes the default set from here, ``profiles`` compares with what is registered.
+A row makes a plugin known. The rows are in the order of the default MultiPoint list (rules/configuration §3.1).
+``defaults`` takes the default set from here; ``profiles`` compares the set with the registered plugins.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .args import ARGS_TYPES, PluginArgs
 from .features import FeatureGates
 from .types import Plugin, PluginSet
 
@@ -33,10 +33,6 @@ class InTreePlugin:
     module: str = ""
     weight: int = 0
     gate: str = ""
-
-    @property
-    def args_type(self) -> type[PluginArgs] | None:
-        return ARGS_TYPES.get(self.name)
 
 
 def _row(name: str, points: str, module: str = "", weight: int = 0, gate: str = "") -> InTreePlugin:
@@ -77,12 +73,12 @@ _ROWS: Final = (
 
 #: Every in-tree plugin by name, in default order.
 IN_TREE: Final[dict[str, InTreePlugin]] = {row.name: row for row in _ROWS}
-#: What ``expand_profile`` takes when everything upstream has is registered.
+#: Points by plugin, for ``expand_profile`` with every plugin of upstream registered.
 IN_TREE_CAPABILITIES: Final[Mapping[str, frozenset[str]]] = {row.name: row.points for row in _ROWS}
 
 
 def default_multi_point(gates: FeatureGates) -> PluginSet:
-    """The default MultiPoint set under these gates."""
+    """Return the default MultiPoint set under these gates."""
     return PluginSet(
         enabled=tuple(
             Plugin(name=row.name, weight=row.weight) for row in _ROWS if not row.gate or gates.enabled(row.gate)

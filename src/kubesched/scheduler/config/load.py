@@ -1,7 +1,7 @@
-"""Reading a configuration: text, defaults, validation.
+"""Loader of a configuration: reads the text, applies defaults, validates.
 
-The command line calls :func:`load_config_file`; tools that have plain data call :func:`load_config_data`.
-The result is passed to ``profiles.expand_profile`` (by way of the framework) and to the assembly of the scheduler.
+The command line calls :func:`load_config_file`; tools with plain data call :func:`load_config_data`. The result goes
+to ``profiles.expand_profile`` (by way of the framework) and to the assembly of the scheduler.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def load_config(
 def decode_config(
     text: str | bytes, *, source: str = "", gates: FeatureGates = DEFAULT_GATES
 ) -> KubeSchedulerConfiguration:
-    """Decode and complete a configuration without validating it: for callers that change it first.
+    """Decode and complete a configuration without validating it, for callers that change it first.
 
     Raises:
         ConfigError: stage ``decode``.
@@ -58,7 +58,7 @@ def decode_config(
 def load_config_data(
     data: dict[str, Any], *, source: str = "", gates: FeatureGates = DEFAULT_GATES
 ) -> KubeSchedulerConfiguration:
-    """:func:`load_config` for a document that has been parsed already.
+    """Load a configuration as :func:`load_config`, from a document that has been parsed already.
 
     Raises:
         ConfigError: stage ``decode`` or ``validate``.
@@ -67,7 +67,7 @@ def load_config_data(
 
 
 def read_config_file(path: str | os.PathLike[str]) -> bytes:
-    """The bytes of a configuration file, at most a little more than is allowed.
+    """Return the bytes of a configuration file, at most one more than the limit.
 
     Raises:
         ConfigError: stage ``decode``, with the operating system's reason in upstream's form.
@@ -87,7 +87,7 @@ def read_config_file(path: str | os.PathLike[str]) -> bytes:
 def load_config_file(
     path: str | os.PathLike[str], *, gates: FeatureGates = DEFAULT_GATES
 ) -> KubeSchedulerConfiguration:
-    """:func:`load_config` for a file.
+    """Load a configuration as :func:`load_config`, from a file.
 
     Raises:
         ConfigError: also when the file cannot be read.
@@ -96,5 +96,5 @@ def load_config_file(
 
 
 def default_config(*, gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfiguration:
-    """The configuration of a scheduler started without a file."""
+    """Return the configuration of a scheduler started without a file."""
     return load_config_data({"apiVersion": API_VERSION, "kind": KIND}, gates=gates)

@@ -1,7 +1,7 @@
-"""From a completed profile to the plugins that run at each extension point, in order, with weights.
+"""Expansion of a completed profile to the plugins that run at each extension point, in order, with weights.
 
-Called by the framework with the points that the registered plugin classes implement. Rules, errors and their
-order: rules/framework §7.3 to §7.8.
+Called by the framework with the points that the registered plugin classes implement. Rules, errors and their order:
+rules/framework §7.3 to §7.8.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .validate_args import validate_args
 
 __all__ = ["Expanded", "expand_profile", "expand_profiles", "ignore_extender_resources", "plugin_type"]
 
-#: Point name to the plugins that run there, as (name, weight); the weight is 0 where nothing is scored.
+#: Plugins that run at a point as (name, weight), by point; the weight is 0 where nothing is scored.
 Expanded = dict[str, list[tuple[str, int]]]
 
 _MAX_INT64: Final = 2**63 - 1
@@ -29,7 +29,7 @@ _WEIGHTED: Final = {"score": "score plugins", "placementScore": "placement score
 
 
 def plugin_type(point: str) -> str:
-    """Upstream's name of a point's interface: ``preFilter`` is ``PreFilterPlugin``."""
+    """Upstream's name of a point's interface: ``PreFilterPlugin`` for ``preFilter``."""
     return f"{point[0].upper()}{point[1:]}Plugin"
 
 
@@ -44,12 +44,12 @@ def expand_profile(
     known_missing: Collection[str] = frozenset(),
     gates: FeatureGates = DEFAULT_GATES,
 ) -> Expanded:
-    """The plugins of a profile per point (all fourteen points are keys, in upstream's order).
+    """Return the plugins of a profile by point (all fourteen points are keys, in upstream's order).
 
-    ``capabilities`` maps each registered plugin to the points it implements. ``known_missing`` are plugins
-    that upstream has and we lack: as part of the default set they are skipped, named by the user they
-    are an error. An entry of multiPoint counts as part of the default set when it equals the default entry
-    and nothing there disables that default (a written configuration lists all of them).
+    ``capabilities`` maps each registered plugin to the points that it implements. ``known_missing`` are plugins of
+    upstream that are missing here. As part of the default set they are skipped; named by the user they are an error.
+    An entry of multiPoint counts as part of the default set if it equals the default entry and nothing there disables
+    that default (a written configuration lists all of them).
 
     Raises:
         ConfigError: stage ``framework``; the text lacks the prefix that names the profile.
@@ -75,7 +75,7 @@ def expand_profile(
 def _available_multi_point(
     profile: ProfileConfig, known_missing: Collection[str], gates: FeatureGates
 ) -> tuple[Plugin, ...]:
-    """The multiPoint entries without the defaults that we lack."""
+    """Return the multiPoint entries without the defaults that are missing here."""
     multi = profile.plugins.multi_point
     if not known_missing:
         return multi.enabled
@@ -100,14 +100,14 @@ def _explicit(profile: ProfileConfig, point: str, capabilities: Mapping[str, fro
         if plugin.name in names:
             raise _error(
                 f'plugin "{plugin.name}" already registered as "{plugin_type(point)}"',
-                f"plugins.{point}.enabled names {plugin.name} twice; once is right",
+                f"plugins.{point}.enabled names {plugin.name} twice; name it once",
             )
         names.append(plugin.name)
     return names
 
 
 def _unnamed(plugin: Plugin, point: str) -> list[str]:
-    """A detail about an entry without a name."""
+    """Return a detail about an entry without a name."""
     return (
         [] if plugin.name else [f"an entry of plugins.{point}.enabled has no name; write - name: and a plugin's name"]
     )
@@ -120,7 +120,7 @@ def _with_multi_point(
     multi: tuple[Plugin, ...],
     capabilities: Mapping[str, frozenset[str]],
 ) -> list[str]:
-    """Overrides in the point's order, then what multiPoint adds, then what only the point names."""
+    """Order a point's plugins: overrides in the point's order, then those of multiPoint, then the point's others."""
     plugin_set = profile.plugins.at(point)
     if plugin_set.disables_all:
         return explicit
@@ -138,7 +138,7 @@ def _with_multi_point(
         elif name in added:
             raise _error(
                 f'plugin "{name}" already registered as "{plugin_type(point)}"',
-                f"plugins.multiPoint.enabled names {name} twice; once is right",
+                f"plugins.multiPoint.enabled names {name} twice; name it once",
             )
         else:
             added.append(name)
@@ -159,7 +159,7 @@ def _check_counts(scheduler_name: str, lists: Mapping[str, list[str]]) -> None:
 def _weights(
     profile: ProfileConfig, point: str, multi: tuple[Plugin, ...], capabilities: Mapping[str, frozenset[str]]
 ) -> dict[str, int]:
-    """The point's own entries first, then multiPoint's; the first one of a name counts; 0 means 1."""
+    """Weights by plugin. The point's own entries come before multiPoint's; a name's first one counts; 0 means 1."""
     weights: dict[str, int] = {}
     total = 0
     for plugin in (*profile.plugins.at(point).enabled, *multi):
@@ -181,7 +181,7 @@ def _weights(
 def _argument_errors(
     profile: ProfileConfig, capabilities: Mapping[str, frozenset[str]], gates: FeatureGates
 ) -> Iterator[str]:
-    """What the registered, enabled plugins would refuse when they are built."""
+    """Yield the errors that registered, enabled plugins would raise for their arguments when they are built."""
     enabled = profile.plugins.enabled_names() & capabilities.keys()
     for entry in profile.plugin_config:
         if entry.name in enabled and (errors := validate_args(entry.name, entry.args, gates)):
@@ -195,7 +195,7 @@ def expand_profiles(
     known_missing: Collection[str] = frozenset(),
     gates: FeatureGates = DEFAULT_GATES,
 ) -> dict[str, Expanded]:
-    """Expand every profile, by scheduler name, checking plugin arguments too: a dry run of building them.
+    """Expand every profile, by scheduler name, and check plugin arguments: a dry run of building the plugins.
 
     Raises:
         ConfigError: stage ``framework``, with upstream's full text.
@@ -226,7 +226,7 @@ def expand_profiles(
 
 
 def ignore_extender_resources(config: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
-    """Let NodeResourcesFit ignore what extenders manage alone (``ignoredByScheduler``).
+    """Let NodeResourcesFit ignore resources that only extenders manage (``ignoredByScheduler``).
 
     The names replace ``ignoredResources`` in every profile; without such names nothing changes.
 

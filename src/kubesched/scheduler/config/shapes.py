@@ -1,8 +1,8 @@
-"""Plain data to one typed object, as strictly as upstream's JSON reader: unknown fields, types, ranges.
+"""Decoder of plain data to one typed object, as strict as upstream's JSON reader: unknown fields, types, ranges.
 
-``decode`` drives it, once for the document and once per plugin's arguments. The shapes come from the types
-themselves (``types``, ``args`` and the API types they use); the messages are upstream's (rules/configuration §6.2), with a plain explanation for each. Fields are visited in alphabetical order,
-which decides the wrong type that is reported.
+``decode`` drives it, once for the document and once per plugin's arguments. The shapes come from the types themselves
+(``types``, ``args`` and the API types they use). The messages are upstream's (rules/configuration §6.2), with a plain
+explanation for each. Fields are visited in alphabetical order, which decides which wrong type is reported.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = ["Decoder", "WrongTypeError", "describe", "fold_names", "json_kind"]
 T = TypeVar("T")
 
 _INT_BITS: Final = {"int32": 31, "int64": 63}
-#: How upstream calls the struct types that we call otherwise; types of older versions carry it as ``go_name``; all
-#: others are ``v1.`` and our name.
+#: Upstream's names of struct types that have another name here. Types of older versions carry theirs as ``go_name``;
+#: all others are ``v1.`` and our name.
 _GO_STRUCTS: Final[dict[Any, str]] = {
     ProfileConfig: "v1.KubeSchedulerProfile",
     LeaderElection: "v1alpha1.LeaderElectionConfiguration",
@@ -43,7 +43,7 @@ _GO_STRUCTS: Final[dict[Any, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A field's type. ``kind`` is one of bool, int, float, str, duration, bytes, list, map, struct, any."""
+    """Type of a field. ``kind`` is one of bool, int, float, str, duration, bytes, list, map, struct, any."""
 
     kind: str
     go: str
@@ -86,7 +86,7 @@ def _shape(annotation: Any) -> _Shape:
 
 @cache
 def _fields(cls: Any) -> dict[str, tuple[str, _Shape]]:
-    """Name in the file to attribute and shape."""
+    """Attribute and shape by the field's name in the file."""
     hints = typing.get_type_hints(cls, include_extras=True)
     pairs = zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True)
     return {name: (attribute, _shape(hints[attribute])) for name, attribute in pairs}
@@ -96,7 +96,7 @@ def _fields(cls: Any) -> dict[str, tuple[str, _Shape]]:
 
 
 class WrongTypeError(Exception):
-    """The first value that does not fit; carries upstream's text and the plain one."""
+    """A value does not fit its field; holds upstream's text and the plain one."""
 
     def __init__(self, text: str, detail: str) -> None:
         super().__init__(text)
@@ -105,7 +105,7 @@ class WrongTypeError(Exception):
 
 
 def json_kind(value: Any) -> str:
-    """What upstream's messages call a JSON value."""
+    """Name of a JSON value in upstream's messages."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, (int, float)):
@@ -116,7 +116,7 @@ def json_kind(value: Any) -> str:
 
 
 def describe(value: Any) -> str:
-    """A value for a person, short."""
+    """Describe a value to a person, in short."""
     match value:
         case bool():
             return f"the boolean {'true' if value else 'false'}"
@@ -125,7 +125,7 @@ def describe(value: Any) -> str:
         case str():
             return f"the text {quote(value if len(value) <= 60 else value[:60] + '…')}"
         case list():
-            return f"a list of {len(value)}"
+            return f"a list of length {len(value)}"
         case dict():
             return f"an object with {len(value)} fields"
     return "null"
@@ -148,14 +148,14 @@ def _wanted(shape: _Shape) -> str:
 
 @dataclass(slots=True)
 class Decoder:
-    """One pass over one object; ``prefix`` goes before the paths shown to people."""
+    """Decoder of one object, for one pass; ``prefix`` goes before the paths shown to people."""
 
     prefix: str = ""
     unknown: list[str] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
 
     def decode(self, data: Any, type_: type[T]) -> T:
-        """Make a ``type_`` of an object's data. Unknown fields are collected in ``unknown`` and ``details``.
+        """Decode an object's data to ``type_``. Unknown fields are collected in ``unknown`` and ``details``.
 
         Raises:
             WrongTypeError: at the first value of a wrong type.
@@ -172,7 +172,7 @@ class Decoder:
         )
 
     def _value(self, data: Any, shape: _Shape, path: str, fields: str, owner: str) -> Any:
-        """``path`` counts list items (for people); ``fields`` does not (for upstream's text)."""
+        """Decode a value. ``path`` counts list items (for people); ``fields`` does not (for upstream's text)."""
         match shape.kind:
             case "struct":
                 return self._struct(data, shape, path, fields, owner)
@@ -265,7 +265,7 @@ class Decoder:
 
 
 def fold_names(data: Any, type_: Any, twice: list[str], path: str = "") -> Any:
-    """A copy of ``data`` whose field names are spelled as ``type_`` spells them, matched without regard to case.
+    """Copy ``data`` with the field names spelled as ``type_`` spells them, matched without regard to case.
 
     Names that match no field stay as they are. Where two names of an object match one field the later value
     counts, and the field's path is added to ``twice``.
@@ -291,7 +291,7 @@ def _fold(data: Any, shape: _Shape, twice: list[str], path: str) -> Any:
 
 
 def _zero(shape: _Shape) -> Any:
-    """What null means inside a list."""
+    """Return what null means inside a list."""
     return {"struct": {}, "map": {}, "list": [], "str": "", "bool": False, "int": 0, "float": 0}.get(shape.kind)
 
 

@@ -1,7 +1,7 @@
-"""KubeSchedulerConfiguration (``kubescheduler.config.k8s.io/v1``) as typed, immutable objects.
+"""Types of KubeSchedulerConfiguration (``kubescheduler.config.k8s.io/v1``): immutable objects.
 
-Field defaults here are upstream's, as far as they do not depend on other fields (``defaults`` does the
-rest). Change a configuration with ``msgspec.structs.replace`` and check it again with ``validate``.
+Field defaults here are upstream's, as far as they do not depend on other fields (``defaults`` does the rest). Change a
+configuration with ``msgspec.structs.replace`` and check it again with ``validate``.
 Source: rules/configuration §1, §2 and §5.
 """
 
@@ -71,7 +71,7 @@ class LeaderElection(Part, frozen=True):
 
 
 class ClientConnection(Part, frozen=True):
-    """How to reach the API server. A negative ``qps`` means no limit on this side."""
+    """Connection to the API server. A negative ``qps`` means no limit on this side."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -81,7 +81,7 @@ class ClientConnection(Part, frozen=True):
 
 
 class Plugin(Part, frozen=True):
-    """A plugin's name and, for score points, its weight; 0 means not given (1 when the profile is built)."""
+    """Plugin's name and, for score points, its weight; 0 means not given (1 when the profile is built)."""
 
     name: str = ""
     weight: Int32 = 0
@@ -93,12 +93,12 @@ class PluginSet(Part, frozen=True):
 
     @property
     def disables_all(self) -> bool:
-        """Whether ``*`` is disabled: every default at this point is off."""
+        """True if ``*`` is disabled: every default at this point is off."""
         return any(plugin.name == "*" for plugin in self.disabled)
 
 
 class Plugins(Part, frozen=True):
-    """One plugin set per extension point, and ``multi_point`` for all points a plugin implements."""
+    """Plugin sets by extension point, and ``multi_point`` for all points that a plugin implements."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -117,7 +117,7 @@ class Plugins(Part, frozen=True):
     placement_score: PluginSet = PluginSet()
 
     def at(self, point: str) -> PluginSet:
-        """The set of a point by its name in the file, such as ``preFilter``.
+        """Return the set of a point by its name in the file, such as ``preFilter``.
 
         Raises:
             KeyError: when there is no such point.
@@ -126,11 +126,11 @@ class Plugins(Part, frozen=True):
         return plugin_set
 
     def items(self) -> list[tuple[str, PluginSet]]:
-        """All fifteen sets with their names in the file."""
+        """Return all fifteen sets with their names in the file."""
         return [(point, self.at(point)) for point in _POINT_FIELDS]
 
     def enabled_names(self) -> set[str]:
-        """Every plugin named in any enabled list."""
+        """Return the names of all plugins in enabled lists."""
         return {plugin.name for _, plugin_set in self.items() for plugin in plugin_set.enabled}
 
 
@@ -138,14 +138,14 @@ _POINT_FIELDS: Final = dict(zip(Plugins.__struct_encode_fields__, Plugins.__stru
 
 
 class PluginConfig(Part, frozen=True):
-    """A plugin's arguments: typed for in-tree plugins, plain data (or None) for all others."""
+    """Plugin's arguments: typed for in-tree plugins, plain data (or None) for all others."""
 
     name: str = ""
     args: Any = None
 
 
 class ProfileConfig(Part, frozen=True):
-    """One scheduler name with its plugins. ``percentage_of_nodes_to_score`` None means the global value."""
+    """Profile: a scheduler name with its plugins. ``percentage_of_nodes_to_score`` None means the global value."""
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: Int32 | None = None
@@ -153,11 +153,11 @@ class ProfileConfig(Part, frozen=True):
     plugin_config: tuple[PluginConfig, ...] = ()
 
     def args_for(self, name: str) -> Any:
-        """The arguments of a plugin: typed for in-tree plugins that have some, None when there are none."""
+        """Return the arguments of a plugin: typed for in-tree plugins that have some, None when there are none."""
         return next((entry.args for entry in self.plugin_config if entry.name == name), None)
 
     def args_as(self, name: str, type_: type[T]) -> T:
-        """The arguments of a plugin, checked to be of its type.
+        """Return the arguments of a plugin, checked to be of its type.
 
         Raises:
             ArgsTypeError: ``want args to be of type XArgs, got …``.
@@ -174,7 +174,7 @@ class ExtenderManagedResource(Part, frozen=True):
 
 
 class ExtenderTLSConfig(Part, frozen=True):
-    """TLS settings; the data fields hold the decoded bytes and win over the files."""
+    """TLS settings of an extender. The data fields hold decoded bytes and win over the files."""
 
     insecure: bool = False
     server_name: str = ""
@@ -187,7 +187,7 @@ class ExtenderTLSConfig(Part, frozen=True):
 
 
 class Extender(Part, frozen=True):
-    """An HTTP service that takes part in scheduling. An empty verb means it is not offered."""
+    """HTTP service that takes part in scheduling. It does not offer a verb that is empty."""
 
     url_prefix: str = ""
     filter_verb: str = ""
@@ -204,12 +204,12 @@ class Extender(Part, frozen=True):
 
     @property
     def timeout_seconds(self) -> float:
-        """Seconds one call may take: 5 unless configured."""
+        """Longest time of one call in seconds: 5 unless configured."""
         return self.http_timeout.seconds or 5.0
 
 
 class KubeSchedulerConfiguration(Part, frozen=True):
-    """The whole configuration. ``percentage_of_nodes_to_score`` 0 means adaptive."""
+    """Whole configuration. ``percentage_of_nodes_to_score`` 0 means adaptive."""
 
     parallelism: Int32 = 16
     leader_election: LeaderElection = LeaderElection()
@@ -224,5 +224,5 @@ class KubeSchedulerConfiguration(Part, frozen=True):
     delay_cache_until_active: bool = False
 
     def profile(self, scheduler_name: str) -> ProfileConfig | None:
-        """The profile that serves a pod's ``schedulerName``."""
+        """Return the profile that serves a pod's ``schedulerName``, or None."""
         return next((profile for profile in self.profiles if profile.scheduler_name == scheduler_name), None)

@@ -1,7 +1,7 @@
 """Checks of a whole configuration, in upstream's order of emission.
 
-Called by ``load`` after defaults, and by the command line after flags changed something. Plugin arguments
-are checked in ``validate_args``. Texts: rules/configuration §5 and §6.1.
+Called by ``load`` after defaults, and by the command line after flags changed something. ``validate_args`` checks
+plugin arguments. Texts: rules/configuration §5 and §6.1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLACEMENT: Final = ("placementGenerate", "placementScore")
 def validate(
     config: KubeSchedulerConfiguration, gates: FeatureGates = DEFAULT_GATES, retired: Collection[str] = ()
 ) -> None:
-    """Check a completed configuration. ``retired``: removed plugins that it may name, as an older version could.
+    """Check a completed configuration. It may name the ``retired`` plugins, as an older version could.
 
     Raises:
         ConfigError: stage ``validate``, with every error found.
@@ -41,7 +41,7 @@ def validate(
 def validation_errors(
     config: KubeSchedulerConfiguration, gates: FeatureGates = DEFAULT_GATES, retired: Collection[str] = ()
 ) -> list[str]:
-    """Every error of a completed configuration, in order, equal ones once; ``retired`` as for :func:`validate`."""
+    """Return every error of a completed configuration, in order, equal ones once. See :func:`validate`."""
     return list(dict.fromkeys(_errors(config, gates, REMOVED_PLUGINS.difference(retired))))
 
 
@@ -117,15 +117,15 @@ def _profile(profile: ProfileConfig, path: str, gates: FeatureGates, removed: fr
         if entry.name in seen:
             yield duplicate(entry_path, quote(entry.name))
         seen.add(entry.name)
-        # NodeResourcesFit is checked when the plugin is built, as upstream (spec 4.1, quirk).
+        # NodeResourcesFit is checked when the plugin is built, as upstream (rules/configuration §4.1).
         if entry.name in ARGS_TYPES and entry.name != "NodeResourcesFit":
             yield from validate_args(entry.name, entry.args, gates, f"{entry_path}.args")
 
 
 def _common_queue_sort(profiles: tuple[ProfileConfig, ...]) -> Iterator[str]:
-    """All profiles share one queue: the same sorter, with the same arguments.
+    """Check that all profiles, which share one queue, have the same sorter with the same arguments.
 
-    Without a sorter in the first profile, arguments without a plugin's name count as those of the sorter, as upstream.
+    Without a sorter in the first profile, arguments without a plugin's name count as the sorter's, as upstream.
     """
     if not profiles:
         return

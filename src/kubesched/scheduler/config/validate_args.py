@@ -1,7 +1,7 @@
 """Checks of plugin arguments: by ``validate`` for a whole configuration, by the framework when it builds a plugin.
 
-Texts and paths: rules/configuration §4. Upstream checks NodeResourcesFit only
-when the plugin is built (section 4.1); so do we, which is why ``validate`` leaves that one out.
+Texts and paths: rules/configuration §4. Upstream checks NodeResourcesFit only when the plugin is built (rules/configuration §4.1), and so
+does this package: ``validate`` leaves NodeResourcesFit out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BINDING_TIMEOUT_OFF: Final = "DRADeviceBindingConditions or DRAResourceClaimDev
 
 
 def validate_args(name: str, args: Any, gates: FeatureGates, path: str = "") -> list[str]:
-    """What is wrong with a plugin's arguments; empty when they are fine or the plugin is not in-tree.
+    """Return the errors of a plugin's arguments; empty when they are valid or the plugin is not in-tree.
 
     ``path`` is put before the field names; the framework leaves it empty.
     """

@@ -1,4 +1,4 @@
-"""One attempt to schedule one pod, and how attempts are counted.
+"""One attempt to schedule one pod, and the metrics that count attempts.
 
 An attempt begins when its pod is popped and ends with its binding (:mod:`.binding`) or its failure
 (:mod:`.failure`).
@@ -23,22 +23,22 @@ from .profiles import Profile
 
 __all__ = ["Attempt", "AttemptMetrics"]
 
-#: The attempts label of the SLI metric is capped here.
+#: Attempts from which on the SLI metric's ``attempts`` label does not grow: it is "15+" then.
 _MOST_ATTEMPTS_LABEL: Final = 15
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """What belongs to one attempt.
+    """Attempt to schedule one pod: its inputs, and the decision once there is one.
 
     Attributes:
         queued: the pod as it was popped, with its history.
         profile: the profile named by the pod's schedulerName.
-        start: when the attempt began, in seconds of the scheduler's clock.
+        start: time when the attempt began, in seconds of the scheduler's clock.
         node_name: the chosen node; empty until there is one.
-        state: what plugins keep for the attempt; set together with ``node_name``.
+        state: the plugins' data for this attempt; set together with ``node_name``.
         assumed: the pod with its node filled in; set together with ``node_name``.
-        bound: whether the binding was written.
+        bound: True once the binding was written.
     """
 
     queued: QueuedPodInfo
@@ -50,17 +50,17 @@ class Attempt:
     assumed: PodInfo = field(init=False)
 
     def choose(self, node_name: str, state: CycleState) -> None:
-        """A node was found."""
+        """Record the chosen node, and assume the pod on it."""
         self.state = state
         self.assumed = self.queued.pod_info.on_node(node_name)
         self.node_name = node_name
 
     def on_chosen_node(self, status: Status) -> Status | Rejection:
-        """A rejection by Reserve or Permit is one of the single node that was chosen; anything else stays as it is."""
+        """Return a rejection by Reserve or Permit as a rejection of the chosen node alone; an error stays as it is."""
         return Rejection.on_chosen_node(self.node_name, status, self.state) if status.is_rejected else status
 
     def take_pods_to_activate(self) -> Mapping[str, Pod]:
-        """The pods that plugins want activated since the last call."""
+        """Return the pods that plugins asked to activate since the last call, by ``namespace/name``."""
         holder = self.state.get(PODS_TO_ACTIVATE)
         if holder is None or not holder.pods:
             return {}
@@ -70,13 +70,13 @@ class Attempt:
 
 
 class AttemptMetrics:
-    """Counts attempts and their durations (rules/metrics-and-client)."""
+    """Metrics of attempts: their number and their durations (rules/metrics-and-client)."""
 
     def __init__(self, metrics: SchedulerMetrics, clock: Clock) -> None:
         self._metrics = metrics
         self._clock = clock
         self._attempts = metrics.pod_scheduling_attempts.labels()
-        #: Result and profile to what counts and times such attempts.
+        #: (result, profile name) to the counter and the histogram of such attempts.
         self._series: dict[tuple[str, str], tuple[CounterValue, HistogramValue]] = {}
 
     def failed(self, attempt: Attempt, *, rejected: bool) -> None:

@@ -1,7 +1,7 @@
-"""The binding cycle of a pod, from Permit's wait to PostBind: in a named task when anything has to be waited for.
+"""Binding cycle of a pod, from Permit's wait to PostBind; in a named task when it has to wait for anything.
 
-Started by the scheduling cycle once a pod is assumed, reserved and not rejected by Permit. A failure anywhere gives
-everything back and continues in :mod:`.failure`.
+The scheduling cycle starts it once a pod is assumed, reserved and not rejected by Permit. A failure at any step undoes
+all of this, and :mod:`.failure` goes on.
 
 Source: rules/cycle §9.
 """
@@ -35,11 +35,11 @@ _log = logging.getLogger("kubesched.scheduler")
 
 
 class _StoppedError(Exception):
-    """PreBind gave up because the scheduler stops."""
+    """PreBind was stopped because the scheduler stops."""
 
 
 class BindingCycles:
-    """Binds pods to the nodes chosen for them."""
+    """Binding cycles: bind pods to their chosen nodes."""
 
     def __init__(
         self,
@@ -52,7 +52,10 @@ class BindingCycles:
         metrics: SchedulerMetrics,
         supervisor: Supervisor,
     ) -> None:
-        """The first of ``extenders`` that binds and is interested in a pod does so in place of the Bind plugins."""
+        """Keep the parts that a binding works with.
+
+        The first of ``extenders`` that can bind and is interested in a pod binds it, in place of the Bind plugins.
+        """
         self._queue = queue
         self._failures = failures
         self._statuses = statuses
@@ -63,7 +66,7 @@ class BindingCycles:
         self._attempts = attempts
         self._permit_waits = metrics.permit_wait_duration_seconds
         self._running = metrics.goroutines.labels("binding")
-        #: Write the chosen node to the pod's status before PreBind works or Permit waits.
+        #: True if the chosen node is written to the pod's status before PreBind works or Permit waits.
         self._publish_node = backends.gates.enabled("NominatedNodeNameForExpectation")
         self._extenders = extenders
         #: The bindings under way, in the order they began, with the UIDs of their pods.
@@ -72,15 +75,18 @@ class BindingCycles:
 
     @property
     def busy(self) -> bool:
-        """Bindings are under way."""
+        """True while bindings are under way."""
         return bool(self._tasks)
 
     def uids(self) -> set[str]:
-        """The pods whose binding is under way, waiting on Permit included."""
+        """Return the UIDs of the pods whose binding is under way, also of pods that wait on Permit."""
         return set(self._tasks.values())
 
     def start(self, attempt: Attempt, timeouts: Mapping[str, float]) -> None:
-        """Begin a binding. ``timeouts`` are the Permit plugins that hold the pod, with the seconds each may."""
+        """Begin a binding; without anything to wait for, also end it.
+
+        ``timeouts``: for each Permit plugin that holds the pod, the seconds that it may.
+        """
         assumed = attempt.assumed
         if timeouts:
             self._waiting.add(WaitingPod(assumed, timeouts))
@@ -98,7 +104,7 @@ class BindingCycles:
             self._crashed(attempt, error)
 
     def _is_ready(self, attempt: Attempt) -> bool:
-        """Whether nothing comes before the Bind plugins: no PreBind, no status to be written, no extender that binds."""
+        """Return True if the Bind plugins can be called now: no PreBind, no status to write, no extender that binds."""
         assumed = attempt.assumed
         return (
             not attempt.profile.framework.concerned(attempt.state.absent).pre_bind
@@ -123,7 +129,7 @@ class BindingCycles:
         self._running.dec()
 
     def _crashed(self, attempt: Attempt, crash: Exception) -> None:
-        """A binding ended as it should not: the pod is tried again, unless its binding had been written."""
+        """Log a defect that ended a binding, and have the pod tried again unless its binding was written."""
         _log.error("binding pod %s ended unexpectedly", attempt.assumed.key, exc_info=crash)
         if attempt.bound:
             return
@@ -133,10 +139,10 @@ class BindingCycles:
             self._failures.abandon(attempt)
 
     async def finish(self) -> None:
-        """Let bindings that were begun come to an end.
+        """Wait until all bindings have ended.
 
-        Pods that wait on Permit, or for something in PreBind, are given back silently: another scheduler, or this one after
-        its restart, decides about them again.
+        Pods that wait on Permit or in PreBind are given back, without an event: another scheduler, or this one after a
+        restart, decides about them again.
         """
         self._closing = True
         for waiting in self._waiting:
@@ -146,13 +152,13 @@ class BindingCycles:
             await asyncio.wait(list(self._tasks))
 
     async def _bind(self, attempt: Attempt) -> None:
-        """Carry out a decision: wait on permit, PreBind, Bind, PostBind."""
+        """Bind an assumed pod: wait on Permit, PreBind, Bind, PostBind."""
         assumed = attempt.assumed
         failure: Status | Rejection | None
         try:
             failure = await self._until_permitted(attempt)
             if failure is None:
-                # From here on no plugin is blamed for a failure any more: it only leads to a retry after backoff.
+                # From here on a failure is blamed on no plugin: the pod is tried again after its backoff.
                 self._queue.done(assumed.uid)
                 failure = await self._binding_steps(attempt)
             elif self._closing and isinstance(failure, Rejection):
@@ -168,7 +174,7 @@ class BindingCycles:
         self._end(attempt, failure)
 
     async def _when_bound(self, attempt: Attempt, answer: Awaitable[Status | None]) -> None:
-        """The end of a decision that the Bind plugins carry out."""
+        """End a binding when the Bind plugins have answered."""
         try:
             failure = _unless_skipped(await answer)
         except Exception as error:
@@ -177,7 +183,7 @@ class BindingCycles:
         self._end(attempt, failure)
 
     def _end(self, attempt: Attempt, failure: Status | Rejection | None) -> None:
-        """A decision was carried out, or could not be."""
+        """End a binding: PostBind, event and metrics, or the handling of its failure."""
         if failure is not None:
             self._fail(attempt, failure)
             return
@@ -206,7 +212,7 @@ class BindingCycles:
             return await self._wait_on_permit(attempt, waiting) if waiting is not None else None
         finally:
             if waiting is not None:
-                waiting.reject("", "removed")  # stops its timers; changes nothing when there was a verdict
+                waiting.reject("", "removed")  # stops its timers; without effect after a verdict
                 self._waiting.remove(assumed.uid)
 
     async def _wait_on_permit(self, attempt: Attempt, waiting: WaitingPod) -> Status | Rejection | None:
@@ -222,13 +228,13 @@ class BindingCycles:
         return Status.from_error(error, status.plugin)
 
     async def _binding_steps(self, attempt: Attempt) -> Status | None:
-        """PreBind and Bind. Without work for PreBind (all its plugins returned Skip) only Bind."""
+        """Run PreBind and Bind; without work for PreBind (all its plugins returned Skip) only Bind."""
         framework, state = attempt.profile.framework, attempt.state
         if not self._publish_node or framework.binding.has_pre_bind_work(state, attempt.assumed):
             status = await self._pre_bind(attempt)
             if status is not None:
                 return status
-        # The status of an earlier attempt must not be written over what the binding writes.
+        # A status patch of an earlier attempt must be written before the binding, not after it.
         await self._statuses.settle(attempt.assumed.uid)
         try:
             if self._extenders and await extender_calls.bind(self._extenders, attempt.assumed, attempt.node_name):
@@ -239,7 +245,7 @@ class BindingCycles:
         return _unless_skipped(await answer if isinstance(answer, Awaitable) else answer)
 
     async def _pre_bind(self, attempt: Attempt) -> Status | None:
-        """Run PreBind so that a preemptor can still cancel it."""
+        """Run PreBind in a task of its own, which a preemptor can cancel."""
         uid = attempt.assumed.uid
         work = attempt.profile.framework.binding.pre_bind(attempt.state, attempt.assumed, attempt.node_name)
         entry = PodInPreBind(child(work, f"PreBind {attempt.assumed.key}"))
@@ -255,7 +261,10 @@ class BindingCycles:
         return status
 
     def _fail(self, attempt: Attempt, failure: Status | Rejection) -> None:
-        """Give everything back. The freed capacity may help other pods, and this one only if no plugin rejected it."""
+        """Give the pod back, and report its failure. The freed capacity may help pods in the queue.
+
+        It is announced to this pod, too, if the attempt ended in an error; not if a plugin rejected the pod.
+        """
         forgotten, pod = self._failures.give_back(attempt), attempt.assumed.pod
         rejected = is_rejected(failure)
         if forgotten and not rejected:
@@ -269,7 +278,7 @@ class BindingCycles:
 
 
 def _unless_skipped(status: Status | None) -> Status | None:
-    """What a binding ended with; it is a failure when no plugin carried it out."""
+    """Return the status of a binding; a Skip becomes a failure, because no plugin bound the pod."""
     if status is not None and status.code is Code.SKIP:
         return Status(Code.SKIP, "no Bind plugin took the pod")
     return status

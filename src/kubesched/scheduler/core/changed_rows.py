@@ -1,4 +1,4 @@
-"""Which rows a layer has to evaluate again: those in the node table's journal, and those that plugins name.
+"""Rows that a layer has to evaluate again: from the node table's journal, and named by plugins.
 
 Used by :mod:`.layers`.
 """
@@ -14,27 +14,28 @@ from ..nodes.node_table import NODE_CHANGED
 
 __all__ = ["FEW", "Many", "Rows", "greatest", "merged", "rows_of"]
 
-#: Up to this many rows plain Python beats NumPy.
+#: Most rows for which plain Python is quicker than NumPy.
 FEW: Final = 8
-#: Beyond so many journal entries it is quicker not to look for repeated rows.
+#: Most journal entries that are searched for repeated rows; beyond, evaluating rows twice is quicker.
 _LONG: Final = 64
-#: Beyond this part of all rows (one in …) it is quicker to evaluate all of them.
+#: More than one row in this many is changed: evaluating all rows is quicker.
 _ALL: Final = 4
 
 
 class Many(NamedTuple):
-    """Many rows, which may repeat; whole: more than the nodes' pods may have changed of some of them."""
+    """Array of rows, in which rows may repeat. ``whole``: of some rows more than the node's pods may have changed."""
 
     rows: IntpArray
     whole: bool
 
 
-#: Rows to evaluate again. Few of them, each with whether more than the node's pods may have changed; many; None for all.
+#: Rows to evaluate again: a dict of a few rows, with True if more than the node's pods may have changed; an array of
+#: many; or None for all rows.
 Rows = dict[int, bool] | Many | None
 
 
 def rows_of(entries: list[int] | None, most: int) -> Rows:
-    """The rows that entries of the journal are about; None: the entries are not known, or more than ``most``."""
+    """Return the rows that journal entries name; None if the entries are not known, or more than ``most``."""
     if entries is None or len(entries) > most:
         return None
     if not entries:
@@ -53,14 +54,14 @@ def rows_of(entries: list[int] | None, most: int) -> Rows:
 
 
 def greatest(rows: dict[int, bool] | Many) -> int:
-    """The greatest of these rows, -1 without any."""
+    """Return the greatest of these rows; -1 without rows."""
     if isinstance(rows, dict):
         return max(rows) if rows else -1
     return int(rows.rows.max())
 
 
 def merged(rows: Rows, named: list[RowArray], size: int) -> Rows:
-    """These rows and those that plugins name, of ``size`` rows."""
+    """Return the union of ``rows`` and the rows that plugins ``named``; ``size`` is the number of all rows."""
     if rows is None or not named:
         return rows
     count = (len(rows) if isinstance(rows, dict) else len(rows.rows)) + sum(map(len, named))

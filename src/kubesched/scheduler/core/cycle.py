@@ -2,8 +2,8 @@
 
 :meth:`Cycle.schedule_one` is synchronous: nothing else runs until the pod is assumed on a node or rejected, so
 queue and cache need no locks. Next: :mod:`.search` (the decision), :mod:`.binding` (a task when it has to wait),
-:mod:`.failure` (back to the queue). Pods that an extender takes part in come by :mod:`..extenders.lane`, which uses the
-same beginning and end.
+:mod:`.failure` (back to the queue). A pod that an extender is interested in is scheduled by :mod:`..extenders.lane`
+instead; the lane shares :meth:`Cycle.begin` and :meth:`Cycle.conclude`.
 
 Source: rules/cycle §2 to §8.
 """
@@ -20,10 +20,10 @@ from ..extenders.interface import ExtenderError
 from ..framework.failures import PluginFailedError
 from ..framework.interface import PostFilterResult
 from ..framework.metrics import Sampling, SchedulerMetrics
+from ..framework.outcomes import PostFilterAnswer
 from ..framework.preemption import Preemption
 from ..framework.queued import QueuedPodInfo
 from ..framework.recorded_events import FAILED_SCHEDULING
-from ..framework.runtime import PostFilterAnswer
 from ..framework.status import Code, Status
 from ..framework.wrong_answer import WrongAnswerError
 from ..queue import SchedulingQueue
@@ -40,7 +40,7 @@ _log = logging.getLogger("kubesched.scheduler")
 
 
 class Cycle:
-    """Takes popped pods through scheduling. ``profiles`` are by scheduler name."""
+    """Scheduling cycle: takes one popped pod after the other to its binding or its failure."""
 
     def __init__(
         self,
@@ -54,7 +54,11 @@ class Cycle:
         on_preemption: Callable[[Preemption], None] | None = None,
         on_attempt: Callable[[QueuedPodInfo], None] | None = None,
     ) -> None:
-        """``on_preemption`` receives every successful preemption, ``on_attempt`` every popped pod, for reports."""
+        """Keep the parts that a cycle works with.
+
+        ``profiles`` are by scheduler name. For reports, ``on_preemption`` receives every successful preemption, and
+        ``on_attempt`` every popped pod.
+        """
         self._on_preemption = on_preemption
         self._on_attempt = on_attempt
         self._queue = queue
@@ -69,7 +73,8 @@ class Cycle:
     def schedule_one(self, queued: QueuedPodInfo) -> Awaitable[None] | None:
         """Decide about one popped pod, and start its binding if there is a node for it.
 
-        The rest of the attempt, to be awaited before the next pod, when a PostFilter plugin has to wait.
+        Return None when the decision is made. When a PostFilter plugin has to wait, return the rest of the attempt:
+        the caller awaits it before the next pod.
         """
         attempt = self.begin(queued)
         if attempt is None:
@@ -83,7 +88,7 @@ class Cycle:
         return self.conclude(attempt, outcome)
 
     def begin(self, queued: QueuedPodInfo) -> Attempt | None:
-        """An attempt for a popped pod; None when it is not worth one any more."""
+        """Return an attempt for a popped pod; None when the pod needs none any more."""
         if self._on_attempt is not None:
             self._on_attempt(queued)
         profile = self._profiles.get(queued.pod_info.spec.scheduler_name)
@@ -102,11 +107,14 @@ class Cycle:
         return attempt
 
     def sampled(self) -> bool:
-        """Whether an attempt records how long each plugin takes."""
+        """Return True if this attempt records how long each plugin takes; a sample of attempts does."""
         return self._sampling.take()
 
     def conclude(self, attempt: Attempt, outcome: Decision | Rejection) -> Awaitable[None] | None:
-        """Act on what the search found, which must be true at this moment. What is returned has to be awaited."""
+        """Act on the search's answer: bind the pod, or run PostFilter and fail it.
+
+        The answer must hold for the cache as it is now. The caller awaits the result if it is not None.
+        """
         try:
             if isinstance(outcome, Rejection):
                 return self._post_filter(attempt, outcome)
@@ -128,7 +136,7 @@ class Cycle:
         return None
 
     def _skip(self, attempt: Attempt) -> bool:
-        """Pods being deleted, and pods already assumed, are not tried again."""
+        """Return True for a pod that is being deleted or is assumed already."""
         pod = attempt.queued.pod_info.pod
         if pod.metadata.deletion_timestamp is not None:
             note = f"skip schedule deleting pod: {pod.namespace}/{pod.name}"
@@ -137,7 +145,7 @@ class Cycle:
         return self._cache.is_assumed(pod.uid)
 
     def _post_filter(self, attempt: Attempt, rejection: Rejection) -> Awaitable[None] | None:
-        """No node fits: run PostFilter. Its answer only matters for the nomination and the message."""
+        """Run PostFilter because no node fits. Its answer decides only the nomination and the message."""
         framework = attempt.profile.framework
         if not framework.has_post_filter or not rejection.all_nodes:
             self._failures.fail(attempt, rejection)
@@ -152,7 +160,7 @@ class Cycle:
     async def _after_post_filter(
         self, attempt: Attempt, rejection: Rejection, waiting: Awaitable[PostFilterAnswer]
     ) -> None:
-        # Rows may belong to other nodes when the answer is there.
+        # Other tasks run during the await, and a row may belong to another node afterwards.
         rejection.diagnosis.statuses.freeze()
         try:
             self._reject(attempt, rejection, *await waiting)
@@ -163,7 +171,7 @@ class Cycle:
         self, attempt: Attempt, rejection: Rejection, result: PostFilterResult | None, status: Status | None
     ) -> None:
         error = status.error if status is not None and status.code is Code.ERROR else None
-        # An error that was raised, or a wrong answer; one that a plugin words itself is part of the pod's condition.
+        # Log errors that were raised, and wrong answers. A plugin's own error text is in the pod's condition already.
         if error is not None and (error.__traceback__ is not None or isinstance(error, WrongAnswerError)):
             _log.error(
                 "PostFilter for pod %s failed; the pod waits: %s", attempt.queued.key, error, extra={"cause": error}
@@ -180,7 +188,11 @@ class Cycle:
 
     @staticmethod
     def _reserve_and_permit(attempt: Attempt) -> tuple[Status | None, Mapping[str, float]]:
-        """None when the binding may begin, with the Permit plugins to wait for and their timeouts in seconds."""
+        """Run Reserve and Permit.
+
+        Return the failure, or None when the binding may begin; and the timeout in seconds of every Permit plugin that
+        the binding has to wait for, by plugin name.
+        """
         framework, state, assumed, node_name = (
             attempt.profile.framework, attempt.state, attempt.assumed, attempt.node_name
         )  # fmt: skip
@@ -191,9 +203,9 @@ class Cycle:
         return None if status is None or status.code is Code.WAIT else status, timeouts
 
     def give_up(self, attempt: Attempt, error: Exception) -> None:
-        """An attempt ended in an error, a plugin's or a defect of ours: undo what was done, and try the pod again.
+        """Undo an attempt that ended in an error (a plugin's, or a defect of this code), and have the pod tried again.
 
-        A pod whose binding has begun is left to its binding cycle.
+        Nothing is undone once the binding has begun: the binding cycle handles its own failures.
         """
         uid, cause = attempt.queued.uid, error.error if isinstance(error, PluginFailedError) else error
         if not isinstance(error, PluginFailedError | CacheError | ExtenderError):

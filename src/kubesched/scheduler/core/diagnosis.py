@@ -1,10 +1,9 @@
-"""Why a pod does not fit: statuses per node, the plugins that rejected it, and the text people read.
+"""Diagnosis of a pod that fits no node: a status per node, the plugins that rejected the pod, and the text of both.
 
-The search leaves its verdicts as arrays; texts and per-node objects are only made when they are read, and
-then once per distinct outcome instead of once per node. A rejection is a value that the search returns.
+The search leaves its verdicts as arrays. Texts and statuses are only made when they are read, and then once per
+distinct outcome instead of once per node. A rejection is a value that the search returns.
 
-Source: rules/framework §3 and "Scheduling cycle" section 7.1 (upstream ``Diagnosis``,
-``NodeToStatus``, ``FitError``).
+Source: rules/framework §3, rules/cycle §7.1 (upstream ``Diagnosis``, ``NodeToStatus``, ``FitError``).
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from ..nodes.columns import RowArray, equal_places
 
 __all__ = ["Decoder", "Diagnosis", "NodeStatuses", "Rejection"]
 
-#: (owner, verdict) to status; owner is 1 + the index of the filter that rejected.
+#: Function from (owner, verdict) to the status. The owner is 1 + the index of the filter that rejected the node.
 Decoder = Callable[[int, int], Status]
 
-#: So many distinct outcomes are looked for one by one.
+#: Most distinct outcomes that are searched for one by one, with a pass over all rows for each; the rest is sorted.
 _FEW_OUTCOMES: Final = 6
 _ABSENT: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 
 class NodeStatuses:
-    """Node to status (upstream ``NodeToStatus``), by distinct outcome.
+    """Statuses of nodes (upstream ``NodeToStatus``), grouped by distinct outcome.
 
-    Nodes without a status of their own have the ``absent`` status. Rows are those of the table at the time of the
-    attempt, so this is valid within the attempt.
+    A node without a status of its own has the ``absent`` status. Nodes are kept by row of the node table, so an
+    instance is valid within its attempt; :meth:`freeze` makes it last.
     """
 
     def __init__(self, table: NodeTable | None = None) -> None:
@@ -48,12 +47,12 @@ class NodeStatuses:
         self.absent = _ABSENT
         self._text: tuple[tuple[int, Status], str] | None = None
         self._group_of: npt.NDArray[np.int32] | None = None
-        #: What was found for a code, until the statuses change.
+        #: Answers of nodes_for_code and rejecting, by code, until the statuses change.
         self._nodes: dict[Code, NodeList] = {}
         self._rejecting: dict[Code, frozenset[str]] = {}
 
     def set(self, name: str, status: Status) -> None:
-        """One node's status; takes it out of its group."""
+        """Set one node's status, in place of the one that it had."""
         self._changed()
         row = self._table.row_of(name) if self._table is not None else None
         if row is not None:
@@ -62,7 +61,7 @@ class NodeStatuses:
         self._single[name] = status
 
     def groups(self) -> Iterator[tuple[Status, list[str]]]:
-        """Each distinct status with the names of its nodes."""
+        """Yield each distinct status with the names of its nodes."""
         for status, rows in self._groups:
             assert self._table is not None
             yield status, [self._table.info(row).name for row in rows.tolist()]
@@ -70,11 +69,11 @@ class NodeStatuses:
             yield status, [name]
 
     def distinct(self) -> Iterator[Status]:
-        """Each distinct status of some node."""
+        """Return each distinct status of some node, without ``absent``."""
         return (status for status, _ in self._counted())
 
     def _counted(self) -> Iterator[tuple[Status, int]]:
-        """Each distinct status with the number of its nodes."""
+        """Yield each distinct status with the number of its nodes."""
         yield from ((status, len(rows)) for status, rows in self._groups)
         yield from ((status, 1) for status in self._single.values())
 
@@ -91,7 +90,7 @@ class NodeStatuses:
         self._rejecting.clear()
 
     def histogram(self, all_nodes: int) -> Counter[str]:
-        """Reason to number of nodes, of the ``all_nodes`` there are."""
+        """Count the nodes by reason. Of ``all_nodes`` nodes, those without a status count for ``absent``."""
         counts: Counter[str] = Counter()
         left = all_nodes
         for status, nodes in self._counted():
@@ -104,7 +103,7 @@ class NodeStatuses:
         return counts
 
     def text(self, all_nodes: int) -> str:
-        """The histogram in words; made once, as pods alike that are tried again share their statuses."""
+        """Return the histogram in words. It is made once: pods that are alike share their statuses."""
         asked = all_nodes, self.absent
         if self._text is None or self._text[0] != asked:
             self._text = asked, fit_error_text(all_nodes, self.histogram(all_nodes))
@@ -122,7 +121,7 @@ class NodeStatuses:
         return self.absent
 
     def at(self, row: int) -> Status | None:
-        """The status of its own that the node of a row has; for many rows, one after the other."""
+        """Return the own status of a row's node, or None. The first call makes an index, so many calls are cheap."""
         assert self._table is not None
         if self._group_of is None:
             self._group_of = np.full(self._table.capacity, -1, np.int32)
@@ -138,7 +137,7 @@ class NodeStatuses:
         return sum(nodes for _, nodes in self._counted())
 
     def nodes_for_code(self, code: Code) -> NodeList:
-        """The nodes whose status has ``code``, in list order."""
+        """Return the nodes whose status has ``code``, in the order of the node list."""
         found = self._nodes.get(code)
         if found is None:
             found = self._nodes[code] = self._find_nodes(code)
@@ -161,7 +160,7 @@ class NodeStatuses:
         return NodeList(table, rows[wanted[rows]])
 
     def rejecting(self, code: Code) -> frozenset[str]:
-        """The plugins that rejected the nodes whose status has ``code``."""
+        """Return the names of the plugins that rejected nodes with ``code``."""
         found = self._rejecting.get(code)
         if found is None:
             plugins = frozenset(status.plugin for status in self.distinct() if status.code is code)
@@ -172,9 +171,10 @@ class NodeStatuses:
     def from_arrays(
         cls, table: NodeTable, rows: RowArray, owners: RowArray, verdicts: VerdictArray, decode: Decoder
     ) -> NodeStatuses:
-        """Group rejected rows (``owners`` > 0) by outcome.
+        """Group the rejected rows (``owners`` > 0) by outcome.
 
-        ``rows``, ``owners`` and ``verdicts`` have one element per examined row.
+        ``rows``, ``owners`` and ``verdicts`` have one element per examined row; ``decode`` turns an outcome into its
+        status.
         """
         result = cls(table)
         if not len(owners):
@@ -198,10 +198,10 @@ class NodeStatuses:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why a pod was rejected: an immutable value.
+    """Reasons why a pod was rejected: an immutable value.
 
-    ``unschedulable_plugins`` are those whose events may make the pod schedulable; ``pending_plugins`` those of
-    them that answered Pending.
+    The queue waits for the events of ``unschedulable_plugins``: the plugins that rejected the pod. Those of them that
+    answered Pending are ``pending_plugins``.
     """
 
     statuses: NodeStatuses
@@ -218,7 +218,10 @@ class Diagnosis:
         restricting: Iterable[str] = (),
         pre_filter_message: str = "",
     ) -> Diagnosis:
-        """Name the plugins of ``rejections``, and the ``restricting`` ones that left nodes out at PreFilter."""
+        """Make a diagnosis that names the plugins of ``rejections``, and the ``restricting`` plugins.
+
+        A restricting plugin left nodes out at PreFilter.
+        """
         blamed = [status for status in rejections if status.plugin and status.is_rejected]
         return cls(
             statuses,
@@ -230,11 +233,12 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """An attempt without a node for the pod (upstream ``FitError``): none fits, there is none, or a plugin rejected
-    the chosen one.
+    """Rejection of a pod (upstream ``FitError``): there are no nodes, none fits, or a plugin rejected the chosen node.
 
-    ``all_nodes`` is the number of nodes there are (1 when the chosen one was rejected); ``state`` is the attempt's,
-    for PostFilter.
+    Attributes:
+        all_nodes: number of nodes in the cluster; 1 if the chosen node was rejected.
+        diagnosis: the reasons.
+        state: the attempt's state, for PostFilter.
     """
 
     all_nodes: int
@@ -243,18 +247,18 @@ class Rejection:
 
     @classmethod
     def without_nodes(cls, state: CycleState) -> Rejection:
-        """There is no node at all."""
+        """Return the rejection in a cluster without nodes."""
         return cls(0, Diagnosis(NodeStatuses()), state)
 
     @classmethod
     def on_chosen_node(cls, node_name: str, status: Status, state: CycleState) -> Rejection:
-        """Reserve, Permit or waiting on Permit rejected the chosen node."""
+        """Return the rejection of the chosen node by Reserve, by Permit, or while waiting on Permit."""
         statuses = NodeStatuses()
         statuses.set(node_name, status)
         return cls(1, Diagnosis.of(statuses, [status]), state)
 
     def with_post_filter(self, message: str) -> Rejection:
-        """The same with PostFilter's message."""
+        """Return this rejection with PostFilter's message."""
         why = self.diagnosis
         diagnosis = Diagnosis(
             why.statuses, why.unschedulable_plugins, why.pending_plugins, why.pre_filter_message, message
@@ -262,7 +266,7 @@ class Rejection:
         return Rejection(self.all_nodes, diagnosis, self.state)
 
     def message(self) -> str:
-        """The text of the pod's event and condition (rules/cycle §7.1)."""
+        """Return the text for the pod's event and condition (rules/cycle §7.1)."""
         if not self.all_nodes:
             return "no nodes available to schedule pods"
         diagnosis = self.diagnosis

@@ -1,4 +1,4 @@
-"""What a failed attempt leads to: undo, back to the queue, event and condition.
+"""Handler of failed attempts: undo, back to the queue, event and condition.
 
 Called by the scheduling cycle and by binding cycles. Source: rules/cycle §10.
 """
@@ -30,12 +30,12 @@ _CLEAR: Final = NominatingInfo.clear()
 
 
 def is_rejected(why: Status | Rejection) -> bool:
-    """Plugins rejected the pod; otherwise the attempt failed by an error."""
+    """Return True if plugins rejected the pod, False if the attempt ended in an error."""
     return isinstance(why, Rejection) or why.is_rejected
 
 
 class FailureHandler:
-    """Ends attempts that failed."""
+    """Handler that ends failed attempts."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class FailureHandler:
         metrics: AttemptMetrics,
         live_pod: Callable[[str, str], Pod | None],
     ) -> None:
-        """``live_pod`` gives the pod of a namespace and name as the API server last showed it, or None."""
+        """``live_pod`` returns the pod of a namespace and name as the API server last showed it, or None."""
         self._queue = queue
         self._cache = cache
         self._statuses = statuses
@@ -53,7 +53,7 @@ class FailureHandler:
         self._live_pod = live_pod
 
     def give_back(self, attempt: Attempt) -> bool:
-        """Undo Reserve and Assume; False when the cache did not know the pod as assumed any more."""
+        """Undo Reserve and Assume; False if the cache did not know the pod as assumed any more."""
         attempt.profile.framework.unreserve(attempt.state, attempt.assumed, attempt.node_name)
         try:
             self._cache.forget_pod(attempt.assumed.pod)
@@ -63,12 +63,18 @@ class FailureHandler:
         return True
 
     def abandon(self, attempt: Attempt) -> None:
-        """Giving the pod back has failed, too. Call it while that error is handled."""
+        """Leave the pod alone until it changes, because giving it back has failed, too.
+
+        Call it in the ``except`` block: the error is logged.
+        """
         _log.exception("pod %s cannot be given back; it is tried again when it changes", attempt.queued.key)
         self._queue.done(attempt.queued.uid)
 
     def fail(self, attempt: Attempt, why: Status | Rejection, nominating: NominatingInfo | None = _CLEAR) -> None:
-        """Put the pod back and report why. By default its nomination is cleared; ``nominating`` None leaves it."""
+        """Put the pod back into the queue, and report why it failed in a metric, an event and the pod's condition.
+
+        By default the pod's nomination is cleared; ``nominating`` None leaves it as it is.
+        """
         rejected, text, queued = is_rejected(why), why.message(), attempt.queued
         self._metrics.failed(attempt, rejected=rejected)
         pod = queued.pod_info.pod
@@ -79,7 +85,7 @@ class FailureHandler:
             queued.pending_plugins = set(why.diagnosis.pending_plugins)
         live = self._live_pod(pod.namespace, pod.name)
         if live is not None and live.uid != pod.uid:
-            self._queue.done(pod.uid)  # another pod of that name: this one is history
+            self._queue.done(pod.uid)  # the pod was deleted, and another pod has its name
             return
         if live is None or live.spec.node_name:
             self._queue.nominator.add(pod, nominating)
@@ -90,7 +96,7 @@ class FailureHandler:
                 queued.pod_info = PodInfo.derive(live, queued.pod_info)
             except QuantityError as problem:
                 _log.error("pod %s is tried again as it was before: %s", pod.key, problem)
-            # The nomination comes first: which events may help the pod depends on it.
+            # The nomination comes first: the events that may help the pod depend on it.
             self._queue.nominator.add(pod, nominating)
             try:
                 self._queue.add_unschedulable_if_not_present(queued, self._queue.scheduling_cycle)

@@ -1,10 +1,9 @@
-"""A full scan: every candidate node is filtered and scored for one pod, and why it was rejected is kept.
+"""Full scan: filter and score every candidate node for one pod, and keep why each node was rejected.
 
-What a signature layer remembers is read from it; nominated pods, nodes that PreFilter allows, sampling, and plugins
-whose results are not cached come on top. Source: rules/cycle §5 and §6, "Scheduling framework"
-4.8.
+A scan reads the results that a signature layer remembers. It adds all that layers leave out: nominated pods, nodes that
+PreFilter allows, sampling, and plugins whose results are not remembered.
 
-Used by :mod:`.search`, which chooses.
+Used by :mod:`.search`, which chooses among the nodes that fit. Source: rules/cycle §5, §6; rules/framework §4.8.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from ..framework.cycle_state import CycleState
 from ..framework.entries import FilterEntry
 from ..framework.failures import PluginFailedError
 from ..framework.interface import IntArray, VerdictArray
-from ..framework.runtime import Framework, PreFilterOutcome
+from ..framework.outcomes import PreFilterOutcome
+from ..framework.runtime import Framework
 from ..framework.status import Status
 from ..nodes import NodeList, NodeTable, Snapshot
 from ..nodes.columns import RowArray
@@ -34,19 +34,21 @@ from .plan import Plan
 
 __all__ = ["Evaluation", "FullScan", "Rotation", "ScanRequest", "nodes_to_find"]
 
-#: With fewer nodes than this all are evaluated (upstream minFeasibleNodesToFind).
+#: Fewest feasible nodes that a sampled scan wants; smaller clusters are not sampled (upstream minFeasibleNodesToFind).
 _LEAST_NODES: Final = 100
+#: Least adaptive percentage of nodes to score.
 _LEAST_PERCENTAGE: Final = 5
-#: How many nodes a sampled scan filters at a time when a plugin is expensive.
+#: Nodes that a sampled scan filters at a time when a plugin is expensive.
 _CHUNK: Final = 32
-#: Owner of a row that was rejected with nominated pods on the node; the verdict is the status's place in a list.
+#: Owner of a row that a filter rejected with nominated pods on its node; the verdict is an index into the scan's list
+#: ``apart`` of statuses.
 _APART: Final = 253
-#: How far a row comes that no filter is left for: not even to the first one.
+#: Reach of a row whose outcome is known: no filter is called for it, because filters count from 1.
 _SETTLED: Final = 1
 
 
 class Rotation:
-    """Where the next sampled scan starts; one for all profiles."""
+    """Position in the node list at which the next sampled scan starts; all profiles share it."""
 
     __slots__ = ("start",)
 
@@ -56,13 +58,17 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """One pod's way through a full scan.
+    """Full scan of one pod: its inputs.
 
-    ``plan`` is that of its signature, and ``layer`` what is remembered for that, None for nothing. ``nominated`` are the
-    nominated pods that count for the pod, perhaps with the pod itself; ``nominations`` is what is remembered of their rows.
-
-    ``only`` are the candidates of a second scan, by name: what is left of a first one. ``sampled``: nodes are expensive
-    for another reason than the plugins. ``try_nominated``: try the node that the pod is nominated to first.
+    Attributes:
+        outcome: the result of PreFilter.
+        nominated: the nominated pods that count for the pod; the pod itself may be among them.
+        plan: the plan of the pod's signature.
+        layer: the signature layer; None when nothing is remembered.
+        nominations: the remembered verdicts of rows with nominated pods; None when nothing is remembered.
+        only: names of the candidate nodes of a second scan, the nodes that are left of the first; None for all nodes.
+        sampled: sample nodes even if no plugin is expensive.
+        try_nominated: try the node that the pod is nominated to before all others.
     """
 
     pod: PodInfo
@@ -77,18 +83,21 @@ class ScanRequest:
     try_nominated: bool = True
 
     def others(self, row: int) -> list[PodInfo]:
-        """The pods nominated to a row whose resources the pod must not use."""
+        """Return the other pods nominated to a row: the pod must not use their resources."""
         uid = self.pod.uid
         return [other for other in self.nominated.pods.get(row, ()) if other.uid != uid]
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The nodes that fit a pod: what the search chooses from, and conformance and explain read.
+    """Nodes that fit a pod, with their scores. The search chooses from it; conformance and explain read it.
 
-    ``feasible`` is intp[n] rows. ``scores`` are normalised and weighted, int64[n] per plugin that was evaluated, and
-    ``totals`` their sum with what a layer remembers; both are None when there was nothing to score.
-    ``by_nomination``: the pod's nominated node fits, and no other was evaluated.
+    Attributes:
+        feasible: intp[n]; the rows that fit.
+        statuses: the reasons why the other nodes do not fit.
+        scores: int64[n] by plugin, normalised and weighted, of the plugins that this scan called; None if not scored.
+        totals: int64[n]; the sum of ``scores`` and of the totals that a layer remembers; None if not scored.
+        by_nomination: the pod's nominated node fits, and no other node was evaluated.
     """
 
     feasible: RowArray
@@ -99,7 +108,7 @@ class Evaluation:
 
 
 def nodes_to_find(nodes: int, percentage: int) -> int:
-    """How many feasible nodes a sampled search wants; ``percentage`` 0 is adaptive."""
+    """Return the number of feasible nodes after which a sampled scan ends; ``percentage`` 0 is adaptive."""
     if nodes < _LEAST_NODES:
         return nodes
     if percentage == 0:
@@ -111,7 +120,7 @@ class FullScan:
     """Full scans of one profile."""
 
     def __init__(self, framework: Framework, snapshot: Snapshot, rotation: Rotation, percentage: int) -> None:
-        """``percentage`` as for the search."""
+        """``percentage`` is that of :class:`~.search.Search`; ``rotation`` is shared with the other profiles."""
         self._framework = framework
         self._snapshot = snapshot
         self._table: NodeTable = snapshot.table
@@ -119,7 +128,7 @@ class FullScan:
         self._percentage = percentage
 
     def evaluate(self, request: ScanRequest) -> Evaluation | Rejection:
-        """Filter the candidate nodes, and score those that fit if there are several.
+        """Filter the candidate nodes, and score the nodes that fit if there are several.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -128,9 +137,9 @@ class FullScan:
         return found if isinstance(found, Rejection) or len(found.feasible) == 1 else self.score(request, found)
 
     def filter(self, request: ScanRequest) -> Evaluation | Rejection:
-        """Filter the candidate nodes, each with the pods nominated there; nothing is scored.
+        """Filter the candidate nodes, each with the pods nominated to it. Score nothing.
 
-        The node that the pod is nominated to is tried first, and alone.
+        The node that the pod is nominated to is tried first; if it fits, no other node is.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -167,7 +176,7 @@ class FullScan:
         remembering = layer.filters if layer is not None else ()
         skipped = state.skip_filter.union(entry.name for entry in remembering)
         active = [entry for entry in self._framework.filters if entry.name not in skipped]
-        signed = request.plan.signed.names  # their answers are remembered, or there are few nodes
+        signed = request.plan.signed.names  # never expensive: their answers are remembered, or there are few nodes
         expensive = any(entry.is_plain and entry.name not in signed for entry in (*active, *self._framework.scores))
         sampled = request.only is None and (request.sampled or bool(self._percentage) or expensive)
         want = nodes_to_find(len(rows), self._percentage) if sampled else len(rows)
@@ -179,7 +188,8 @@ class FullScan:
         apart: list[Status] = []
         remembered = request.nominations
         examined = found = 0
-        # Filters in columns are cheapest for many rows at once; those of plain plugins cost the same for each.
+        # A filter in columns is cheapest for many rows at once. A plain plugin's costs the same for each row, so small
+        # chunks stop the scan soon after the wanted number.
         step = len(rows) if want >= len(rows) else _CHUNK if expensive else want + 1
         while examined < len(rows) and found <= want:
             part = slice(examined, min(examined + step, len(rows)))
@@ -188,12 +198,13 @@ class FullScan:
             found += int(np.count_nonzero(owners[part] == PASSES))
             examined = part.stop
         if found > want:
-            # The scan ends at the success after the last one wanted; what lies behind was never evaluated.
+            # The scan ends at the first feasible row beyond the wanted number: that row, and all behind it, count as
+            # not evaluated.
             passed = np.flatnonzero(owners[:examined] == PASSES)
             examined = int(passed[want])
         rows, owners, verdicts = rows[:examined], owners[:examined], verdicts[:examined]
         feasible = rows[owners == PASSES]
-        feasible.flags.writeable = False  # plugins may remember what they looked up for these rows
+        feasible.flags.writeable = False  # plugins may keep lookups by this array
         statuses = NodeStatuses.from_arrays(table, rows, owners, verdicts, self._decoder(request, remembered, apart))
         if request.only is None:
             self._rotation.start = (self._rotation.start + len(rows)) % max(1, len(table))
@@ -216,15 +227,17 @@ class FullScan:
         verdicts: VerdictArray,
         reach: RowArray,
     ) -> None:
-        """Call these filters for rows that are left to them: the first in order that rejects a row owns it.
+        """Call the ``active`` filters, in order, for each row until one rejects it; that filter owns the row.
 
-        ``reach`` says how far each row comes: the place of the filter that is known to reject it, or ``PASSES``.
+        ``reach`` is the place (1 + index) of the filter that is known to reject a row, or ``PASSES``: only earlier
+        filters are called for the row. ``owners``, ``verdicts`` and ``reach`` have one element per row and are changed
+        in place.
         """
         state, pod, table = request.state, request.pod, self._table
         few = [(at, table.info(row)) for at, row in enumerate(rows.tolist())] if len(rows) <= FEW else []
         for entry in active:
             place = entry.index + 1
-            if few and entry.has_row_form:  # such as the one node of a DaemonSet's pod
+            if few and entry.has_row_form:  # for example the one node of a DaemonSet's pod
                 for at, node in few:
                     limit = reach.item(at)
                     if (limit == PASSES or limit > place) and (answer := entry.one(state, pod, table, node)):
@@ -240,7 +253,10 @@ class FullScan:
             verdicts[open_[bad]] = answers[bad]
 
     def _decoder(self, request: ScanRequest, remembered: NominationFilter | None, apart: list[Status]) -> Decoder:
-        """What verdicts mean: those of a layer's filters by the layer's state, others by the attempt's."""
+        """Return the function that turns an owner and a verdict into a status.
+
+        A verdict of a layer's filter is decoded with the layer's state, any other with the attempt's state.
+        """
         filters, state, pod, layer = self._framework.filters, request.state, request.pod, request.layer
 
         def decode(owner: int, verdict: int) -> Status:
@@ -264,10 +280,10 @@ class FullScan:
         verdicts: VerdictArray,
         apart: list[Status],
     ) -> RowArray:
-        """Nodes with nominated pods that count are filtered first with those pods on them.
+        """Filter the nodes that have nominated pods with these pods on them, before any other filter call.
 
-        A filter that fails for such a node as it is does not count if an earlier one rejects it with the pods. Returned
-        is how far each row comes then; see :meth:`_filter_part`.
+        Return intp[n]: the reach of each row afterwards (see :meth:`_filter_part`). A row that is rejected here is not
+        given to later filters, so a later filter that would fail for the node without nominated pods does no harm.
         """
         if not request.nominated.pods:
             return owners
@@ -278,12 +294,13 @@ class FullScan:
             at = np.flatnonzero(codes)
             codes = codes[at]
             places = remembered.places(codes)
-            # An earlier filter that rejects the node as it is rejects it with nominated pods, too.
+            # The earliest filter that rejects a row owns it. A filter that rejects the node without nominated pods
+            # rejects it with them, too.
             bad = (owners[at] == PASSES) | (owners[at] >= places)
             owners[at[bad]] = NOMINATED
             verdicts[at[bad]] = codes[bad]
             reach[at[bad]] = places[bad]
-            # What is remembered counts the pod's own nomination.
+            # The remembered verdict of the row that the pod is nominated to counts the pod itself: filter it again.
             own_row = request.nominated.row_of.get(request.pod.uid)
             left = [own_row] if own_row is not None else []
         for row in left:
@@ -300,12 +317,15 @@ class FullScan:
         return reach
 
     def _filter_with_nominated(self, request: ScanRequest, node: NodeInfo) -> Status | None:
-        """Filter one node as if its nominated pods ran there, and, if that passes, as it is (spec framework 4.8)."""
+        """Filter a node as if its nominated pods ran there; if it passes, also without them (rules/framework §4.8)."""
         others = request.others(node.row)
         return self._framework.filter_with_nominated(request.state, request.pod, self._snapshot, node, others)
 
     def try_nominated_node(self, request: ScanRequest) -> tuple[NodeInfo | None, Status | None]:
-        """The node the pod is nominated to, and why it does not fit: (None, None) without such a node."""
+        """Filter the node that the pod is nominated to. Return it and why it does not fit (None if it fits).
+
+        Return (None, None) when there is no such node, or when a plugin fails for it.
+        """
         name = request.pod.status.nominated_node_name if request.try_nominated else ""
         row = self._table.row_of(name) if name else None
         if row is None:
@@ -314,12 +334,12 @@ class FullScan:
         try:
             return node, self._filter_with_nominated(request, node)
         except PluginFailedError:
-            return None, None  # the scan will meet the same failure and report it
+            return None, None  # the scan meets the same failure and reports it
 
     # -- scores ----------------------------------------------------------------------------------------
 
     def score(self, request: ScanRequest, evaluation: Evaluation) -> Evaluation:
-        """The same with scores and totals.
+        """Return the evaluation with scores and totals.
 
         Raises:
             PluginFailedError: when a plugin fails.

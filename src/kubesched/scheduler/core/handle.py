@@ -1,4 +1,4 @@
-"""What the scheduler gives its plugins to work with (see ``framework.interface.Handle``)."""
+"""Handle of plugins: the scheduler's services for them (see ``framework.interface.Handle``)."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ __all__ = ["Backends", "PluginRequests", "ProfileHandle"]
 
 @dataclass(frozen=True, slots=True)
 class Backends:
-    """What all profiles share.
+    """Services behind the handles of all profiles.
 
     Attributes:
         clock, random, snapshot, client, gates, waiting_pods, pods_in_pre_bind, extenders, live_pod, clear_nomination,
             spawn: see :class:`~kubesched.scheduler.framework.interface.Handle`.
-        recorder: who records the events of a profile, by scheduler name.
+        recorder: returns the recorder of events for a scheduler name.
         activate: moves pods (by ``namespace/name``) to the active queue.
-        nominations: the queue's nominator.
-        informed: the objects of a watched kind by key.
-        informed_in: the objects of a kind (plural) in a namespace.
-        watch: has a kind (plural) watched and its changes delivered to a handler, which may relay them to the queue.
+        nominations: returns the queue's nominator.
+        informed: returns the objects of a watched kind, by key.
+        informed_in: returns the objects of a kind (plural) in a namespace.
+        watch: starts to watch a kind (plural) and delivers its changes to a handler. The last argument is True if the
+            handler relays the changes to the queue.
         node_changed: marks a node as changed in the journal.
-        parts: what plugins share, by name.
+        parts: objects that plugins share, by name.
     """
 
     clock: Clock
@@ -66,16 +67,16 @@ class Backends:
 
 
 class _NoRecorder:
-    """Where nothing happens, nothing is recorded."""
+    """Recorder that drops all events."""
 
     def record(self, regarding: Any, type: str, reason: str, action: str, note: str, related: Any = None) -> None:  # noqa: A002 - upstream's word
         return
 
 
 class ProfileHandle:
-    """One profile's view of the shared parts."""
+    """Handle of one profile's plugins, on top of the shared backends."""
 
-    #: Set when the profile is built.
+    #: Assigned when the profile is built.
     framework: Framework
 
     def __init__(self, profile_name: str, backends: Backends) -> None:
@@ -156,7 +157,11 @@ class ProfileHandle:
 
 
 class PluginRequests:
-    """Requests of plugins in cycles. It is made before them, and they before the queue, which is built from them."""
+    """Requests of plugins to the queue and the status writer.
+
+    Plugins are built before the queue, because the queue is built from them. So this object is made first, gets its
+    queue with :meth:`connect`, and fulfils requests from then on.
+    """
 
     _queue: SchedulingQueue
     _statuses: StatusWriter
@@ -166,7 +171,7 @@ class PluginRequests:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connect(self, queue: SchedulingQueue, statuses: StatusWriter) -> None:
-        """Name those that fulfil the requests, before the first cycle."""
+        """Set the parts that fulfil the requests. Call it before the first cycle."""
         self._queue, self._statuses = queue, statuses
 
     def nominations(self) -> Nominations:
@@ -177,7 +182,8 @@ class PluginRequests:
 
     def clear_nomination(self, pod: Pod, node_name: str) -> None:
         self._queue.end_nomination(pod)
-        # The informer may not have shown yet that the field is set; written from this state on, it is cleared in any case.
+        # The informer's pod may not show the field yet, and then nothing would be written. Filled in here, the field
+        # is always cleared.
         status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
         self._statuses.write(msgspec.structs.replace(pod, status=status), None, "")
 
@@ -188,7 +194,7 @@ class PluginRequests:
 
     @property
     def busy(self) -> bool:
-        """Tasks of plugins are under way."""
+        """True while tasks of plugins are under way."""
         return bool(self._tasks)
 
     async def finish(self) -> None:

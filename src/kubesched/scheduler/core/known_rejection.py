@@ -1,6 +1,8 @@
-"""Why a layer rejects every row, remembered until one of them is rejected for another reason.
+"""Reasons why a layer rejects every row, remembered until a row is rejected for another reason.
 
-Of a thousand pods alike that wait for capacity, one is scanned for; the others compare the rows that changed since.
+When a thousand identical pods wait for capacity, only one of them needs a full scan. For the others, only the rows that
+changed since are compared.
+
 Used by :mod:`.layers` and :mod:`.search`.
 """
 
@@ -16,29 +18,29 @@ from .diagnosis import Diagnosis
 
 __all__ = ["KnownRejection"]
 
-#: Up to so many rows evaluated again are compared with what was found out about all; a full scan takes as long.
+#: Most rows that are compared with the remembered reasons; for more rows a full scan is as quick.
 _COMPARED: Final = 64
 
 
 class KnownRejection:
-    """What a full scan found out about pods that are alike, and the rows evaluated since."""
+    """Diagnosis of a full scan, for pods that are alike, and the rows evaluated since."""
 
     __slots__ = ("_diagnosis", "_evaluated", "_membership", "_table")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._diagnosis: Diagnosis | None = None
-        #: Which nodes there were then.
+        #: The node table's membership version at the time of the diagnosis.
         self._membership = -1
         self._evaluated: set[int] = set()
 
     def learn(self, diagnosis: Diagnosis) -> None:
-        """The search found out why every row is rejected."""
+        """Remember why every row is rejected."""
         self._diagnosis, self._membership = diagnosis, self._table.membership_version
         self._evaluated.clear()
 
     def evaluated(self, rows: Rows) -> None:
-        """Filters were called again for these rows."""
+        """Note that filters were called again for these rows."""
         if self._diagnosis is None:
             return
         if rows is not None:
@@ -47,9 +49,10 @@ class KnownRejection:
             self._diagnosis = None
 
     def current(self, why: Callable[[int], Status | None]) -> Diagnosis | None:
-        """The diagnosis, if the nodes are the same and rows evaluated since are rejected as they were then.
+        """Return the diagnosis if it still holds, else None.
 
-        ``why`` gives a row's status now, None where it passes.
+        It holds if the nodes are the same, and every row evaluated since has the same status as then. ``why`` returns a
+        row's status now, or None if the row passes.
         """
         known = self._diagnosis
         if known is None:

@@ -1,4 +1,4 @@
-"""The layers of one profile: one memory budget, the least recently used go first.
+"""Cache of the layers of one profile: one memory budget for all, the least recently used are dropped first.
 
 Used by :mod:`.search`.
 """
@@ -12,18 +12,20 @@ from .layers import Layer
 
 __all__ = ["LayerCache"]
 
-#: Memory for the layers of one profile (bytes), at least and per node, which is enough for a thousand layers of 13 bytes a
-#: row; and what is left when some had to go.
+#: Least memory budget for the layers of one profile, in bytes.
 _BUDGET: Final = 112 << 20
+#: Memory budget for each node of the cluster, in bytes: a thousand layers of 13 bytes a row fit.
 _PER_NODE: Final = 14 << 10
+#: Part of the budget down to which layers are dropped once it is exceeded.
 _LEFT: Final = 7 / 8
-#: What a layer takes besides its arrays, and what a key takes that was met once (bytes, roughly).
+#: Memory that a layer takes besides its arrays, in bytes, roughly.
 _LAYER_BYTES: Final = 6 << 10
+#: Memory that a key without a layer takes, in bytes, roughly.
 _KEY_BYTES: Final = 2 << 10
-#: So many are kept whatever they take.
+#: Fewest items that the cache keeps, whatever memory they take.
 _LEAST: Final = 8
-#: Layers grow with the cluster, and a new one has no arrays yet: they are measured again whenever half as many as there
-#: are were put in, but at least so many.
+#: Fewest additions after which all layers are measured again; with many items, half their number. Layers have to be
+#: measured again because they grow with the cluster, and a new layer has no arrays yet.
 _MEASURE: Final = 64
 
 
@@ -32,14 +34,19 @@ def _size(item: Layer | int) -> int:
 
 
 class LayerCache:
-    """Keys to layers; or to when the key was met once: pods like no other do not pay for a layer that way."""
+    """Cache of layers, by key.
+
+    A key that was met only once may have no layer: its entry is the time when it was met, as a number of uses. So a pod
+    that is like no other pod does not pay for a layer.
+    """
 
     def __init__(self, nodes: Sized) -> None:
         self._nodes = nodes
         self._kept: dict[Hashable, Layer | int] = {}
         self._bytes = 0
-        #: What a layer took, on average, when they were measured; and how many items were put in since.
+        #: Average memory of a layer at the last measurement, in bytes.
         self._layer_bytes = _LAYER_BYTES
+        #: Number of items added since then.
         self._puts = 0
         self._uses = 0
 
@@ -47,7 +54,7 @@ class LayerCache:
         return len(self._kept)
 
     def get(self, key: Hashable) -> Layer | None:
-        """The layer of a key, if there is one; noted as used, its base after it, so that the base is dropped later."""
+        """Return the layer of a key, or None. Note its use; the base's use counts as later, so it is dropped later."""
         layer = self._kept.get(key)
         if not isinstance(layer, Layer):
             return None
@@ -65,11 +72,11 @@ class LayerCache:
         return False
 
     def is_met(self, key: Hashable) -> bool:
-        """Whether a key was met and has no layer."""
+        """Return True if a key was met and has no layer."""
         return isinstance(self._kept.get(key), int)
 
     def mark(self, key: Hashable, *, unusable: bool) -> None:
-        """Note for a key without a layer that none is to be made, or that one may be again."""
+        """Note for a key without a layer that no layer is to be made, or (not ``unusable``) that one may be made."""
         if unusable:
             self.meet(key)
         else:

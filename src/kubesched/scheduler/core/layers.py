@@ -1,15 +1,18 @@
-"""Layers: the plugins' results for every node for identical pods, kept up to date row by row.
+"""Layers: plugins' results for every node, kept for pods that are alike and updated row by row.
 
-A layer holds for every row of the node table whether its filters let the row pass, the raw scores of the rows that
-pass, and their weighted total. It has a base layer or none:
+A layer holds, for every row of the node table: the filters' verdict, and for rows that pass the raw scores and the
+weighted total. There are three kinds:
 
 * A **signature layer** has no base. Its plugins signed the pod: pods with equal signatures get equal answers on equal
   nodes, so an answer changes only with the node itself. The rows to evaluate again are those in the change journal.
-* An **interaction layer** stands on a signature layer and adds the plugins whose answers depend on other nodes, for
-  pods whose questions to them have equal keys. Questions name the further rows to evaluate again (``changed`` and
-  ``rescored`` in :class:`~kubesched.scheduler.framework.question.Question`), such as those of a zone whose count changed.
+* An **interaction layer** stands on a signature layer, its base, and adds the plugins whose answers depend on other
+  nodes. It serves pods whose questions to these plugins have equal keys. The questions name further rows to evaluate
+  again (``changed`` and ``rescored`` in :class:`~kubesched.scheduler.framework.question.Question`), for example the
+  rows of a zone whose count changed.
+* A **nomination layer** (:mod:`.nominations`) stands on a signature layer, too, and adds one filter: it rejects the
+  nodes whose nominated pods leave no room.
 
-Called by :mod:`.search`, and by :mod:`.full_scan` for what cannot be cached. See ``docs/decision-core.md``.
+Called by :mod:`.search`; :mod:`.full_scan` reads verdicts and totals from it. See ``docs/decision-core.md``.
 """
 
 from __future__ import annotations
@@ -40,8 +43,9 @@ from .score_columns import ScoreColumns
 
 __all__ = ["NO_NODE", "PASSES", "Layer"]
 
-#: Owner of a row that passes every filter, and of a row without a node or that the base layer rejects.
+#: Owner of a row that passes every filter.
 PASSES: Final = 0
+#: Owner of a row that has no node, or that the base layer rejects.
 NO_NODE: Final = 255
 
 
@@ -50,14 +54,16 @@ class Layer:
 
     Attributes:
         base: the layer this one stands on, or None.
-        share: the plugins that it evaluates.
-        state: what the layer's plugins wrote at PreFilter and PreScore.
-        filters: those that PreFilter did not skip.
+        share: the plugins that the layer evaluates.
+        state: the plugins' data from PreFilter and PreScore.
+        filters: the share's filters, without those that PreFilter skipped.
         owner: uint8[size]; PASSES, NO_NODE, or 1 + index of the first of this layer's filters that rejects the row.
-        verdict: uint8[size], or wider where some verdict needs it; that filter's verdict.
+        verdict: uint8[size], or a wider type if a verdict needs it; the verdict of that filter.
         feasible: number of rows that pass.
-        rejection: why every row is rejected, while that is known.
-        ranking: totals of this layer and its base by row; valid once scored.
+        rejection: the reasons why every row is rejected, while they are known.
+        ranking: totals by row, the base's included; valid once ``is_scored``.
+        columns: raw scores by row, one column for each of the layer's score plugins.
+        used: time of the last use, as a counter of the layer cache.
     """
 
     def __init__(self, framework: Framework, table: NodeTable, share: Share, base: Layer | None) -> None:
@@ -74,12 +80,11 @@ class Layer:
         self.ranking = Ranking(framework.most_total)
         self.columns = ScoreColumns()
         self.is_scored = False
-        #: When the layer was last used, for the cache.
         self.used = 0
         self._pod: PodInfo
         self._journal = Follower(table.journal)
         self._images_version = -1
-        #: How often all totals were made; and how often those of the base were when this layer read them.
+        #: Number of times that all totals were computed; and the base's number when this layer last read its totals.
         self._epoch = self._base_epoch = 0
         self._feasible_rows: IntpArray | None = None
         self.owner = np.zeros(0, np.uint8)
@@ -87,12 +92,12 @@ class Layer:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the layer's arrays."""
+        """Memory of the layer's arrays, in bytes."""
         rows = self._feasible_rows.nbytes if self._feasible_rows is not None else 0
         return self.owner.nbytes + self.verdict.nbytes + self.ranking.nbytes + rows + self.columns.nbytes
 
     def feasible_rows(self) -> IntpArray:
-        """The rows that pass, ascending. Read-only, and the same array until one of them changes."""
+        """Return the rows that pass: intp[feasible], ascending, read-only; the same array until one of them changes."""
         if self.base is not None and self.feasible == self.base.feasible:
             return self.base.feasible_rows()
         if self._feasible_rows is None:
@@ -103,9 +108,10 @@ class Layer:
     # -- choosing --------------------------------------------------------------------------------------
 
     def best(self, rng: random.Random) -> int | None:
-        """The row with the greatest total, each of the best with the same chance; None when it takes a full scan.
+        """Choose a row with the greatest total, each of them with the same chance.
 
-        The layer must have been refreshed.
+        None when no row passes, or when the layer cannot tell; a full scan decides then. The layer must have been
+        refreshed.
 
         Raises:
             PluginFailedError: when a plugin fails; the layer must not be used any more then.
@@ -120,11 +126,11 @@ class Layer:
         return self.ranking.best(rng)
 
     def holds(self, above: Layer) -> bool:
-        """Whether this layer's totals stay what they are when only the feasible rows of ``above`` are left."""
+        """Return True if this layer's totals stay valid when only the feasible rows of ``above`` are left."""
         return above.feasible == self.feasible or self.columns.holds(above.feasible_rows)
 
     def totals(self, rows: RowArray) -> IntArray:
-        """int64[len(rows)]: totals when only ``rows`` (feasible ones) are left to choose from; a copy."""
+        """Return int64[len(rows)]: the totals if only these ``rows``, all feasible, are left to choose from; a copy."""
         if len(rows) == self.feasible or self.columns.holds(lambda: rows):
             total: IntArray = self.ranking.total[rows].astype(np.int64)
             return total
@@ -133,7 +139,7 @@ class Layer:
     # -- why not ---------------------------------------------------------------------------------------
 
     def why(self, row: int) -> Status | None:
-        """Why a signature layer's filters reject a row; None where they do not."""
+        """Return why a signature layer's filters reject a row; None if they do not."""
         owner, verdict = self.owner.item(row), self.verdict.item(row)
         if owner in (PASSES, NO_NODE):
             return None
@@ -146,9 +152,11 @@ class Layer:
     # -- keeping up ------------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo) -> bool:
-        """Catch up with what changed; False when the pod's results cannot be cached by row.
+        """Evaluate the rows that changed since the last call; False when the pod's results cannot be kept by row.
 
-        ``pod`` is always the current one: objects that an earlier one refers to may be gone.
+        The layer must not be used any more after False.
+
+        ``pod`` is the pod of the current attempt: objects that an earlier pod refers to may be gone.
 
         Raises:
             PluginFailedError: when a plugin fails; the layer must not be used any more then.
@@ -170,7 +178,7 @@ class Layer:
         return True
 
     def follow(self, pod: PodInfo) -> None:
-        """Let the pod's own questions take the place of kept ones, where objects that an earlier pod refers to count.
+        """Replace the kept questions that refer to objects of an earlier pod by this pod's own questions.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -179,7 +187,7 @@ class Layer:
             plugin.follow(self.state, pod)
 
     def _build(self) -> bool:
-        """Evaluate every row, from PreFilter on."""
+        """Evaluate every row, from PreFilter on; False when PreFilter rejects the pod or allows only some nodes."""
         table, state = self._table, CycleState()
         self.state = state
         self._journal.skip()
@@ -187,7 +195,6 @@ class Layer:
         nodes = NodeList(table, table.order())
         outcome = self._framework.pre_filter(state, self._pod, nodes, self.share.pre_filters)
         if outcome.status is not None or outcome.nodes is not None:
-            self._journal.restart()
             return False
         self.filters = tuple(entry for entry in self.share.filters if entry.name not in state.skip_filter)
         self._plain = [entry for entry in self.filters if entry.is_plain]
@@ -201,12 +208,15 @@ class Layer:
         return True
 
     def _keeps_too_many_statuses(self) -> bool:
-        """True when most of the kept rejections of a plain plugin, such as those that say a number, are no row's any more."""
+        """Return True if a plain plugin keeps so many distinct statuses that most of them belong to no row any more.
+
+        Statuses pile up when their reasons contain numbers.
+        """
         most = most_statuses(len(self.owner))
         return any(entry.distinct_statuses(self.state) > most for entry in self._plain)
 
     def _read_journal(self) -> Rows:
-        """The rows whose own node or pods changed; None: every row may have."""
+        """Return the rows whose own node or pods changed; None if every row may have changed."""
         rows = rows_of(self._journal.read(), len(self.owner))
         if rows is not None:
             size = len(self.base.owner) if self.base is not None else greatest(rows) + 1
@@ -215,7 +225,7 @@ class Layer:
         return rows
 
     def _grow(self, size: int) -> None:
-        """Extend the arrays to this many rows, infeasible ones."""
+        """Extend the arrays to ``size`` rows or more; the new rows are infeasible."""
         old = len(self.owner)
         if self.base is None:
             size = min(self._table.capacity, max(size, old + old // 8))
@@ -228,7 +238,7 @@ class Layer:
     # -- filters ---------------------------------------------------------------------------------------
 
     def _refilter(self, rows: Rows) -> bool:
-        """Evaluate the filters of these rows; True when the same ones pass as before."""
+        """Call the filters for these rows; True if the same rows pass as before."""
         self.rejection.evaluated(rows)
         if isinstance(rows, dict):
             same = True
@@ -246,7 +256,7 @@ class Layer:
                 candidates = self._candidates(rows.rows if rows is not None else None)
                 self.owner[at] = NO_NODE
                 self._filter_rows(candidates, self.filters)
-            else:  # filters that read nothing that changed are not called for rows that passed
+            else:  # only pods changed: rows that passed need only the filters that read pods
                 others = self._candidates(rows.rows[~passed])
                 self._filter_rows(rows.rows[passed], [entry for entry in self.filters if entry.reads_pods])
                 self._filter_rows(others, self.filters)
@@ -258,14 +268,14 @@ class Layer:
         return same
 
     def _candidates(self, rows: IntpArray | None) -> IntpArray:
-        """Those of ``rows`` (None: all) that this layer's filters are called for."""
+        """Return those of ``rows`` (None for all) that have a node and pass the base: this layer filters them."""
         if self.base is not None:
             return self.base.feasible_rows() if rows is None else rows[self.base.owner[rows] == PASSES]
         alive = self._table.alive
         return np.flatnonzero(alive[: len(self.owner)]) if rows is None else rows[alive[rows]]
 
     def _filter_rows(self, rows: IntpArray, filters: Sequence[FilterEntry]) -> None:
-        """Call these filters for these rows; earlier answers are dropped."""
+        """Call these filters for these rows, and overwrite the rows' owners and verdicts."""
         self.owner[rows] = PASSES
         for entry in filters:
             if not len(rows):
@@ -274,32 +284,36 @@ class Layer:
             bad = answers != 0
             if np.count_nonzero(bad):
                 self._widen(int(np.maximum.reduce(answers)))
-                # Writing all rows takes less time than choosing those that are rejected.
+                # Writing all rows takes less time than selecting the rejected ones.
                 self.owner[rows] = np.multiply(bad, entry.index + 1, dtype=np.uint8)
                 self.verdict[rows] = answers
                 if entry is not filters[-1]:
                     rows = rows[~bad]
 
     def _widen(self, verdict: int) -> None:
-        """Choose a type that this verdict fits into."""
+        """Widen the dtype of ``verdict`` if this verdict does not fit."""
         if verdict >> 8 * self.verdict.itemsize:
             self.verdict = self.verdict.astype(np.min_scalar_type(verdict))
 
     def _refilter_one(self, row: int, whole: bool) -> bool:
-        """One row's verdict again; filters that read nothing that changed are not called. True when it passes."""
+        """Evaluate one row again; True if it passes.
+
+        ``whole``: more than the node's pods may have changed. Otherwise filters that do not read pods are only called
+        if they were not called for the row before.
+        """
         table, base = self._table, self.base
         if not table.alive.item(row) if base is None else base.owner.item(row) != PASSES:
             self.owner[row] = NO_NODE
             return False
         before = self.owner.item(row)
-        # Filters up to the old owner were called; of those behind it there is no answer.
+        # Place of the last filter that has answered for the row: filters behind the old owner were never called.
         called = 0 if whole or before == NO_NODE else (before if before != PASSES else NO_NODE)
         node = table.info(row)
         for entry in self.filters:
             place = entry.index + 1
             if place <= called and not entry.reads_pods:
                 if place == called:
-                    return False  # its old verdict stands
+                    return False  # the old verdict of the old owner stands
                 continue
             answer = entry.one(self.state, self._pod, table, node)
             if answer:
@@ -314,7 +328,7 @@ class Layer:
     # -- scores ----------------------------------------------------------------------------------------
 
     def score(self) -> None:
-        """Score all feasible rows (two or more), from PreScore on; nothing when they are scored.
+        """Score all feasible rows (two or more), from PreScore on; do nothing if they are scored already.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -334,12 +348,12 @@ class Layer:
         self.columns.replace(state, self._pod, self._table, rows)
         self._total(None)
         self.is_scored = True
-        self._feasible_rows = None  # thousands of layers may be kept; few are read by others
+        self._feasible_rows = None  # saves memory: thousands of layers may be kept, and few need this array again
 
     def _rescore(self, changed: Rows, rows: Rows, same: bool) -> None:
-        """Catch up with the scores of ``rows`` and of those that plugins name.
+        """Score ``rows`` again, and the further rows that plugins name.
 
-        ``changed``: the rows whose own node or pods changed; ``same``: the feasible rows are those of the last time.
+        ``changed``: the rows whose own node or pods changed. ``same``: the feasible rows are those of the last time.
         """
         if self.feasible < 2:
             self.is_scored = False  # PreScore is for two nodes or more
@@ -362,7 +376,7 @@ class Layer:
             rows = changed if rows is None else rows
         elif rows is None:
             moved = self.columns.replace(self.state, self._pod, self._table, self.feasible_rows()) or not same
-            rows = changed  # the others' raw scores moved together: normalised they are what they were
+            rows = changed  # if nothing moved, the final scores of all other rows are as before
         else:
             moved = self.columns.rescore(self.state, self._pod, self._table, rows, self.owner, self.feasible, same)
         if moved or images or (base is not None and base._epoch != self._base_epoch):
@@ -373,7 +387,7 @@ class Layer:
     # -- totals ----------------------------------------------------------------------------------------
 
     def _total(self, rows: Rows) -> None:
-        """Totals of these rows again."""
+        """Compute the totals of these rows again."""
         base = self.base.ranking.total if self.base is not None else None
         ranking = self.ranking
         if isinstance(rows, dict):

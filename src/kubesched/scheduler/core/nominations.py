@@ -1,8 +1,9 @@
-"""What nominated pods mean for pods that are alike: a filter over rows that a layer remembers.
+"""Filter for nodes with nominated pods, remembered by row for pods that are alike.
 
-A node with nominated pods of equal or higher priority is filtered as if those ran there too (rules/framework 4.8). For pods of one signature and priority the answer changes only with the node and with its nominations,
-which the node table's journal and the nominator name. So it is kept by row; a layer on top of the signature layer
-chooses among the rows that are left, and a full scan reads why the others are not.
+A node with nominated pods of equal or higher priority is filtered as if these pods ran there too (rules/framework
+§4.8). For pods of one signature and priority, the verdict changes only with the node and its nominations. The node
+table's journal names the changed nodes, and the nominator the changed nominations; so verdicts are kept by row. A layer
+on top of the signature layer chooses among the rows that pass. A full scan reads why the other rows are rejected.
 
 Used by :mod:`.search`.
 """
@@ -32,15 +33,17 @@ from .plan import Share
 
 __all__ = ["NOMINATED", "NominationFilter", "NominationShare"]
 
-#: Owner of a row where the pod does not fit with its nominated pods.
+#: Owner of a row that is rejected because of its nominated pods.
 NOMINATED: Final = 254
 
 
 class NominationFilter:
-    """A Filter entry whose verdicts are kept by row. Nominated pods are added to a node only to find its verdict.
+    """Filter with the verdicts of nodes with nominated pods, kept by row. A layer uses it like a Filter plugin's entry.
 
     Attributes:
-        codes: uint64[capacity]; 0 where nominated pods are no obstacle, else the place of a status, from 1.
+        table: the nodes by row.
+        view: the nominated pods that count.
+        codes: uint64[capacity]; 0 where nominated pods are no obstacle, else a verdict: the number of a status, from 1.
     """
 
     name = ""
@@ -49,7 +52,7 @@ class NominationFilter:
     is_plain = False
 
     def __init__(self, framework: Framework, snapshot: Snapshot, view: NominatedPods, base: Layer) -> None:
-        """``base``: the layer whose plugins have prepared the pod; the others have nothing to do for it."""
+        """``base`` is the signature layer; plugins that it does not evaluate have nothing to do for the pod."""
         self._framework = framework
         self._snapshot = snapshot
         self.table: NodeTable = snapshot.table
@@ -62,7 +65,7 @@ class NominationFilter:
         self.codes: VerdictArray = np.zeros(0, np.uint64)
 
     def refresh(self, pod: PodInfo) -> IntpArray | None:
-        """Catch up; the rows whose verdict may have changed, None when all may have.
+        """Filter the changed rows again. Return the rows whose verdict may have changed; None if all may have.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -78,14 +81,14 @@ class NominationFilter:
         else:
             rows = {entry >> 1 for entry in changed or () if entry >> 1 in view.pods}
             rows.update(renominated or ())
-        self._journal.restart()  # until it is done
+        self._journal.restart()  # if a plugin fails below, the next call starts anew
         for row in rows:
             self.codes[row] = self._code(pod, row)
         self._journal.skip()
         return None if everything else np.fromiter(rows, np.intp, len(rows))
 
     def catch_up(self, pod: PodInfo) -> None:
-        """Be up to date; for readers that need not know what changed."""
+        """Refresh if anything changed, for callers that need not know the rows."""
         if self._journal.is_behind or self._nominated.is_behind:
             self.refresh(pod)
 
@@ -107,7 +110,10 @@ class NominationFilter:
         return place
 
     def why(self, row: int) -> Status | None:
-        """Why a row is rejected, nominated pods counted or not; None where it passes or has no node. As the full scan does it."""
+        """Return why a row is rejected, with or without its nominated pods; None if it passes or has no node.
+
+        The earliest filter in the profile's order counts, as in a full scan.
+        """
         owner, code = self._base.owner.item(row), self.codes.item(row)
         if code and owner != NO_NODE:
             status = self.status(code)
@@ -116,15 +122,15 @@ class NominationFilter:
         return self._base.why(row)
 
     def _owner_number(self, status: Status) -> int:
-        """1 + the index of the filter that a status names."""
-        return next((entry.index + 1 for entry in self._framework.filters if entry.name == status.plugin), 0)
+        """Return 1 + the index of the filter that a status names."""
+        return next(entry.index + 1 for entry in self._framework.filters if entry.name == status.plugin)
 
     def status(self, verdict: int) -> Status:
-        """What a code means."""
+        """Return the status of a code, which must not be 0."""
         return self._statuses[verdict - 1]
 
     def places(self, codes: VerdictArray) -> npt.NDArray[np.int64]:
-        """The owner number (1 + index) of the filter that each code names, 0 for no obstacle."""
+        """Return the owner number (1 + index) of the filter behind each code, int64[len(codes)]; 0 for no obstacle."""
         known = [0, *map(self._owner_number, self._statuses)]
         return np.array(known, np.int64)[codes.astype(np.intp)]
 
@@ -134,12 +140,12 @@ class NominationFilter:
         return int(self.codes[node.row])
 
     def many(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> VerdictArray:
-        self.catch_up(pod)  # while the layer is being built it has not asked for what changed
+        self.catch_up(pod)  # a layer that is being built has not called refresh
         return self.codes[rows]
 
 
 class NominationShare(Share):
-    """What the layer on top of a signature layer evaluates: the nomination filter, and nothing else."""
+    """Share of a nomination layer: the nomination filter, and nothing else."""
 
     def __init__(self, nominations: NominationFilter) -> None:
         entry: Any = nominations

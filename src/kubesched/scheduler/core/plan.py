@@ -1,7 +1,9 @@
-"""The questions of a pod to the plugins of its profile, and the layers that answer them.
+"""Questions of a pod to the plugins of its profile, and the plan that assigns them to layers.
 
-The plugins' keys say what their answers depend on (:data:`kubesched.scheduler.framework.asking.Key`). What follows for layers is a
-:class:`Plan`, made once per pattern of keys. Used by :mod:`.search`.
+Each plugin gives a key that its answers about the pod depend on (:data:`kubesched.scheduler.framework.asking.Key`). A
+plugin is *signed* for the pod if its answers change only with a row's own node. The signature layer evaluates the
+signed plugins; an interaction layer or a full scan evaluates the unsigned ones. A :class:`Plan` holds this assignment;
+it is made once per pattern of keys. Used by :mod:`.search`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import Final, NamedTuple
 from ..framework.asking import FastPlugin, Key, PlainPlugin
 from ..framework.cycle_state import CycleState
 from ..framework.entries import FilterEntry
-from ..framework.runtime import Framework, PreFilterOutcome
+from ..framework.outcomes import PreFilterOutcome
+from ..framework.runtime import Framework
 from ..nodes import NodeTable
 from ..nodes.columns import RowArray
 from ..nodes.nominated_rows import NominatedPods
@@ -20,18 +23,19 @@ from ..nodes.podinfo import PodInfo
 
 __all__ = ["Asked", "Plan", "Questions", "Share"]
 
-#: The points that decide about nodes.
+#: Extension points that decide about nodes.
 _POINTS: Final = ("preFilter", "filter", "preScore", "score")
 
 
 class Share:
-    """The plugins of a profile that one layer evaluates.
+    """Share of a profile's plugins that one layer evaluates.
 
     Attributes:
         filters, scores: entries, in the profile's order.
-        pre_filters, pre_scores: names of those to call at PreFilter and PreScore.
-        follow: plugins whose kept question may be replaced by that of the current pod.
-        view: the nominated pods that the layer counts, None unless it is a nomination layer.
+        pre_filters, pre_scores: names of the plugins to call at PreFilter and PreScore.
+        names: names of all plugins of the share.
+        follow: plugins whose kept question may be replaced by the current pod's.
+        view: the nominated pods that a nomination layer counts; None for other layers.
     """
 
     filters: tuple[FilterEntry, ...]
@@ -51,7 +55,9 @@ class Share:
         self._scoring = tuple(plugin for plugin in fast if plugin.name in scoring)
 
     def changed(self, state: CycleState, pod: PodInfo, size: int) -> list[RowArray] | None:
-        """The rows to filter again because of changes elsewhere, of ``size`` rows; None: every row may have changed.
+        """Return the rows to filter again because of changes elsewhere; None if every row may have changed.
+
+        ``size`` is the number of rows.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -59,7 +65,10 @@ class Share:
         return _all_of(plugin.changed(state, size) for plugin in self._filtering)
 
     def rescored(self, state: CycleState, size: int, *, same: bool) -> list[RowArray] | None:
-        """Like :meth:`changed`, for scores; ``same`` when the feasible nodes are those of the last time."""
+        """Return the rows to score again because of changes elsewhere; None if every row may have changed.
+
+        ``same``: the feasible nodes are those of the last time.
+        """
         return _all_of(plugin.rescored(state, size, same=same) for plugin in self._scoring)
 
 
@@ -74,15 +83,17 @@ def _all_of(named: Iterable[RowArray | None]) -> list[RowArray] | None:
 
 
 class Plan:
-    """The shares of the layers, for one pattern of keys.
+    """Plan for one pattern of keys: the plugins' shares of the layers.
 
     Attributes:
-        absent: names of the plugins that the pod does not concern.
-        signed: what the signature layer evaluates: the plugins whose answers change with a row's own node alone, without
-            scores that are only normalised all together.
-        unsigned: everything else that concerns the pod: what an interaction layer evaluates, or a full scan.
-        can_interact: whether an interaction layer can evaluate it: each has a key and names the rows that change.
-        has_others: whether some of it takes a call for every pod, such as plugins without a signature.
+        absent: names of the plugins that have nothing to do for the pod.
+        signed: share of the signature layer: the signed plugins, without scores that can only be normalised over all
+            nodes together.
+        unsigned: all other plugins that have something to do for the pod; an interaction layer or a full scan calls
+            them.
+        can_interact: an interaction layer can evaluate ``unsigned``: each plugin has a key and names rows that change.
+        has_others: ``unsigned`` has plugins, and some of them have to be called for every pod, for example plugins
+            without a key.
     """
 
     def __init__(self, framework: Framework, keys: dict[str, Key]) -> None:
@@ -95,13 +106,14 @@ class Plan:
         self.can_interact = scored == signed and all(key is not None for key in keys.values())
         self.has_others = not self.can_interact and bool(unsigned.names)
         failing = [entry.index for entry in unsigned.filters if framework.answering[entry.name].may_fail]
-        #: The place of the first unsigned filter that may fail for a node, None without any.
+        #: Index of the first unsigned filter that may fail for a node, or None.
         self._first_failing = min(failing, default=None)
 
     def is_answered(self, state: CycleState, outcome: PreFilterOutcome | None) -> bool:
-        """Whether the signature layer answers everything: the others answered Skip at PreFilter, or there are none.
+        """Return True if the signature layer answers for all plugins.
 
-        ``outcome`` is theirs, None when they were not called.
+        It does if there are no unsigned plugins, or if all of them answered Skip at PreFilter. ``outcome`` is the
+        result of the unsigned plugins' PreFilter; None when they were not called.
         """
         others = self.unsigned
         if not others.names:
@@ -109,35 +121,37 @@ class Plan:
         went_well = outcome is not None and outcome.status is None and outcome.nodes is None
         return went_well and not others.scores and not others.pre_scores and others.names <= state.skip_filter
 
-    def follows(self, filters: Iterable[FilterEntry]) -> bool:
-        """Whether no filter comes after an unsigned one that may fail.
+    def may_interact_after(self, filters: Iterable[FilterEntry]) -> bool:
+        """Return True if an interaction layer may have a base with these filters.
 
-        An interaction layer calls no filter for nodes that its base rejects, whatever their order.
+        All of them must come before the first unsigned filter that may fail. An interaction layer calls no unsigned
+        filter for nodes that its base rejects, so it would miss a failure that comes earlier in the configured order.
         """
         first = self._first_failing
         return first is None or all(entry.index < first for entry in filters)
 
 
 class Signature(tuple[Key, ...]):
-    """The keys of the plugins that a signature layer evaluates; None in the place of the others."""
+    """Key of a signature layer: the keys of the plugins that it evaluates, with None in place of all other plugins."""
 
     _hash: int
 
     def __init__(self, keys: Iterable[Key]) -> None:
-        self._hash = super().__hash__()  # layers are looked up several times for a pod
+        self._hash = super().__hash__()  # computed once: layers are looked up several times for a pod
 
     def __hash__(self) -> int:
         return self._hash
 
 
 class Asked:
-    """The keys of a pod's questions, and what follows from them.
+    """Keys of a pod's questions, and the layer keys and the plan that follow from them.
 
     Attributes:
-        keys: of the plugins that are asked at every attempt.
-        signature: the key of the signature layer.
-        linked: the keys of the plugins whose answers depend on other nodes, too: the key of an interaction layer.
-        plan: the plan for pods with such keys.
+        keys: keys of the plugins that are asked at every attempt.
+        signature: key of the signature layer.
+        linked: keys of the plugins whose answers also depend on other nodes; with the signature, key of an interaction
+            layer.
+        plan: plan for pods with keys of this pattern.
     """
 
     __slots__ = ("keys", "linked", "plan", "signature")
@@ -150,12 +164,14 @@ class Asked:
 
 
 class _BySpec(NamedTuple):
-    """The keys that pods with the same spec have in common; kept in the pod, and in the model of pods of its template.
+    """Keys that pods with equal specs share. They are kept in the pod, and in the model pod of its template.
 
     Attributes:
-        keys: of all plugins; of those asked at every attempt, as they were first.
-        each: the plugins that are asked at every attempt, with their places.
-        last: what was asked last, alone in a list.
+        questions: the :class:`Questions` that asked.
+        version: the node table's ``questions_version`` at that time.
+        keys: keys of all plugins; for the plugins that are asked at every attempt, their first answers.
+        each: the plugins that are asked at every attempt, with their index in ``keys``.
+        last: list of one element, the result of the last attempt.
     """
 
     questions: Questions
@@ -166,7 +182,7 @@ class _BySpec(NamedTuple):
 
 
 class Questions:
-    """Asks the plugins of one profile about a pod, each at most once per attempt."""
+    """Questions of one profile: asks its plugins about a pod, each at most once per attempt."""
 
     def __init__(self, framework: Framework, table: NodeTable) -> None:
         self._framework = framework
@@ -176,7 +192,9 @@ class Questions:
         self._plans: dict[tuple[int | None, ...], Plan] = {}
 
     def of(self, pod: PodInfo) -> Asked:
-        """Ask them, at the start of an attempt. Where only the pod's spec was read, the key is kept.
+        """Return the keys of a pod's questions; call it at the start of an attempt.
+
+        A plugin that reads only the pod's spec is asked once per spec, and its key is kept.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -200,7 +218,7 @@ class Questions:
         return known.questions is self and known.version == self._table.questions_version
 
     def _first(self, pod: PodInfo) -> Asked:
-        """Ask all plugins, and find out which have to be asked again for pods with the same spec."""
+        """Ask all plugins, and note which have to be asked again for pods with the same spec."""
         keys = tuple([plugin.key(pod) for plugin in self._plugins])
         each = tuple([(place, plugin) for place, plugin in enumerate(self._plugins) if not plugin.keeps(pod)])
         asked = Asked(tuple([keys[place] for place, _ in each]), keys, self._plan(keys))

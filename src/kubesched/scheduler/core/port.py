@@ -1,4 +1,4 @@
-"""What the scheduler needs of an API server, stated as small protocols.
+"""Port to an API server: the protocols that the scheduler calls.
 
 ``client`` implements them over any transport, real or embedded; the scheduler imports neither.
 """
@@ -19,7 +19,7 @@ __all__ = ["Informer", "InformerHandler", "Port", "Recorder"]
 
 
 class InformerHandler(Protocol):
-    """Receives changes; called in the event loop, one object after the other."""
+    """Handler of an informer's changes; called in the event loop, one object after the other."""
 
     def on_add(self, obj: Any, is_initial: bool) -> None: ...
     def on_update(self, old: Any, new: Any) -> None: ...
@@ -31,7 +31,7 @@ class Informer(Protocol):
 
     @property
     def behind(self) -> int:
-        """How many objects some handler failed on; they are delivered again."""
+        """Number of objects that a handler failed on; the informer delivers them again."""
         ...
 
     def add_handler(self, handler: InformerHandler) -> None: ...
@@ -50,11 +50,11 @@ class Informer(Protocol):
 
 
 class Port(Protocol):
-    """Bindings, status patches, deletions, events and informers."""
+    """Port for bindings, status patches, deletions, events and informers."""
 
     @property
     def at_once(self) -> bool:
-        """Whether a write that is made now need not be waited for; see :func:`kubesched.base.at_once.begin`."""
+        """True if writes end at once, without waiting; see :func:`kubesched.base.at_once.begin`."""
         ...
 
     def informer(self, kind: Kind, field_selector: str = "") -> Informer: ...
@@ -65,25 +65,34 @@ class Port(Protocol):
     def is_written(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:
-        """Whether a patch with the same arguments would change nothing."""
+        """Return True if :meth:`patch_pod_status` with these arguments would change nothing."""
         ...
 
     async def patch_pod_status(
         self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> Item | None:
-        """Write a condition and a nomination (None: leave it, "": clear it); the pod as written, None when nothing would change."""
+        """Write a condition and a nomination (None: leave it, "": clear it).
+
+        Return the pod as written, or None when nothing would change.
+        """
         ...
 
     async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume:
-        """Write a volume's claimRef and the mark of an automatic binding; the volume as written. Conflicts are errors."""
+        """Write a volume's claimRef and the mark of an automatic binding. Return the volume as written.
+
+        A conflict with another writer is an error.
+        """
         ...
 
     async def select_node(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
-        """Write the node that a claim is to be provisioned for; the claim as written. Conflicts are errors."""
+        """Write the node that a claim is to be provisioned for. Return the claim as written.
+
+        A conflict with another writer is an error.
+        """
         ...
 
     async def delete_pod(self, pod: Pod) -> bool:
-        """Delete exactly this pod, by UID, with its own grace period; False when it is gone already."""
+        """Delete exactly this pod, by UID, with its own grace period; False if it is gone already."""
         ...
 
     async def get_object(self, kind: Kind, namespace: str, name: str) -> Any: ...

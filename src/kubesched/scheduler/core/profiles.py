@@ -1,4 +1,4 @@
-"""From configuration to profiles, by scheduler name: the plugins of each first, and its search once there is a queue."""
+"""Profiles by scheduler name, built from the configuration: their plugins first, their searches after the queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Profile", "build_frameworks", "build_profiles"]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What schedules the pods of one schedulerName: its plugins, its search, and the recorder of its events."""
+    """Profile of one schedulerName: its plugins, its search, and the recorder of its events."""
 
     framework: Framework
     search: Search
@@ -32,9 +32,9 @@ class Profile:
 def build_frameworks(
     config: KubeSchedulerConfiguration, registry: Registry, backends: Backends, metrics: SchedulerMetrics
 ) -> dict[str, Framework]:
-    """Build every profile, in the configuration's order.
+    """Build the plugins of every profile, in the configuration's order.
 
-    Upstream plugins that the registry lacks are left out of the default set; naming one is an error.
+    Upstream plugins that the registry lacks are left out of the default set; a profile that names one is an error.
 
     Raises:
         ConfigError: stage ``framework``, when a profile cannot be built.
@@ -70,7 +70,11 @@ def build_profiles(
     recorder: Callable[[str], Recorder],
     wrap_search: Callable[[Search], Search],
 ) -> dict[str, Profile]:
-    """Give every framework its search. ``wrap_search`` as for the scheduler."""
+    """Make a profile of every framework and a new search.
+
+    The profile uses the result of ``wrap_search``, which may be the search itself. ``recorder`` returns the recorder of
+    events for a scheduler name.
+    """
     rotation = Rotation()
     profiles: dict[str, Profile] = {}
     for profile in config.profiles:

@@ -1,9 +1,14 @@
-"""The greatest of many totals, when a few of them change at a time.
+"""Ranking of rows by total: finds the greatest of many totals while a few of them change at a time.
 
-The rows with the greatest total are kept in lists, which follow as single totals change; when none of them is left, the
-next are found. Up to some thousands of totals that is a pass over all of them. Beyond, totals are in blocks, with the
-maximum of each block and how many have it: only blocks with a changed total are measured again. Both begin when single
-totals are put; totals that are replaced as a whole every time never pay for them.
+Two structures save passes over all totals:
+
+* A list of the rows with the greatest total. It is updated as single totals change. When no row is left in it, the rows
+  with the next greatest total are searched for.
+* With more than ``_FLAT`` totals, blocks: each block has its maximum, and the number of totals equal to it. Only
+  blocks with a changed total are measured again.
+
+The blocks are made when a part of the totals is written, and the list at the second choice after a large change. So
+totals that are replaced as a whole every time pay for neither.
 
 Used by :mod:`.layers`.
 """
@@ -25,49 +30,50 @@ __all__ = ["INFEASIBLE", "Ranking", "pick_uniformly"]
 #: The total of a row that no pod may go to.
 INFEASIBLE: Final = -1
 
-#: Up to this many totals there are no blocks.
+#: Most totals that are kept without blocks.
 _FLAT: Final = 1 << 14
+#: Totals in a block.
 _BLOCK: Final = 128
-#: Of more totals than ``_FLAT``, fewer best rows are not listed: finding them is a pass over all.
+#: Fewest best rows that are listed when there are blocks: making the list takes a pass over all totals.
 _WORTH_A_LIST: Final = 16
-#: When more than this part of the blocks changed, all are measured in one pass.
+#: Greatest part of the blocks that is measured block by block; beyond, all blocks are measured in one pass.
 _MANY: Final = 1 / 8
-#: Rows are listed in parts of so many, so that a change moves few.
+#: Rows in a part of the list of best rows: a change moves only the elements of one part.
 _PART: Final = 1 << 13
-#: Places within a part: the lists share their numbers.
+#: Every place within a part as a Python int, made once: the lists share these objects.
 _PLACES: Final = np.arange(_PART).astype(object)
 
 
 def pick_uniformly(rng: random.Random, totals: IntArray) -> int:
-    """The position of a greatest element, each with the same chance."""
+    """Return the position of a greatest element; each of them has the same chance."""
     best = _best_rows(totals)
     return int(best[rng.randrange(len(best))]) if len(best) > 1 else int(best[0])
 
 
 def _best_rows(totals: RowArray) -> RowArray:
-    """The positions of the greatest elements, ascending."""
+    """Return the positions of the greatest elements, ascending."""
     rows: RowArray = (totals == np.maximum.reduce(totals)).nonzero()[0]
     return rows
 
 
 class BestRows:
-    """The rows with the greatest of some totals, following single changes.
+    """List of the rows with the greatest total, updated with single changes.
 
     Attributes:
-        count: of these rows; 0 when they are not known.
-        total: theirs.
+        count: number of rows; 0 when the rows are not known.
+        total: the total of these rows.
     """
 
     __slots__ = ("_parts", "count", "total")
 
     def __init__(self) -> None:
-        #: By part of the rows: ascending places within it.
+        #: By part (``row // _PART``): ascending places of its rows within the part.
         self._parts: list[list[int]] = []
         self.count = 0
         self.total = 0
 
     def replace(self, rows: RowArray, total: int) -> None:
-        """They are these, ascending, from now on."""
+        """Replace the list by these rows, ascending, which have this total."""
         self.count, self.total = len(rows), total
         last = int(rows[-1]) // _PART
         if last == 0:
@@ -78,19 +84,17 @@ class BestRows:
         self._parts = [places[start:end].tolist() for start, end in pairwise(ends)]
 
     def only(self, row: int, total: int) -> None:
-        """It is this one row from now on."""
+        """Replace the list by one row, which has this total."""
         part, place = divmod(row, _PART)
         self._parts = [*([] for _ in range(part)), [place]]
         self.count, self.total = 1, total
 
     def forget(self) -> None:
-        """They are not known from now on."""
+        """Note that the rows are not known."""
         self.count = 0
 
     def put(self, row: int, total: int) -> None:
-        """One of the rows has this total now."""
-        if not self.count:
-            return
+        """Note the new total of any row, while the rows are known."""
         if total > self.total:
             self.only(row, total)
             return
@@ -109,7 +113,11 @@ class BestRows:
             self.count -= 1
 
     def at(self, index: int) -> int:
-        """The row at an index of them all, ascending."""
+        """Return the row at an index of the list.
+
+        Raises:
+            IndexError: when the list is shorter.
+        """
         first = 0
         for places in self._parts:
             if index < len(places):
@@ -120,23 +128,23 @@ class BestRows:
 
 
 class Ranking:
-    """Totals by row.
+    """Ranking of rows by total.
 
     Attributes:
-        total: int32 or int64[n], INFEASIBLE where no pod may go. Read it; write through the methods.
+        total: int32[n] or int64[n]; INFEASIBLE where no pod may go. Read only; write through the methods.
     """
 
     __slots__ = ("_best", "_block_count", "_block_max", "_changed", "_choices", "total")
 
     def __init__(self, most: int) -> None:
-        """``most``: the greatest total there can be."""
+        """``most`` is the greatest possible total."""
         self.total: RowArray = np.zeros(0, np.int32 if most < 1 << 31 else np.int64)
         self._best = BestRows()
-        #: How often the best row was chosen since many totals changed.
+        #: Number of searches for the best rows since many totals changed; the second one makes the list.
         self._choices = 0
         self._block_max: RowArray = self.total
         self._block_count: RowArray = self.total
-        #: The blocks to measure again; None while there are no blocks.
+        #: Blocks to measure again; None while there are no blocks.
         self._changed: set[int] | None = None
 
     @property
@@ -144,19 +152,19 @@ class Ranking:
         return self.total.nbytes
 
     def replace(self, total: RowArray) -> None:
-        """Replace all totals; the array may be the ranking's from now on."""
+        """Replace all totals. The caller must not change the array afterwards: the ranking may keep it."""
         self.total = total.astype(self.total.dtype, copy=False)
         self._changed = None
         self._forget()
 
     def grow(self, size: int) -> None:
-        """More rows, infeasible ones."""
+        """Extend the ranking to ``size`` rows; the new rows are infeasible."""
         total = np.full(size, INFEASIBLE, self.total.dtype)
         total[: len(self.total)] = self.total
         self.replace(total)
 
     def put(self, row: int, total: int) -> None:
-        """A new total of one row."""
+        """Write a new total of one row."""
         self.total[row] = total
         best = self._best
         if best.count:
@@ -169,7 +177,7 @@ class Ranking:
             self._measure_all()
 
     def put_many(self, rows: RowArray, totals: RowArray) -> None:
-        """New totals of some rows."""
+        """Write new totals of some rows."""
         self.total[rows] = totals
         self._forget()
         if self._changed is not None:
@@ -182,7 +190,7 @@ class Ranking:
         self._choices = 0
 
     def _measure(self, blocks: set[int]) -> None:
-        """Measure these blocks."""
+        """Measure these blocks, and empty the set."""
         if len(blocks) > max(1, len(self._block_max) * _MANY):
             self._measure_all()
             return
@@ -207,7 +215,7 @@ class Ranking:
         self._changed = set()
 
     def best(self, rng: random.Random) -> int:
-        """A row with the greatest total, each with the same chance. There must be a feasible row."""
+        """Choose a row with the greatest total; each of them has the same chance. There must be a feasible row."""
         best = self._best
         if best.count:
             return best.at(rng.randrange(best.count) if best.count > 1 else 0)

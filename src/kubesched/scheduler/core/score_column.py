@@ -1,11 +1,11 @@
-"""One scorer's raw scores by row, their bounds, and the final scores that follow from both.
+"""Column of one score plugin: raw scores by row, their bounds, and the final scores that follow from both.
 
-Normalisation depends on the least and the greatest raw score of all feasible rows. Both are kept up to date as
-single scores change, so that it is known when the final scores of all other rows change with them, and when not.
-The arithmetic itself is that of :class:`~kubesched.scheduler.framework.entries.ScoreEntry`, one implementation for one row
-and for many.
+Normalisation depends on the least and the greatest raw score of all feasible rows. The column keeps both up to date as
+single scores change. So it knows when a changed score also changes the final scores of all other rows. The arithmetic
+is in :class:`~kubesched.scheduler.framework.entries.ScoreEntry`, one implementation for one row and for many.
 
-Thousands of layers may be kept, hence the narrow types: a byte for scores that are final, four for others while they fit.
+Types are narrow because thousands of layers may be kept: one byte for raw scores that are final, four bytes for other
+scores while they fit.
 
 Used by :mod:`.layers`.
 """
@@ -24,36 +24,38 @@ from ..nodes.columns import RowArray
 
 __all__ = ["ScoreColumn"]
 
-#: Up to this many different raw scores between the bounds, the final score of each is looked up in a table.
+#: Most different raw scores between the bounds for which final scores are looked up in a table.
 _TABLE: Final = 1024
-#: What raw scores are kept as while they fit. The least integer of a type represents NOT_SCORED.
+#: Type of raw scores while they fit. The least integer of the type represents NOT_SCORED.
 _NARROW: Final = np.int32
 
 
 class ScoreColumn:
-    """A score plugin's raw scores by row.
+    """Column of a score plugin's raw scores, by row.
 
     Attributes:
-        low, high: the bounds of the scores, as of :meth:`settle`.
-        level: the final score of every feasible row, when it is one and the same; None when that is not known.
+        entry: the score plugin.
+        low, high: the least and the greatest raw score of the feasible rows, as of the last :meth:`settle`.
+        level: the final score of every feasible row if all have the same one; None if not, or if that is not known.
     """
 
     __slots__ = ("_absent", "_is_stale", "_is_written", "_listed", "_raw", "_table", "_used", "entry", "high", "level", "low")  # fmt: skip
 
     def __init__(self, entry: ScoreEntry, size: int) -> None:
         self.entry = entry
-        #: int8, _NARROW or int64[size]. Of a plugin whose raw scores are final, 0 where the row is infeasible, or anything
-        #: in 0…100; else _absent, also where the plugin left the row out.
+        #: int8, _NARROW or int64[size]. An infeasible row has _absent, and so has a row that the plugin left out. But
+        #: if raw scores are final, an infeasible row may have any score in 0…100.
         self._raw: npt.NDArray[np.signedinteger] = np.zeros(0, np.int8 if entry.is_raw else _NARROW)
         self._absent = 0 if entry.is_raw else int(np.iinfo(_NARROW).min)
         self._fill(size)
         self.low, self.high = 0, -1
         self.level: int | None = None
-        #: The bounds that final scores were last made with.
+        #: Bounds at the last call of settle.
         self._used = (0, -1)
-        #: Something was written; and perhaps beyond the bounds, or over one of them, so that they have to be measured.
+        #: A score was written since then; and perhaps beyond a bound, or in place of one, so that both are stale.
         self._is_written = self._is_stale = False
-        #: Final scores of every raw score from low to high, with a 0 before and behind: made once needed for many, for one.
+        #: Final score of every raw score from low to high, with a 0 before and behind. The array serves many rows, the
+        #: list one row; each is made at its first use.
         self._table: IntArray | None = None
         self._listed: list[int] | None = None
 
@@ -65,7 +67,7 @@ class ScoreColumn:
         self._raw = np.full(size, self._absent, self._raw.dtype)
 
     def grow(self, size: int) -> None:
-        """More rows, infeasible ones."""
+        """Extend the column to ``size`` rows; the new rows are infeasible."""
         old = self._raw
         self._fill(size)
         self._raw[: len(old)] = old
@@ -75,7 +77,7 @@ class ScoreColumn:
         self._absent = NOT_SCORED
 
     def _wide(self, raw: npt.NDArray[np.signedinteger]) -> IntArray:
-        """int64[len(raw)]: raw scores of this column as plugins know them; perhaps the same array."""
+        """Return raw scores of this column as plugins give them, int64[len(raw)]; possibly the given array."""
         wide = raw.astype(np.int64, copy=False)
         if self._absent != NOT_SCORED and not self.entry.is_raw:
             wide[raw == self._absent] = NOT_SCORED
@@ -87,7 +89,7 @@ class ScoreColumn:
     # -- writing ---------------------------------------------------------------------------------------
 
     def replace(self, rows: RowArray, scores: IntArray) -> None:
-        """All raw scores again: those of the feasible rows, which are ascending."""
+        """Replace all raw scores. ``rows`` are the feasible rows, ascending, and ``scores`` theirs."""
         if len(rows) == len(self._raw):
             self.put_many(slice(None), scores)
             return
@@ -95,7 +97,7 @@ class ScoreColumn:
         self.put_many(rows, scores)
 
     def put_many(self, rows: RowArray | slice, scores: IntArray) -> None:
-        """New raw scores of some rows."""
+        """Write new raw scores of some rows."""
         if not self.entry.is_raw:
             if not self._fits(*bounds(scores)):
                 self._widen()
@@ -107,13 +109,13 @@ class ScoreColumn:
         )  # writing with another type takes three times as long
 
     def drop(self, rows: RowArray) -> None:
-        """Rows that are infeasible now."""
+        """Drop the scores of rows that are infeasible now."""
         if not self.entry.is_raw:
             self._raw[rows] = self._absent
             self._is_written = self._is_stale = True
 
     def put(self, row: int, new: int) -> None:
-        """One row's new raw score; NOT_SCORED when it is infeasible or left out."""
+        """Write one row's new raw score; NOT_SCORED when the row is infeasible or the plugin left it out."""
         raw = self._raw
         if self.entry.is_raw:
             if new != NOT_SCORED:
@@ -132,7 +134,7 @@ class ScoreColumn:
                 self._is_stale = True
 
     def settle(self, feasible: int) -> bool:
-        """Bring the bounds up to date after writing; True when final scores of rows that were not written changed.
+        """Bring the bounds up to date after writing; True if final scores of rows that were not written changed.
 
         ``feasible`` is the number of feasible rows.
         """
@@ -155,19 +157,19 @@ class ScoreColumn:
 
     @property
     def is_flat(self) -> bool:
-        """Whether final scores do not depend on which rows are feasible."""
+        """True if final scores do not depend on which rows are feasible."""
         return self.entry.is_raw or self.low >= self.high
 
     def holds(self, rows: RowArray) -> bool:
-        """Whether final scores stay what they are when only ``rows`` (feasible ones) are left to choose from."""
+        """Return True if final scores stay valid when only these ``rows``, all feasible, are left to choose from."""
         return self.entry.bounds(self._raw[rows]) == (self.low, self.high)
 
     def raw(self, rows: RowArray) -> IntArray:
-        """int64[len(rows)]: the raw scores; NOT_SCORED where the plugin left a row out. For feasible rows."""
+        """Return the raw scores of feasible rows, int64[len(rows)]; NOT_SCORED where the plugin left a row out."""
         return self._wide(self._raw[rows])
 
     def final(self, at: RowArray | slice) -> IntArray:
-        """int64[n]: final scores, weighted, of these rows; 0 where a row is not scored.
+        """Return the final scores of these rows, weighted, int64[n]; 0 where a row is not scored.
 
         Raises:
             PluginFailedError: when the plugin fails.
@@ -178,19 +180,19 @@ class ScoreColumn:
             return weighted
         if self.high - self.low >= _TABLE:
             return self.entry.final_or_zero(self._wide(raw), self.low, self.high)
-        # What is absent lands far outside the table on either side, and is clipped to one of the zeros there.
+        # The index of an absent score lies far outside the table, and is clipped to one of the zeros at its ends.
         scores: IntArray = self._by_score().take(raw.astype(np.int64, copy=False) - (self.low - 1), mode="clip")
         return scores
 
     def final_at(self, row: int) -> int:
-        """The same for one row."""
+        """Return the final score of one row, weighted; 0 if the row is not scored."""
         raw = self._raw.item(row)
         if self.entry.is_raw:
             return raw * self.entry.weight
         return 0 if raw == self._absent else self._final_one(raw)
 
     def _final_one(self, raw: int) -> int:
-        """The final score that a raw one is normalised to."""
+        """Return the final score, weighted, of one raw score."""
         if self.high - self.low >= _TABLE:
             return int(self.entry.final(np.array([raw]), self.low, self.high)[0])
         listed = self._listed

@@ -1,4 +1,4 @@
-"""The score plugins of a layer: their columns of raw scores, brought up to date together.
+"""Columns of raw scores of a layer's score plugins, updated together.
 
 Used by :mod:`.layers`.
 """
@@ -23,13 +23,16 @@ __all__ = ["ScoreColumns"]
 
 
 class ScoreColumns:
-    """One column per plugin, in the profile's order. Writing may raise PluginFailedError, when a plugin fails."""
+    """Score columns of a layer, one per plugin, in the profile's order.
+
+    Writing and reading raise PluginFailedError when a plugin fails.
+    """
 
     __slots__ = ("_all", "_bounded", "_of_pods")
 
     def __init__(self, entries: Sequence[ScoreEntry] = (), size: int = 0) -> None:
         self._all = [ScoreColumn(entry, size) for entry in entries]
-        #: Those whose raw scores change with a node's pods; those that are normalised.
+        #: Columns whose raw scores change with a node's pods; columns that are normalised.
         self._of_pods = [column for column in self._all if column.entry.reads_pods]
         self._bounded = [column for column in self._all if not column.entry.is_raw]
 
@@ -41,7 +44,7 @@ class ScoreColumns:
         return sum([column.nbytes for column in self._all])
 
     def grow(self, size: int) -> None:
-        """More rows, infeasible ones."""
+        """Extend the columns to ``size`` rows; the new rows are infeasible."""
         for column in self._all:
             column.grow(size)
 
@@ -50,10 +53,10 @@ class ScoreColumns:
     def replace(
         self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray, *, of_images: bool = False
     ) -> bool:
-        """Score the feasible rows, which are ascending, again; True unless all of them still have the same final scores.
+        """Score all feasible rows again; False only if it is certain that no final score changed.
 
-        That is known where a plugin gives every row one score, before and after. ``of_images``: only where plugins read
-        images.
+        That is certain if each plugin gives all rows one and the same final score, before and after. ``rows`` are
+        ascending. ``of_images``: score only with plugins that read images.
         """
         columns = [column for column in self._all if column.entry.reads_images] if of_images else self._all
         levels = [column.level for column in columns]
@@ -72,13 +75,14 @@ class ScoreColumns:
         feasible: int,
         same: bool,
     ) -> bool:
-        """Score some rows again; True when final scores of other rows changed with them.
+        """Score some rows again; True if this changed final scores of other rows.
 
-        ``owner`` is 0 where a row passes, as ``feasible`` rows do; ``same``: they are those of the last time.
+        ``owner`` is the layer's, 0 where a row passes, and ``feasible`` the number of such rows. ``same``: the feasible
+        rows are those of the last time.
         """
         if isinstance(rows, dict):
             for row, whole in rows.items():
-                node = None if owner.item(row) else table.info(row)  # it may have no node any more
+                node = None if owner.item(row) else table.info(row)  # an infeasible row may have no node any more
                 for column in self._all if whole else self._of_pods:
                     score = column.entry.one(state, pod, table, node) if node is not None else NOT_SCORED
                     column.put(row, score)
@@ -90,27 +94,30 @@ class ScoreColumns:
                     column.drop(gone)
                 if len(left):
                     column.put_many(left, column.entry.many(state, pod, table, left))
-        return True in [column.settle(feasible) for column in self._bounded]  # each has to settle
+        return True in [column.settle(feasible) for column in self._bounded]  # a list: every column has to settle
 
     # -- reading ---------------------------------------------------------------------------------------
 
     def holds(self, rows: Callable[[], RowArray]) -> bool:
-        """Whether final scores stay what they are when only these rows (feasible ones) are left to choose from."""
+        """Return True if final scores stay valid when only these rows, all feasible, are left to choose from.
+
+        ``rows`` is only called if that depends on the rows.
+        """
         return all(column.is_flat or column.holds(rows()) for column in self._all)
 
     def total(self, row: int) -> int:
-        """The sum of a row's final scores, weighted."""
+        """Return the sum of a row's final scores, weighted."""
         total = 0
         for column in self._all:
             total += column.final_at(row)
         return total
 
     def totals(self, at: RowArray | slice) -> IntArray | int:
-        """int64[n]: the same for these rows; 0 without plugins."""
+        """Return the sum of final scores, weighted, of each of these rows, int64[n]; the int 0 without plugins."""
         return sum([column.final(at) for column in self._all])
 
     def totals_of_only(self, rows: RowArray) -> IntArray:
-        """int64[len(rows)]: the same when only ``rows`` (feasible ones) are left to choose from."""
+        """Return the totals, int64[len(rows)], normalised as if only these ``rows``, all feasible, existed."""
         total = np.zeros(len(rows), np.int64)
         for column in self._all:
             raw = column.raw(rows)

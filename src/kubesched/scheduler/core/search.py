@@ -1,11 +1,11 @@
 """Find the node for a pod: PreFilter, Filter, PreScore, Score, choice.
 
-Which way an attempt takes is decided in one place, :meth:`Search._path`; all ways give the same feasible nodes and
-scores. Layers (:mod:`.layers`) answer from memory, at a cost that hardly depends on the number of nodes; a full scan
-(:mod:`.full_scan`) handles the other cases, and gives the reasons when nothing fits.
+An attempt takes one of four paths (:class:`Path`); :meth:`Search._top` decides which. All paths give the same feasible
+nodes and scores. Layers (:mod:`.layers`) answer from memory, at a cost that hardly depends on the number of nodes. A
+full scan (:mod:`.full_scan`) handles the other cases, and finds the reasons when no node fits.
 
-Source: rules/cycle §5 and §6. On purpose different: every node is evaluated unless the percentage
-is set or a plugin is expensive, and ties are broken uniformly (``docs/differences.md``).
+Source: rules/cycle §5, §6. Two things differ on purpose (``docs/differences.md``): every node is evaluated unless the
+percentage is set or a plugin is expensive, and ties are broken uniformly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from ..framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from ..framework.failures import PluginFailedError
-from ..framework.runtime import Framework, PreFilterOutcome
+from ..framework.outcomes import PreFilterOutcome
+from ..framework.runtime import Framework
 from ..nodes import NodeTable, Snapshot
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.nominated_rows import NominatedPods
@@ -34,12 +35,16 @@ from .ranking import pick_uniformly
 __all__ = ["Decision", "Path", "Search", "prepared"]
 
 
-#: Signature; and the keys of linked plugins, None for a signature layer, or the priority that says which nominations count.
+#: Key of a layer: the signature, and then None for a signature layer, the keys of the linked plugins for an interaction
+#: layer, or the pod's priority for a nomination layer (the priority decides which nominations count).
 _Key = tuple[Hashable, tuple[Hashable, ...] | int | None]
 
 
 class Decision(NamedTuple):
-    """The node chosen, and how many were evaluated and fit. ``state`` is passed on to Reserve and the binding cycle."""
+    """Chosen node, the number of nodes that were evaluated, and the number of nodes that fit.
+
+    Reserve and the binding cycle go on with ``state``.
+    """
 
     node: NodeInfo
     state: CycleState
@@ -48,7 +53,7 @@ class Decision(NamedTuple):
 
 
 class Path(enum.Enum):
-    """How an attempt finds its node, or why it has none; see :meth:`Search._path`."""
+    """Way in which an attempt finds its node, or the reasons why there is none; see :meth:`Search._top`."""
 
     SIGNATURE = "signature layer"
     NOMINATIONS = "nomination layer"
@@ -57,12 +62,12 @@ class Path(enum.Enum):
 
 
 class Search:
-    """The algorithm of one profile. Everything is synchronous; nothing else runs meanwhile.
+    """Search of one profile: finds the node for a pod. All of it is synchronous, so nothing changes meanwhile.
 
     Attributes:
         table: the nodes by row.
-        scan: the full scans.
-        observer: receives the path of every attempt that :meth:`find` answers, if set.
+        scan: the profile's full scan.
+        observer: callback with the path of every attempt that :meth:`find` answers, or None.
     """
 
     def __init__(
@@ -87,7 +92,7 @@ class Search:
         self.observer: Callable[[Path], None] | None = None
 
     def ask(self, pod: PodInfo) -> Asked:
-        """Keys that the plugins' answers for the pod depend on, at the start of an attempt.
+        """Ask the plugins for the keys of their questions about the pod. Call it at the start of an attempt.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -97,7 +102,7 @@ class Search:
     # -- the decision ----------------------------------------------------------------------------------
 
     def find(self, pod: PodInfo, *, record_plugin_metrics: bool = False) -> Decision | Rejection:
-        """Choose a node, or give the reasons why none fits the pod.
+        """Choose a node for the pod, or return the reasons why no node fits.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -112,9 +117,9 @@ class Search:
             may_not_count = plan.unsigned.filters or plan.unsigned.pre_filters or self._nominated.of(pod.priority).pods
             if not may_not_count or error.plugin not in plan.signed.names:
                 raise
-            # Layers call the plugins that signed for nodes that an earlier, unsigned filter may have rejected, or one
-            # that counts nominated pods; and before an unsigned PreFilter that rejects the pod. Whether the failure
-            # counts is decided in the configured order.
+            # A layer calls signed plugins out of the configured order: for nodes that an earlier unsigned filter or a
+            # nominated pod excludes, and before an unsigned PreFilter that rejects the pod. In the configured order
+            # the failing call may not happen at all, so a full scan, which keeps that order, decides.
             state = prepared(CycleState(), record_plugin_metrics)
             path, answer = Path.FULL_SCAN, self._chosen(self.request(pod, state))
         if self.observer is not None:
@@ -122,7 +127,7 @@ class Search:
         return answer
 
     def _find(self, pod: PodInfo, asked: Asked, record_plugin_metrics: bool) -> tuple[Path, Decision | Rejection]:
-        """Bring the layers of the pod's questions up to date, and take the best row; scan where they do not answer."""
+        """Bring the pod's layers up to date and take the best row; make a full scan when no layer answers."""
         plan, nominated = asked.plan, self._nominated.of(pod.priority)
         layer = self._layer((asked.signature, None), plan.signed, pod)
         state = prepared(CycleState() if layer is None else layer.state.clone(), record_plugin_metrics, plan.absent)
@@ -134,14 +139,14 @@ class Search:
             if layer is None:
                 self._layers.mark((asked.signature, None), unusable=outcome.nodes is not None)
         is_answered = plan.is_answered(state, outcome)
-        # A pod with a nomination tries that node first, and does not count itself elsewhere.
+        # A nominated pod tries its nominated node first, and must not be counted as nominated to it. Layers do neither.
         is_nominated = bool(pod.status.nominated_node_name) or pod.uid in nominated.row_of
         path, top = self._top(pod, asked, layer, nominated, is_answered=is_answered, is_nominated=is_nominated)
         if top is not None and not is_nominated:
             row = top.best(self._rng)
             if row is not None:
                 if path is Path.INTERACTION:
-                    state.adopt(top.state)  # the questions of plugins that did not sign, for Reserve
+                    state.adopt(top.state)  # Reserve needs the questions of the unsigned plugins, too
                 return path, Decision(self.table.info(row), state, len(self.table), top.feasible)
             known = _known(top) if is_answered else None
             if known is not None:
@@ -153,12 +158,12 @@ class Search:
             nominations.catch_up(pod)
         answer = self._chosen(ScanRequest(pod, state, outcome, nominated, plan, layer, nominations))
         if is_answered and top is not None and not is_nominated and isinstance(answer, Rejection):
-            # For the next pod like this one, until a row is rejected for something else.
+            # The next pod with this signature gets the same reasons, until a row is rejected for another reason.
             top.rejection.learn(answer.diagnosis)
         return Path.FULL_SCAN, answer
 
     def _pre_filter(self, pod: PodInfo, state: CycleState, plan: Plan, layer: Layer | None) -> PreFilterOutcome:
-        """Run PreFilter of the plugins that the signature layer, if there is one, does not answer for."""
+        """Run PreFilter of the unsigned plugins; without a signature layer (``layer`` None), of all plugins."""
         if layer is not None and not plan.unsigned.pre_filters:
             return PreFilterOutcome()
         only = None if layer is None else plan.unsigned.pre_filters
@@ -174,9 +179,10 @@ class Search:
         is_answered: bool,
         is_nominated: bool,
     ) -> tuple[Path, Layer | None]:
-        """The layer that answers for all plugins, up to date, and its kind; None for a full scan.
+        """Choose the path of an attempt. Return it with the layer that answers, up to date; None for a full scan.
 
-        ``layer`` is the signature layer, or None. The table is in ``docs/decision-core.md``.
+        ``layer`` is the signature layer, or None. ``is_answered``: the signature layer answers for all plugins.
+        ``is_nominated``: the pod itself is nominated to a node. ``docs/decision-core.md`` has the rules as a table.
         """
         plan = asked.plan
         if layer is None or self._percentage:
@@ -186,7 +192,7 @@ class Search:
                 return Path.SIGNATURE, layer
             return Path.NOMINATIONS, self._layer((asked.signature, pod.priority), plan.unsigned, pod, layer, nominated)
         can_interact = plan.can_interact and not nominated.pods and not is_nominated
-        if can_interact and layer.feasible > 1 and plan.follows(layer.filters):
+        if can_interact and layer.feasible > 1 and plan.may_interact_after(layer.filters):
             key = (asked.signature, asked.linked)
             if self._layers.meet(key):
                 return Path.INTERACTION, self._layer(key, plan.unsigned, pod, layer)
@@ -195,13 +201,14 @@ class Search:
     def _layer(
         self, key: _Key, share: Share, pod: PodInfo, base: Layer | None = None, nominated: NominatedPods | None = None
     ) -> Layer | None:
-        """The layer of a key, up to date; None when the pod's answers cannot be remembered by row.
+        """Return the layer of a key, up to date; None when the pod's answers cannot be remembered by row.
 
-        ``nominated``: for a nomination layer, which has a base.
+        ``share`` are the plugins that a new layer evaluates. ``nominated``, for a nomination layer only, are the
+        nominated pods that it counts; ``base`` must be given then.
         """
         layer = self._layers.get(key)
         if layer is None and base is None and self._layers.is_met(key):
-            return None  # PreFilter allowed the last such pod only some nodes
+            return None  # PreFilter restricted the last pod with this key to some nodes
         if layer is None or layer.base is not base or layer.share.view is not nominated:
             if base is not None and nominated is not None:
                 share = NominationShare(NominationFilter(self._framework, self._snapshot, nominated, base))
@@ -212,16 +219,18 @@ class Search:
             usable = layer.refresh(pod)
         finally:
             if not usable:
-                self._layers.drop(key)  # perhaps half refreshed
+                self._layers.drop(key)  # an error may have left it half refreshed
         return layer if usable else None
 
     # -- full scans ------------------------------------------------------------------------------------
 
     def request(self, pod: PodInfo, state: CycleState, **how: Any) -> ScanRequest:
-        """A full scan of the pod with nothing remembered, from PreFilter on; ``how`` as for the request.
+        """Run PreFilter and return the request for a full scan that uses nothing remembered.
+
+        ``how`` are further fields of :class:`ScanRequest`.
 
         Raises:
-            PluginFailedError: when a plugin fails; one that cannot sign the pod, too.
+            PluginFailedError: when a plugin fails, at PreFilter or while it signs the pod.
         """
         plan = self.ask(pod).plan
         state.absent = plan.absent
@@ -229,7 +238,7 @@ class Search:
         return ScanRequest(pod, state, outcome, self._nominated.of(pod.priority), plan=plan, **how)
 
     def choose(self, scores: Evaluation, state: CycleState) -> Decision:
-        """One of the best nodes, each with the same chance."""
+        """Choose a node with the greatest total; each of them has the same chance."""
         rows, totals = scores.feasible, scores.totals
         best = pick_uniformly(self._rng, totals) if totals is not None else 0
         return Decision(self.table.info(int(rows[best])), state, len(rows) + len(scores.statuses), len(rows))
@@ -239,10 +248,10 @@ class Search:
         return found if isinstance(found, Rejection) else self.choose(found, request.state)
 
     def evaluate(self, state: CycleState, pod: PodInfo) -> Evaluation | Rejection:
-        """Scan all nodes, with nothing cached, and score all that fit, even a single one.
+        """Scan all nodes with nothing remembered, and score all that fit, even a single one. Choose none.
 
-        For conformance, explain and tests; nothing is chosen. When a single node is feasible and scoring it
-        fails, which a scheduler would never notice, there are no scores.
+        Conformance, explain and tests use it. A scheduler never scores a single feasible node; so if that fails here,
+        the evaluation is returned without scores.
 
         Raises:
             PluginFailedError: as :meth:`find`.
@@ -260,7 +269,7 @@ class Search:
 
 
 def _known(layer: Layer) -> Diagnosis | None:
-    """Why a signature or nomination layer rejects every row, where that is remembered."""
+    """Return the remembered reasons why a signature or nomination layer rejects every row; None without any."""
     share = layer.share
     if layer.feasible:
         return None
@@ -268,7 +277,7 @@ def _known(layer: Layer) -> Diagnosis | None:
 
 
 def prepared(state: CycleState, record_plugin_metrics: bool, absent: frozenset[str] = frozenset()) -> CycleState:
-    """The state of an attempt with what every attempt has; ``absent``: the plugins that it leaves out."""
+    """Fill in the entries that every attempt's state has, and return it. ``absent`` names the plugins not to call."""
     state.absent = absent
     state.record_plugin_metrics = record_plugin_metrics
     state.write(PODS_TO_ACTIVATE, PodsToActivate())

@@ -1,7 +1,7 @@
-"""Pod status patches, written alongside the scheduling cycle: one at a time per pod, the newest wins.
+"""Writer of pod status patches, beside the scheduling cycle: one patch at a time per pod, the newest wins.
 
-A failing pod gets a condition; it must not hold up the next cycle. A patch that waits behind another one of
-the same pod absorbs later ones, so a pod that fails fast causes few writes.
+A failed attempt writes a condition, and the next cycle does not wait for it. A patch that waits for an earlier patch of
+the same pod absorbs later ones, so a pod that fails often causes few writes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Patch:
 
 
 class StatusWriter:
-    """UID to the patch waiting and the task writing."""
+    """Writer of pod status patches: by UID, the patch that waits and the task that writes."""
 
     def __init__(self, port: Port, live_pod: Callable[[str, str], Pod | None], supervisor: Supervisor) -> None:
         self._port = port
@@ -45,12 +45,12 @@ class StatusWriter:
         return bool(self._tasks)
 
     def write(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None) -> None:
-        """Write a condition and a nomination (None: leave it) as soon as earlier patches of the pod are done."""
+        """Write a condition and a nomination (None: leave it) once earlier patches of the pod are written."""
         uid = pod.uid
         if uid not in self._tasks and self._port.is_written(
             pod, condition=condition, nominated_node_name=nominated_node_name
         ):
-            return  # so it is most of the time for a pod that is tried again
+            return  # the usual case for a pod that is tried again
         waiting = self._waiting.get(uid)
         if waiting is not None:
             if condition is None:
@@ -64,21 +64,24 @@ class StatusWriter:
                 self._tasks[uid] = self._supervisor.spawn(rest, f"status {pod.key}", lasting=False)
 
     async def nominate(self, pod: Pod, node_name: str) -> None:
-        """Publish the chosen node before work on it begins, after what is still to be written; a failure is only logged."""
+        """Write the chosen node to the pod's status, and wait until it and earlier patches are written.
+
+        A failure is only logged.
+        """
         self.write(pod, None, node_name)
         await self.settle(pod.uid)
 
     def is_settled(self, uid: str) -> bool:
-        """Whether nothing is to be written about a pod."""
+        """Return True if no patch of a pod waits or is being written."""
         return uid not in self._tasks
 
     async def settle(self, uid: str) -> None:
-        """Wait until nothing is to be written about a pod."""
+        """Wait until no patch of a pod waits or is being written."""
         while (task := self._tasks.get(uid)) is not None:
             await asyncio.wait([task])
 
     async def finish(self) -> None:
-        """Wait until nothing is being written."""
+        """Wait until all patches are written."""
         while self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
@@ -89,13 +92,13 @@ class StatusWriter:
                 if written is not None:
                     patch.pod = (
                         written.typed
-                    )  # the informer's may be the one before, which would hide what is to be undone
+                    )  # the informer may still show the pod as it was before, and the patch would lack a field to undo
                 written = await self._send(patch)
         finally:
             self._tasks.pop(uid, None)
 
     async def _send(self, patch: _Patch) -> Item | None:
-        """The pod as written; None when it was not."""
+        """Write one patch. Return the pod as written; None when nothing was written, also after an error (logged)."""
         pod = patch.pod
         if self._is_gone(pod):
             return None
@@ -108,7 +111,7 @@ class StatusWriter:
             return None
 
     def _is_gone(self, pod: Pod) -> bool:
-        """Whether another pod has its name."""
+        """Return True if another pod has this pod's name by now."""
         live = self._live_pod(pod.namespace, pod.name)
         return live is not None and live.uid != pod.uid
 

@@ -1,7 +1,7 @@
-"""The index of devices in use, per pool (rules/devices §4.3).
+"""Index of devices in use, per pool (rules/devices §4.3).
 
-Fed claim by claim with their allocations; read by the allocator. A claim is known by its UID and counts once, however
-often or late its allocation is reported: an allocation in flight and the same one from the API server are one.
+Claims are fed in one by one with their allocations; the allocator reads the index. A claim is known by its UID and
+counts once, however often or late its allocation is reported: in flight, and then by the API server.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class DeviceID(NamedTuple):
 
 @dataclass(frozen=True)
 class PoolUse:
-    """What of one pool is in use, by device name. Immutable; equal uses compare equal.
+    """Devices of one pool that are in use, by device name. Immutable; equal uses compare equal.
 
     ``exclusive``: devices allocated as a whole. ``shared``: devices with at least one share. ``consumed``: amounts of
-    capacity (nano-units) that shares hold, by device and capacity name; devices whose shares name none are absent, and
-    those that a share gave back whose amounts are all 0 then.
+    capacity (nano-units) that shares hold, by device and capacity name. A device is absent from ``consumed`` if its
+    shares name no amounts, or if a share was given back and all amounts are 0 since.
     """
 
     exclusive: frozenset[str] = frozenset()
@@ -68,7 +68,7 @@ class _Pool:
         self.use: PoolUse | None = None
 
     def apply(self, result: DeviceRequestAllocationResult, sign: int, *, sharing: bool) -> bool:
-        """Count a result; whether something else is in use now."""
+        """Count a result. True if the use of the pool changed."""
         device = result.device
         counts = self.shared if sharing and result.share_id is not None else self.exclusive
         number = counts.get(device, 0) + sign
@@ -77,7 +77,7 @@ class _Pool:
         else:
             counts.pop(device, None)
         if counts is self.exclusive and number != (sign > 0):
-            return False  # another claim holds it, too
+            return False  # another claim holds the device, too
         self.use = None
         if counts is self.shared and result.consumed_capacity:
             totals = self.consumed.setdefault(device, {})
@@ -95,10 +95,10 @@ class _Pool:
 
 
 class AllocatedDevices:
-    """Which devices are allocated to which claims.
+    """Devices that are allocated to claims.
 
-    Devices with ``adminAccess`` do not count: they are shared with their holder. ``changed`` are the pools of which
-    something else is in use.
+    Devices with ``adminAccess`` do not count: they are shared with their holder. ``changed`` logs the pools whose use
+    changed.
     """
 
     def __init__(self, features: Features, claims: Iterable[tuple[str, AllocationResult]] = ()) -> None:
@@ -106,15 +106,15 @@ class AllocatedDevices:
         self._pools: dict[PoolID, _Pool] = {}
         self._claims: dict[str, tuple[DeviceRequestAllocationResult, ...]] = {}
         self.changed: ChangeLog[PoolID] = ChangeLog(_KEPT_CHANGES)
-        #: Grows with every effective change.
+        #: Number that grows with every effective change.
         self.revision = 0
         for uid, allocation in claims:
             self.set_claim(uid, allocation)
 
     def set_claim(self, uid: str, allocation: AllocationResult | None) -> bool:
-        """Record the allocation of a claim in place of an earlier one; None when it has none (any more).
+        """Record the allocation of a claim in place of an earlier one. None: it has no allocation (any more).
 
-        Returns whether anything changed.
+        True if anything changed.
         """
         before = self._claims.get(uid, ())
         after = () if allocation is None else tuple(r for r in allocation.devices.results if not r.admin_access)
@@ -136,14 +136,14 @@ class AllocatedDevices:
         return True
 
     def use_of(self, pool: PoolID) -> PoolUse:
-        """What of a pool is in use now."""
+        """Return the present use of a pool."""
         known = self._pools.get(pool)
         return UNUSED if known is None else known.current()
 
     def pools(self) -> Iterable[PoolID]:
-        """The pools that something was ever allocated from."""
+        """Return the pools from which something was ever allocated."""
         return self._pools.keys()
 
     def claims(self) -> Mapping[str, tuple[DeviceRequestAllocationResult, ...]]:
-        """Claim UID to the results that count, for checks. Shared: never change it."""
+        """Return the results that count by claim UID, for checks. Shared: never change it."""
         return MappingProxyType(self._claims)

@@ -1,7 +1,7 @@
-"""Allocation on a node, and verdicts for many nodes (rules/devices §8).
+"""Allocator of devices: allocation on one node, and verdicts for many nodes (rules/devices §8).
 
-The result of a search depends on what the claims ask for and on the state of a node: how the devices it sees serve the
-requests, and which are in use. Nodes equal in that share one search. Verdicts are kept per row, and only those of rows
+The result of a search depends on the claims and on the state of a node: how the devices that the node sees serve the
+requests, and which devices are in use. Nodes in equal states share one search. Verdicts are kept per row; only rows
 whose slices, allocations or labels changed are computed again.
 """
 
@@ -35,18 +35,19 @@ from .wanted import Problem, Wanted, content_key, shape_key
 
 __all__ = ["Allocator", "ClaimDemand"]
 
-#: Contents of claims that are kept, and those whose verdicts are.
+#: Most contents of claims that are kept, and most shapes whose verdicts are kept.
 _MOST_CONTENTS: Final = 1024
 _MOST_DEMANDS: Final = 64
 _KEPT_CHANGES: Final = 1 << 16
-#: In the log of rows: something of the pools that nodes have in common was allocated or released.
+#: Entry in the log of rows: something of the pools that nodes have in common was allocated or released.
 _COMMON: Final = -1
 
 
 class ClaimDemand:
-    """What unallocated claims ask for, prepared once per scheduling attempt.
+    """Demand of unallocated claims, prepared once per scheduling attempt.
 
-    ``wanted`` is their content; ``remembered`` may be that of others, whose classes have other names and equal selectors.
+    ``wanted`` is the claims' content. ``remembered`` may be shared with other claims, whose classes have other names
+    and equal selectors.
     """
 
     def __init__(self, claims: Sequence[ResourceClaim], wanted: Wanted, remembered: Remembered) -> None:
@@ -56,10 +57,10 @@ class ClaimDemand:
 
 
 class Allocator:
-    """Chooses devices; holds everything that is remembered between calls.
+    """Allocator of devices, with all that is remembered between calls.
 
     ``now`` and ``timeout`` (seconds, 0 for none) limit the search on one node. ``rng`` makes the IDs of shares.
-    ``strict_counters``: see :mod:`.device_search`.
+    For ``strict_counters`` see :mod:`.device_search`.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Allocator:
         self._timeout = timeout
         self._rng = rng
         self._strict_counters = strict_counters
-        #: When the evaluation of one node has to end; None while there is none, or it may take as long as it takes.
+        #: Time at which the evaluation of one node has to end; None when none is under way, or without a limit.
         self._end: float | None = None
         self._selectors = SelectorCache(
             list_type_attributes=self._features.list_type_attributes, interrupted=self._is_expired
@@ -92,11 +93,11 @@ class Allocator:
         self._views: dict[str, NodeView] = {}
         self._rows: dict[str, int] = {}
         self._nodes: list[Node | None] = []
-        #: Nodes by their own pools.
+        #: Names of nodes by their own pools.
         self._nodes_of: dict[PoolID, set[str]] = {}
         self._changed_nodes = Follower.from_now(inventory.changed)
         self._changed_pools = Follower.from_now(allocated.changed)
-        #: The rows whose nodes see something else, and :data:`_COMMON`.
+        #: Rows whose nodes see other devices or uses, and :data:`_COMMON`.
         self._changed_rows: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
         #: Searches made, for statistics and tests.
         self.searches = 0
@@ -104,9 +105,9 @@ class Allocator:
     # -- claims ------------------------------------------------------------------------------------------------
 
     def demand(self, claims: Sequence[ResourceClaim]) -> ClaimDemand:
-        """Prepare claims (unallocated, in order). Never fails: what is wrong with them is reported per node, as upstream.
+        """Prepare claims (unallocated, in order). Never fails: their faults are reported per node, as upstream.
 
-        Selectors get the allowance of an attempt with it.
+        Selectors get the time allowance of an attempt with this call.
         """
         self._selectors.allowance.renew()
         key = content_key(claims)
@@ -131,10 +132,10 @@ class Allocator:
     # -- one node ----------------------------------------------------------------------------------------------
 
     def allocate(self, demand: ClaimDemand, node: Node) -> tuple[AllocationResult, ...] | None:
-        """One result per claim of the demand, or None when the node has not the devices. Changes nothing.
+        """Return one result per claim of the demand, or None when the node lacks devices. Changes nothing.
 
         Raises:
-            InvalidPoolsError, AllocationTimeoutError, AllocationError: see there.
+            InvalidPoolsError, AllocationTimeoutError, AllocationError: see :mod:`.failures`.
         """
         self._refresh()
         view = self._view(node)
@@ -153,17 +154,17 @@ class Allocator:
         )
 
     def _problem(self, demand: ClaimDemand, view: NodeView, found: Problem) -> Problem:
-        """The problem in terms of the claims' own classes; ``found`` may be in those of others."""
+        """Return the problem in terms of the claims' own classes; ``found`` may name those of other claims."""
         if demand.wanted is demand.remembered.wanted:
             return found
         again = self._search(Remembered(demand.wanted, self.allocated, NO_KIND, Follower(self._changed_rows)), view)
         return again if isinstance(again, Problem) else found
 
     def survey(self, demand: ClaimDemand, node: Node) -> list[Survey]:
-        """What a node has for each request of the demand; see :mod:`.survey`.
+        """Survey the devices of a node for each request of the demand; see :mod:`.survey`.
 
         Raises:
-            AllocationTimeoutError: the selectors take too long.
+            AllocationTimeoutError: when the selectors take too long.
         """
         self._refresh()
         view = self._view(node)
@@ -172,9 +173,9 @@ class Allocator:
             return survey(demand.wanted, [remembered.supply(pool) for pool in view.pools])
 
     def devices_of_class(self, name: str, nodes: Iterable[Node]) -> list[tuple[int, int]]:
-        """How many devices of a class nodes have, and how many of these are in use; none where that cannot be said.
+        """Count a class's devices by node, as (devices, devices in use); (0, 0) if that is unknown.
 
-        Selectors get one allowance for all nodes. The list ends where it does: the next call goes on from there.
+        Selectors get one time allowance for all nodes. When it is used up the list ends: call again with the rest.
         """
         found = self._classes(name)
         if found is None:
@@ -198,7 +199,7 @@ class Allocator:
         """Limit the time that one node may take, for selectors and the search together.
 
         Raises:
-            AllocationTimeoutError: it took longer.
+            AllocationTimeoutError: when it took longer.
         """
         before = self._end
         if before is None and self._timeout > 0:
@@ -236,12 +237,12 @@ class Allocator:
                 del self._nodes_of[pool.id]
 
     def _outcome(self, demand: ClaimDemand, view: NodeView, state: Hashable = None) -> Outcome:
-        """The result of the search on a node, shared between nodes in the same state; ``state`` if it is known."""
+        """Return the result of the search on a node, shared by nodes in the same ``state`` (None: not computed)."""
         remembered = demand.remembered
         state = state or remembered.state_of(view)
         outcome = remembered.outcomes.get(state)
         if outcome is None or isinstance(outcome, Problem):
-            # The text of a problem may name a device or pool of the node.
+            # A problem is not shared: its text may name a device or pool of the node.
             outcome = remembered.outcomes[state] = self._search(remembered, view)
         return outcome
 
@@ -268,7 +269,7 @@ class Allocator:
     # -- many nodes --------------------------------------------------------------------------------------------
 
     def set_node(self, row: int, node: Node | None) -> None:
-        """State which node is in a row (None: no node). Again whenever the node object changes."""
+        """Set the node in a row (None: no node). To be called again whenever the node object changes."""
         while row >= len(self._nodes):
             self._nodes.append(None)
         before = self._nodes[row]
@@ -281,19 +282,19 @@ class Allocator:
         self._changed_rows.append(row)
 
     def verdicts(self, demand: ClaimDemand, rows: Rows) -> Verdicts:
-        """:class:`Verdict` for each of these rows, which :meth:`set_node` was called for.
+        """Return the :class:`Verdict` of each of these rows, for which :meth:`set_node` was called.
 
-        Nodes that are equal up to names are evaluated once. Rows that are not named are not evaluated.
+        Nodes that are equal up to names are evaluated once. Other rows are not evaluated.
 
         Raises:
-            AllocationTimeoutError: a search took too long; the attempt of the pod ends.
+            AllocationTimeoutError: when a search took too long; the attempt of the pod ends.
         """
         remembered = self._caught_up(demand)
         remembered.bring_up_to_date(rows, lambda row: self._verdict(demand, row))
         return remembered.verdicts[rows]
 
     def verdict(self, demand: ClaimDemand, row: int) -> Verdict:
-        """The same for one row.
+        """Return the verdict of one row.
 
         Raises:
             AllocationTimeoutError: as :meth:`verdicts`.
@@ -301,7 +302,7 @@ class Allocator:
         return Verdict(self._caught_up(demand).verdict_of(row, lambda row: self._verdict(demand, row)))
 
     def _caught_up(self, demand: ClaimDemand) -> Remembered:
-        """What is remembered for a demand, with a note of the rows that changed since."""
+        """Return what is remembered for a demand, with a note of the rows that changed since."""
         self._refresh()
         remembered = demand.remembered
         remembered.resize(len(self._nodes))
@@ -315,14 +316,14 @@ class Allocator:
         return remembered
 
     def follower(self) -> Follower[int]:
-        """For :meth:`changed`, from now on."""
+        """Return a follower of changes from now on, for :meth:`changed`."""
         self._refresh()
         return Follower.from_now(self._changed_rows)
 
     def changed(self, follower: Follower[int], demand: ClaimDemand | None = None) -> list[int] | None:
-        """The rows whose devices may have changed since the last call with this follower; None: all of them.
+        """Return the rows whose devices may have changed since the last call with this follower; None: all rows.
 
-        ``demand``: as far as that matters to these claims.
+        With ``demand`` only changes that matter to these claims count.
         """
         self._refresh()
         rows = follower.read()
@@ -333,26 +334,26 @@ class Allocator:
         return [row for row in rows if row != _COMMON]
 
     def uses_common_pools(self, demand: ClaimDemand) -> bool:
-        """Whether a pool that nodes have in common has devices for these claims, as far as nodes were evaluated."""
+        """True if common pools have devices for these claims, as far as nodes were evaluated."""
         try:
             with self._limited("any"):
                 return any(demand.remembered.matters(common) for common in self.inventory.common_pools())
         except AllocationTimeoutError:
-            return True  # the attempt will say so of a node
+            return True  # the attempt reports it for a node
 
     def preferences(self, demand: ClaimDemand, rows: Rows) -> Scores:
-        """How high in their lists the requests are served that say ``firstAvailable``: 8 less the place, summed up.
+        """Score rows by requests with ``firstAvailable``: the sum of 8 less the place of the alternative that serves.
 
-        0 for rows that the claims do not fit. Source: section 5.5.
+        0 for rows that the claims do not fit. Source: rules/devices §5.5.
 
         Raises:
-            AllocationTimeoutError: as :meth:`verdicts`.
+            AllocationTimeoutError: see :meth:`verdicts`.
         """
         self.verdicts(demand, rows)
         return demand.remembered.scores[rows]
 
     def _verdict(self, demand: ClaimDemand, row: int) -> tuple[Verdict, int, int]:
-        """The verdict, the score and the kind of a row."""
+        """Return the verdict, the score and the kind of a row."""
         node = self._nodes[row]
         if node is None:
             return Verdict.CANNOT_ALLOCATE, 0, NO_KIND
@@ -360,7 +361,7 @@ class Allocator:
             return self._verdict_on(demand, node)
 
     def _verdict_on(self, demand: ClaimDemand, node: Node) -> tuple[Verdict, int, int]:
-        """The verdict, the score and the kind of a node."""
+        """Return the verdict, the score and the kind of a node."""
         remembered, kind = demand.remembered, NO_KIND
         try:
             view = self._view(node)
@@ -406,13 +407,13 @@ class Allocator:
                 self._note(name)
 
     def _note(self, name: str) -> None:
-        """The node of this name sees something else."""
+        """Log that the node of this name sees other devices or uses."""
         row = self._rows.get(name)
         if row is not None:
             self._changed_rows.append(row)
 
 
 def _own(wanted: Wanted, pick: Pick) -> Pick:
-    """The pick for these claims; it may have been found for others that ask for the same."""
+    """Return the pick in terms of these claims; it may have been found for others that ask for the same."""
     want = wanted.wants[pick.want.index]
     return pick if want is pick.want else Pick(want, pick.position, pick.consumption)

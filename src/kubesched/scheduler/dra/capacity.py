@@ -1,4 +1,4 @@
-"""Consumable capacity: what a request consumes of a device (rules/devices §8.7)."""
+"""Consumable capacity: the amounts that a request consumes of a device (rules/devices §8.7)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["Amount", "consumption_of"]
 
 _UNIT: Final = 10**9
 
-#: Nano-units, and the quantity as it is written in results.
+#: Amount in nano-units, and the quantity as results write it.
 Amount = tuple[int, str]
 
 
 def consumption_of(model: DeviceModel, requests: Mapping[str, QuantityText]) -> dict[str, Amount] | None:
-    """What a request consumes of every capacity of a device; None when the device cannot serve it.
+    """Amounts that a request consumes of every capacity of a device; None when the device cannot serve it.
 
-    It cannot when it lacks a capacity that is asked for, or when its policy forbids the amount. How much is left
-    does not count here.
+    A device cannot serve a request for a capacity that it lacks, or for an amount that the policy forbids. The
+    amount that is left does not count here.
     """
     if not requests.keys() <= model.capacity.keys():
         return None
@@ -50,7 +50,7 @@ def _amount(entry: Capacity, requested: QuantityText | None) -> Amount | None:
 
 
 def _rounded(amount: Amount, policy: CapacityRequestPolicy) -> Amount:
-    """A request brought up to what the policy offers."""
+    """Round a request up to an amount that the policy offers."""
     span = policy.valid_range
     if span is not None and span.min is not None:
         low = parse_quantity(span.min).nanos

@@ -1,4 +1,4 @@
-"""What must hold of allocations, found by brute force: for tests, and for operators on demand.
+"""Check of allocations by brute force: for tests, and for operators on demand.
 
 :func:`check_allocations` reads the objects of a cluster alone, :func:`compare_allocated` compares the scheduler's
 index with them. Callers: the debugger's comparer and the embedded cluster's checks.
@@ -20,9 +20,9 @@ _NANO: Final = 10**9
 
 
 def check_allocations(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice]) -> list[str]:
-    """Devices given out twice, and counters and capacity given out beyond what there is; a line for each.
+    """Describe devices given out twice, and counters and capacity that are overdrawn, a line each.
 
-    Devices that no slice of the newest generation of their pool publishes (any more) take part in the first rule only.
+    A device that the newest generation of its pool does not publish takes part in the first rule only.
     """
     problems: list[str] = []
     exclusive: dict[DeviceID, list[str]] = {}
@@ -59,7 +59,7 @@ def check_allocations(claims: Iterable[ResourceClaim], slices: Iterable[Resource
 def compare_allocated(
     allocated: AllocatedDevices, in_flight: Collection[str], claims: Iterable[ResourceClaim]
 ) -> list[str]:
-    """Allocations that the index has lost, or holds although no claim has them; a line for each.
+    """Describe allocations that the index has lost, or holds although no claim has them, a line each.
 
     ``in_flight`` are the UIDs of claims whose allocation is being written.
     """
@@ -86,7 +86,7 @@ _Published = tuple[dict[str, Device], dict[str, dict[str, Counter]]]
 
 
 def _published(slices: Iterable[ResourceSlice]) -> dict[PoolID, _Published]:
-    """Devices and counter sets by pool, of its newest generation."""
+    """Devices and counter sets of each pool's newest generation, by pool."""
     pools: dict[PoolID, list[ResourceSlice]] = {}
     for one in slices:
         pools.setdefault(PoolID(one.spec.driver, one.spec.pool.name), []).append(one)

@@ -1,4 +1,4 @@
-"""A constraint of a claim during a search (rules/devices §8.6)."""
+"""Constraint of a claim during a search (rules/devices §8.8)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Constraint"]
 
 
 class Constraint:
-    """A constraint of a claim during the search."""
+    """Constraint of a claim, with the values of the devices chosen so far."""
 
     def __init__(self, spec: DeviceConstraint) -> None:
         self._requests = frozenset(spec.requests)
@@ -19,7 +19,7 @@ class Constraint:
         self.name = spec.match_attribute or spec.distinct_attribute or ""
         self._value: tuple[str, object] | None = None
         self._count = 0
-        #: The latest value of each request (upstream remembers one per request).
+        #: Latest value by request (upstream remembers one per request).
         self._values: dict[str, tuple[str, object]] = {}
 
     def _concerns(self, want: Want) -> bool:
@@ -30,13 +30,13 @@ class Constraint:
         return self._match is None
 
     def value_for(self, want: Want) -> tuple[str, object] | None:
-        """The value that a device for a want has to have; None when it may have any."""
+        """Value that a device for a want must have; None when it may have any."""
         return self._value if self._match is not None and self._count and self._concerns(want) else None
 
     def add(self, want: Want, service: Service) -> bool:
-        """Whether the device may be added; notes it when it may.
+        """Add a device if the constraint allows it. True if it was added.
 
-        An attribute without a single value (a list) is good enough for the first device, and compares with nothing after.
+        An attribute without a single value (a list) passes for the first device, and equals no value afterwards.
         """
         if not self._concerns(want):
             return True

@@ -1,11 +1,11 @@
-"""The search for devices on one node (rules/devices §8.3 to §8.8).
+"""Search for devices on one node, depth first with backtracking (rules/devices §8.3 to §8.8).
 
-Depth first, with backtracking, in upstream's order: the first complete solution wins.
+Devices are tried in upstream's order; the first complete solution wins.
 
 Upstream does not give back what a device took of the counters of its pool when a taint or a constraint rejects it
-afterwards, nor when a share is undone (section 8.10); later devices may then be refused although they would fit. The same
-devices are chosen here only with the same accounting, so that is the default; with ``strict_counters`` everything is
-given back.
+afterwards, nor when a share is undone (rules/devices §8.10). Later devices may then be refused although they would fit.
+Only this accounting chooses the devices that upstream chooses, so it is the default. With ``strict_counters``
+everything is given back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["DeviceSearch", "Pick", "Position", "SearchProblemError", "SearchTime
 
 
 class SearchProblemError(Exception):
-    """The search came to an error that ends the attempt of the pod."""
+    """An error in a claim, class or selector ends the search and the attempt of the pod."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.text)
@@ -40,20 +40,20 @@ class SearchTimeoutError(Exception):
     """The search took too long."""
 
 
-#: The place of a pool in what the node sees, and of a device in the pool.
+#: Place of a pool among those that the node sees, and of a device in the pool.
 Position = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A device chosen for a want. ``consumption`` is what a share consumes, None for a device as a whole."""
+    """Device chosen for a want. ``consumption`` is what a share consumes, None for a device as a whole."""
 
     want: Want
     position: Position
     consumption: dict[str, Amount] | None
 
 
-#: The picks of every claim.
+#: Picks of each claim.
 Solution = tuple[tuple[Pick, ...], ...]
 
 
@@ -69,14 +69,15 @@ _DONE: Final = _Outcome.DONE
 _EXCEEDED: Final = _Outcome.EXCEEDED
 _START: Final = (0, 0)
 _NOTHING: Final[dict[str, int]] = {}
-#: Steps between two readings of the clock.
+#: Number of steps between two readings of the clock.
 _STEPS: Final = 64
 
 
 class DeviceSearch:
-    """One search on one node. ``supply`` gives the state of a pool; ``expired`` is called now and then and ends the search.
+    """One search on one node.
 
-    ``places`` says which of the pools have to be evaluated, and learns it.
+    ``supply`` returns the state of a pool. ``expired`` is called now and then; True ends the search. ``places`` knows
+    which pools have to be evaluated, and learns it from the search.
     """
 
     def __init__(
@@ -101,24 +102,24 @@ class DeviceSearch:
         self._picked: dict[Position, int] = {}
         self._picked_by: list[set[Position]] = [set() for _ in wanted.claims]
         self._constraints = [[Constraint(spec) for spec in claim.constraints] for claim in wanted.claims]
-        #: What shares chosen in this search consume, by device. One that is here has taken its part of the counters.
+        #: Amounts that shares chosen in this search consume, by device. A device that is here has taken its counters.
         self._consumed: dict[Position, dict[str, int]] = {}
         self._counted: dict[int, dict[tuple[str, str], int]] = {}
         self._passed = Passed()
-        #: Calls of the recursive search, for tests and statistics.
+        #: Number of calls of the recursive search, for tests and statistics.
         self.steps = 0
 
     def run(self) -> Solution | None:
-        """The devices for every claim, or None.
+        """Return the devices for every claim, or None.
 
         Raises:
-            SearchProblemError: a claim, class or selector cannot be used.
-            SearchTimeoutError: it took too long.
+            SearchProblemError: when a claim, class or selector cannot be used.
+            SearchTimeoutError: when the search took too long.
         """
         total = 0
         for claim in self._wanted.claims:
             total += self._validate(claim)
-        # Every device chosen is a level of the recursion, and so is every request.
+        # The recursion goes one level deeper for each device chosen and for each request.
         depth = 2 * total + 4 * len(self._wanted.wants) + 200
         if depth > sys.getrecursionlimit() - 300:
             sys.setrecursionlimit(depth + 1000)
@@ -135,7 +136,7 @@ class DeviceSearch:
     # -- before the search -------------------------------------------------------------------------------------
 
     def _validate(self, claim: ClaimWant) -> int:
-        """Check a claim and list the devices of its requests for all; returns how many devices it may get."""
+        """Check a claim, and list the devices of its requests for all. Return the most devices that it may get."""
         total = most = 0
         for request in claim.requests:
             numbers = []
@@ -157,7 +158,7 @@ class DeviceSearch:
         return most
 
     def _every(self, want: Want) -> list[Position]:
-        """All devices that a want selects and whose capacity suffices, in use or not."""
+        """List all devices that a want selects and whose capacity suffices, in use or not."""
         for pool in self._pools:
             if pool.state is PoolState.INCOMPLETE:
                 raise SearchProblemError(want.all_devices_problem(pool.id, "being updated"))
@@ -177,7 +178,10 @@ class DeviceSearch:
     # -- the search --------------------------------------------------------------------------------------------
 
     def _search(self, c: int, r: int, want: Want | None, k: int, start: Position) -> _Outcome:
-        """Choose devices from request ``r`` of claim ``c`` on; ``k`` devices of ``want`` are chosen, the next one is at ``start`` or later."""
+        """Choose devices from request ``r`` of claim ``c`` on.
+
+        For ``want`` ``k`` devices are chosen already; the next one is looked for from ``start`` on.
+        """
         self.steps += 1
         if self.steps % _STEPS == 0 and self._expired():
             raise SearchTimeoutError
@@ -245,7 +249,7 @@ class DeviceSearch:
     # -- candidates --------------------------------------------------------------------------------------------
 
     def _candidates(self, want: Want, start: Position) -> Iterator[tuple[Position, Problem | None]]:
-        """The devices to try from a position on. Incomplete and invalid pools have none."""
+        """Yield the devices to try from a position on. Incomplete and invalid pools have none."""
         first, least = start
         for number in self._numbers(want, first):
             candidates = self._supply(number).candidates(want)
@@ -256,7 +260,7 @@ class DeviceSearch:
                     yield (number, place), problem
 
     def _numbers(self, want: Want, number: int) -> Iterator[int]:
-        """The pools to evaluate, from one on."""
+        """Yield the pools to evaluate, from one on."""
         if self._places is None:
             yield from range(number, len(self._pools))
             return
@@ -265,10 +269,10 @@ class DeviceSearch:
             number += 1
 
     def _acceptable(self, want: Want, start: Position) -> Iterator[tuple[Position, Problem | None]]:
-        """The candidates without those of pools in which the constraints reject every device.
+        """Yield the candidates, but not those of pools in which the constraints reject every device.
 
-        Devices that are rejected matter by what they keep of the counters of their pools; that is made up for when such
-        a pool is evaluated.
+        Rejected devices matter by the counters of their pools that they keep. That is made up for when such a pool is
+        evaluated.
         """
         chosen = self._pools_of_value(want)
         if chosen is None:
@@ -289,9 +293,9 @@ class DeviceSearch:
                 yield (number, place), problem
 
     def _pools_of_value(self, want: Want) -> list[int] | None:
-        """The places, in order, of the pools that may have a device with the value that the devices chosen so far have.
+        """Places, in order, of the pools that may have a device with the value that the chosen devices have.
 
-        Pools that devices were chosen from are among them. None: no constraint asks for a certain value.
+        Pools from which devices were chosen are among them. None when no constraint asks for a certain value.
         """
         if self._places is None:
             return None
@@ -307,9 +311,9 @@ class DeviceSearch:
         return None
 
     def _can_succeed(self, want: Want, count: int, start: Position) -> bool:
-        """Whether to try at all: with fewer devices than this to try, none of which has a problem, no attempt can succeed.
+        """False if fewer than ``count`` devices are left to try and none of them has a problem: no attempt can succeed.
 
-        A device with counters is tried nevertheless, as what it keeps of them matters to later alternatives.
+        True also for a device with counters: what it keeps of them matters to later alternatives.
         """
         if count < 2:
             return True
@@ -322,7 +326,7 @@ class DeviceSearch:
         return False
 
     def _is_taken(self, want: Want, position: Position) -> bool:
-        """Whether the device was chosen before in this search, where that matters to the want."""
+        """True if the device was chosen before in this search, where that matters to the want."""
         return position in (self._picked_by[want.claim] if want.admin else self._picked)
 
     # -- choosing ----------------------------------------------------------------------------------------------
@@ -330,7 +334,7 @@ class DeviceSearch:
     def _take(self, want: Want, position: Position, *, must: bool) -> bool:
         """Choose a device if capacity, counters, taints and constraints allow it.
 
-        ``must``: it is one of all devices. A constraint that rejects it is an error, whether or not its capacity suffices.
+        With ``must`` it is one of all devices: a constraint that rejects it is an error, even if its capacity is short.
         """
         number, place = position
         supply = self._supply(number)
@@ -368,7 +372,7 @@ class DeviceSearch:
         return True
 
     def _mark(self, want: Want, position: Position, service: Service) -> dict[str, Amount] | None:
-        """Note that a device is chosen; returns what a share of it consumes."""
+        """Note that a device is chosen. Return what a share of it consumes, None for a whole device."""
         if not service.model.shared:
             self._picked[position] = self._picked.get(position, 0) + 1
             self._picked_by[want.claim].add(position)
@@ -399,10 +403,10 @@ class DeviceSearch:
             self._count(position, service, -1)
 
     def _give_back_share(self, position: Position, consumption: Mapping[str, Amount]) -> None:
-        """Undo what a share consumes.
+        """Take back what a share consumes.
 
-        Upstream knows that a device has shares by what they consume. So one whose shares consume nothing still counts as
-        shared after the last is undone, and not even before that where all amounts are 0.
+        Upstream sees by consumed amounts whether a device has shares. So a device whose shares name no amounts still
+        counts as shared after the last one is undone, and a device whose amounts are all 0 ceases to at the first undo.
         """
         totals = self._consumed.get(position, {})
         for name, (amount, _) in consumption.items():
@@ -415,19 +419,19 @@ class DeviceSearch:
             self._consumed.pop(position, None)
 
     def _reject(self, position: Position, service: Service) -> None:
-        """A device that took its part of the counters is not chosen after all."""
+        """Take note that a device which took its part of the counters is not chosen after all."""
         if self._strict and service.model.consumes:
             self._count(position, service, -1)
 
     def _make_up(self, number: int) -> None:
-        """Take from the counters of a pool what devices keep that were rejected when the search passed the pool by."""
+        """Take from a pool's counters what rejected devices keep, which the search passed by unevaluated."""
         if self._strict:
             return
         supply = self._supply(number)
         exhausted: set[int] = set()
         for want in self._passed.wants_of(number):
             if want.index in exhausted:
-                continue  # none of its devices got anything, and less is left now
+                continue  # none of the want's devices got anything, and less is left now
             took = False
             for place, problem in supply.candidates(want):
                 service = supply.services[place]
@@ -437,10 +441,10 @@ class DeviceSearch:
                 exhausted.add(want.index)
 
     def _count(self, position: Position, service: Service, sign: int) -> bool:
-        """Take what a device uses from the counters of its pool, or put it back; False when there is not enough.
+        """Take a device's use from the counters of its pool, or put it back. False when the counters do not suffice.
 
-        The first share of a device takes it; the other shares are free. Every counter of the pool has to suffice, but
-        only those that the device uses can become too small.
+        The first share of a device takes it; further shares are free. No counter of the pool may be overdrawn, but only
+        those that the device uses can become too small.
         """
         number, place = position
         supply = self._supply(number)

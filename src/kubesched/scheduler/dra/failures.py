@@ -1,4 +1,4 @@
-"""How an allocation can fail, apart from "no devices" (rules/devices §5.3)."""
+"""Failures of an allocation other than "no devices" (rules/devices §5.3)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ __all__ = ["AllocationError", "AllocationTimeoutError", "DeviceAllocationFailure
 
 
 class DeviceAllocationFailure(Exception):  # noqa: N818 - the base of the errors below
-    """Base of everything the allocator raises. The text is upstream's."""
+    """Base of all errors of the allocator. The text is upstream's."""
 
 
 class InvalidPoolsError(DeviceAllocationFailure):
-    """Nothing fits this node, and some of its pools are invalid. Other nodes may fit."""
+    """The claims do not fit this node, and some of its pools are invalid. Other nodes may fit."""
 
     def __init__(self) -> None:
         super().__init__("invalid resource pools were encountered")
@@ -21,4 +21,4 @@ class AllocationTimeoutError(DeviceAllocationFailure):
 
 
 class AllocationError(DeviceAllocationFailure):
-    """A claim, class, selector or slice that cannot be used. Ends the scheduling attempt of the pod."""
+    """A claim, class, selector or slice cannot be used. The scheduling attempt of the pod ends."""

@@ -1,4 +1,4 @@
-"""Which parts of dynamic resource allocation are on (rules/devices §2)."""
+"""Optional parts of dynamic resource allocation (rules/devices §2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DEFAULT_FEATURES", "Features"]
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the allocator is to support; each is one gate, but for ``device_binding_and_status``, which needs two."""
+    """Parts that are on. Each is one gate, except ``device_binding_and_status``, which needs two."""
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -19,7 +19,7 @@ class Features:
     device_taints: bool = True
     device_binding_and_status: bool = True
     consumable_capacity: bool = True
-    #: Read by CEL only: attributes with lists of values.
+    #: Attributes with lists of values; only CEL reads them.
     list_type_attributes: bool = False
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What the allocator needs of its caller, and its answer for many nodes."""
+"""Interface of the allocator: the lookup that it needs, and its verdict on a node."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kubesched.api.resource import DeviceClass
 
 __all__ = ["ClassLookup", "Verdict"]
 
-#: The class of a name, or None when there is none.
+#: Returns the class of a name, or None when there is none.
 ClassLookup = Callable[[str], DeviceClass | None]
 
 
 class Verdict(enum.IntEnum):
-    """What the search on one node comes to."""
+    """Result of the search on one node."""
 
     FITS = 0
     #: Upstream's status: ``cannot allocate all claims``.

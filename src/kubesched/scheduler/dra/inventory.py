@@ -1,8 +1,8 @@
-"""All ResourceSlices of the cluster, and the pools that each node sees in them (rules/devices §8.2).
+"""Inventory of all ResourceSlices of the cluster, and the pools that each node sees in them (rules/devices §8.2).
 
-A node sees the slices that name it, those that are open to several nodes, and every slice with counters. Pools that only
-have counters for a node offer it nothing; they matter while they are incomplete or invalid, and are evaluated once for
-all nodes. Open slices with the same selection are seen by the same nodes: their pools are built once for all of those.
+A node sees the slices that name it, those that are open to several nodes, and every slice with counters. A pool that
+has only counters for a node offers it nothing, but matters while it is incomplete or invalid; that is evaluated once
+for all nodes. Open slices with the same selection are seen by the same nodes, so their pools are built once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEPT_CHANGES: Final = 4096
 class CommonPools:
     """Pools that several nodes see alike, in the order in which they are tried.
 
-    Every allocator has them :meth:`touched`; ``changed`` are the places of the pools that were.
+    Every allocator calls :meth:`touched`; ``changed`` logs the places of the pools that were touched.
     """
 
     def __init__(self, pools: Iterable[Pool]) -> None:
@@ -38,7 +38,7 @@ class CommonPools:
         self.changed: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
 
     def touched(self, pools: Iterable[PoolID]) -> bool:
-        """Something of these pools was allocated or released; False when none of them is here."""
+        """Note that something of these pools was allocated or released. False when none of the pools is here."""
         places = [self._places[pool] for pool in pools if pool in self._places]
         for place in places:
             self.changed.append(place)
@@ -50,10 +50,10 @@ class CommonPools:
 
 
 class Inventory:
-    """The slices, after taint rules; fed by their events.
+    """Slices after taint rules, fed by their events.
 
     Attributes:
-        changed: the names of nodes that see something else; all of them may when the log was emptied.
+        changed: names of nodes that see other devices; when the log was emptied, any node may.
     """
 
     def __init__(self, features: Features) -> None:
@@ -62,20 +62,20 @@ class Inventory:
         self._slices: dict[str, SliceEntry] = {}
         self._by_pool: dict[PoolID, dict[str, SliceEntry]] = {}
         self._local: dict[str, dict[str, SliceEntry]] = {}
-        #: Open slices by what they select; and those whose devices select nodes themselves.
+        #: Open slices by their selection; ``_by_device`` holds slices whose devices select nodes themselves.
         self._open: dict[bytes, dict[str, SliceEntry]] = {}
         self._by_device: dict[str, SliceEntry] = {}
         #: Slices with counters, by pool.
         self._counters: dict[PoolID, dict[str, SliceEntry]] = {}
         self._stale: set[PoolID] = set()
-        #: Pools with counters that are incomplete or invalid for nodes without their devices.
+        #: Pools with counters, incomplete or invalid for nodes that see none of their devices.
         self._bad: dict[PoolID, Pool] = {}
-        #: By the groups of open slices that matter.
+        #: Common pools by the groups of open slices that a node sees.
         self._common: dict[tuple[bytes, ...], CommonPools] = {}
         self.changed: ChangeLog[str] = ChangeLog(_KEPT_CHANGES)
 
     def put(self, resource_slice: ResourceSlice) -> None:
-        """Add a slice, or replace the one of its name."""
+        """Add a slice, or replace the slice of its name."""
         entry = SliceEntry.of(resource_slice, self.models)
         self.remove(entry.name)
         self._slices[entry.name] = entry
@@ -84,7 +84,7 @@ class Inventory:
         self._note(entry.pool)
 
     def remove(self, name: str) -> None:
-        """Remove the slice of a name; nothing happens when there is none."""
+        """Remove the slice of a name, if there is one."""
         entry = self._slices.get(name)
         if entry is None:
             return
@@ -103,16 +103,16 @@ class Inventory:
             del self._local[node]
 
     def slices(self) -> list[ResourceSlice]:
-        """Every slice, in no order."""
+        """Return every slice, in no order."""
         return [entry.resource_slice for entry in self._slices.values()]
 
-    # -- what nodes see ----------------------------------------------------------------------------------------
+    # -- pools of nodes ----------------------------------------------------------------------------------------
 
     def pools_of(self, node: Node) -> tuple[list[Pool], CommonPools | None]:
-        """The pools of a node's own in no order, and those that it has in common with other nodes.
+        """Return a node's own pools in no order, and the pools that it has in common with other nodes.
 
         Raises:
-            AllocationError: a node selector of a slice cannot be parsed.
+            AllocationError: when a node selector of a slice cannot be parsed.
         """
         relevant: dict[PoolID, list[SliceEntry]] = {}
         for entry in (*self._local.get(node.name, {}).values(), *self._by_device.values()):
@@ -125,7 +125,7 @@ class Inventory:
         )
         common = self._common_pools(groups, node)
         if common is not None and not common.ids.isdisjoint(relevant):
-            # A pool that is partly the node's own is put together for it alone, and the others with it.
+            # A pool that is partly the node's own is built for this node alone, and the other pools with it.
             for group in groups:
                 for entry in self._open[group].values():
                     relevant.setdefault(entry.pool, []).append(entry)
@@ -138,7 +138,7 @@ class Inventory:
         return pools, common
 
     def common_pools(self) -> Iterable[CommonPools]:
-        """The common pools of all nodes seen so far."""
+        """Return the common pools of all nodes seen so far."""
         return self._common.values()
 
     def _common_pools(self, groups: tuple[bytes, ...], node: Node) -> CommonPools | None:
@@ -164,7 +164,7 @@ class Inventory:
         return pools
 
     def settle(self) -> None:
-        """Find out which pools are incomplete or invalid for nodes that see only their counters."""
+        """Find the pools that are incomplete or invalid for nodes that see only their counters."""
         for pool_id in self._stale:
             entries = list(self._counters.get(pool_id, {}).values())
             pool = (
@@ -182,7 +182,7 @@ class Inventory:
     # -- indexes -----------------------------------------------------------------------------------------------
 
     def _home_of(self, entry: SliceEntry) -> dict[str, SliceEntry]:
-        """The index that an entry belongs to."""
+        """Return the index that an entry belongs to."""
         if entry.has_counters:
             return self._counters.setdefault(entry.pool, {})
         if entry.is_local:
@@ -192,7 +192,7 @@ class Inventory:
         return self._open.setdefault(entry.group, {})
 
     def _note(self, pool: PoolID) -> None:
-        """Note that a pool changes: for the nodes its slices name, and for all when a slice is open."""
+        """Log the change of a pool: for the nodes that its slices name, and for all nodes when a slice is open."""
         if pool in self._counters:
             self._stale.add(pool)
         for name in {entry.resource_slice.spec.node_name for entry in self._by_pool.get(pool, {}).values()}:

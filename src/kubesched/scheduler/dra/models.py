@@ -1,7 +1,7 @@
-"""What distinguishes devices when they are chosen: everything but their name and their node.
+"""Models of devices: everything except name and node that matters when devices are chosen.
 
-Devices of one model are alike in all of it, so a selector is evaluated once per model. Quantities are parsed here,
-once, into nano-units.
+Devices of one model are alike, so a selector is evaluated once per model. Quantities are parsed here, once, into
+nano-units.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .features import Features
 
 __all__ = ["MOST_REMEMBERED", "NO_SCALAR", "Capacity", "Consumption", "DeviceModel", "DeviceModels", "attribute_of"]
 
-#: Entries of a table of what was computed; one that would be larger begins again.
+#: Most entries of a table of computed values; a table that would grow larger is emptied.
 MOST_REMEMBERED: Final = 1 << 17
-#: Effects that keep a device from being allocated.
+#: Taint effects that keep a device from being allocated.
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 
@@ -37,20 +37,20 @@ class Capacity:
     policy: CapacityRequestPolicy | None
 
 
-#: Counter set, and what of each of its counters a device uses.
+#: Counter set, and the amount (nano-units) that a device uses of each of its counters.
 Consumption = tuple[str, tuple[tuple[str, int], ...]]
 
 
 class DeviceModel:
-    """All devices of one driver that differ in name and node only.
+    """Model of all devices of one driver that differ in name and node only.
 
-    ``id`` counts models from 0. ``device`` is one of them, without name. ``shared`` says that the device may be
-    allocated several times.
+    ``id`` counts models from 0. ``device`` is one of the devices, without its name. ``shared`` is set if a device may
+    be allocated several times.
     """
 
     def __init__(self, number: int, frame: int, driver: str, device: Device, features: Features) -> None:
         self.id = number
-        #: Equal for models that differ in the values of attributes only.
+        #: Number that is equal for models which differ in the values of attributes only.
         self.frame = frame
         self.driver = driver
         self.device = device
@@ -74,10 +74,10 @@ class DeviceModel:
 
     @cached_property
     def variables(self) -> dict[str, Any]:
-        """The device as the variables of a selector.
+        """Return the device as the variables of a selector.
 
         Raises:
-            EvaluationError: an attribute has no value that can be used, whether or not the selector reads it.
+            EvaluationError: when an attribute has no usable value, whether or not the selector reads it.
         """
         if self.problem:
             raise EvaluationError(self.problem)
@@ -99,7 +99,7 @@ class DeviceModel:
 
     @cached_property
     def problem(self) -> str:
-        """Why the device cannot be the variables of a selector, "" when it can."""
+        """Reason why the device cannot be the variables of a selector, "" when it can."""
         for name, attribute in self.device.attributes.items():
             try:
                 self._value(attribute)
@@ -108,7 +108,7 @@ class DeviceModel:
         return ""
 
     def projection(self, names: tuple[tuple[str, str], ...]) -> Hashable:
-        """What distinguishes the model for readers of these attributes only, given as domain and id."""
+        """Key that distinguishes the model for readers of these attributes only, given as (domain, ID) pairs."""
         attributes, driver = self.device.attributes, self.driver
         values = [
             (attributes.get(f"{domain}/{key}"), attributes.get(key) if domain == driver else None)
@@ -146,12 +146,12 @@ def _version(text: str) -> Semver:
         raise EvaluationError(f"parse semantic version: {error}") from None
 
 
-#: The type and value of an attribute that has no single value, such as a list.
+#: Stands for the type and value of an attribute without a single value, such as a list.
 NO_SCALAR: Final[tuple[str, Any]] = ("", None)
 
 
 def attribute_of(model: DeviceModel, name: str) -> tuple[str, Any] | None:
-    """The type and value of a fully qualified attribute; None when the device has none, :data:`NO_SCALAR` for a list.
+    """Type and value of a fully qualified attribute; None when the device lacks it, :data:`NO_SCALAR` for a list.
 
     An attribute of the driver's own domain may be written without it.
     """
@@ -176,7 +176,7 @@ def attribute_of(model: DeviceModel, name: str) -> tuple[str, Any] | None:
 
 
 class DeviceModels:
-    """The models of the devices that there are, by content. Numbers are never used again."""
+    """Models of the existing devices, by content. Model numbers are never used again."""
 
     def __init__(self, features: Features) -> None:
         self._features = features

@@ -1,4 +1,4 @@
-"""Where among the pools that nodes have in common a search has to look."""
+"""Places among the pools that nodes have in common where a search has to look."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _OPEN: Final = b"\x01"
 
 
 class Places:
-    """The places of pools that may have candidates for a want, and of those that have devices with a value.
+    """Places of pools that may have candidates for a want, and of pools that have devices with a value.
 
-    A pool is *open* for a want until a search finds no candidate in it, and again when what is in use of it changes.
+    A pool is *open* for a want until a search finds no candidate in it, and open again when its use changes.
     """
 
     def __init__(self, common: CommonPools, wanted: Wanted) -> None:
         self._common = common
         self._wanted = wanted
         self._changed = Follower.from_now(common.changed)
-        #: By index of the want: one byte per pool, 1 where it is open.
+        #: One byte per pool, 1 where it is open, by index of the want.
         self._open: dict[int, bytearray] = {}
-        #: By index of the want and attribute: the value of the attribute to places; None to places with a problem.
+        #: Places by value of an attribute, by (index of the want, attribute); the key None has places with a problem.
         self._values: dict[tuple[int, str], dict[tuple[str, Any] | None, list[int]]] = {}
 
     def settle(self) -> None:
-        """Take note of pools that changed; before every search."""
+        """Take note of pools that changed. To be called before every search."""
         changed = self._changed.read()
         if changed is None:
             self._open.clear()
@@ -42,7 +42,7 @@ class Places:
                     flags[place] = 1
 
     def next_open(self, want: Want, place: int) -> int:
-        """The first open pool from a place on; the number of pools when there is none."""
+        """Return the first open pool from a place on; the number of pools when there is none."""
         flags = self._open.get(want.index)
         if flags is None:
             flags = self._open[want.index] = bytearray(_OPEN * len(self._common.pools))
@@ -50,11 +50,11 @@ class Places:
         return len(flags) if found < 0 else found
 
     def close(self, want: Want, place: int) -> None:
-        """The pool has no candidates for a want now."""
+        """Note that the pool has no candidates for a want now."""
         self._open[want.index][place] = 0
 
     def with_value(self, want: Want, attribute: str, value: tuple[str, Any]) -> list[int]:
-        """The pools with a device that a want selects and that has this value, or with one whose selection is an error."""
+        """Return the pools with a device that a want selects and that has this value, or whose selection fails."""
         known = self._values.get((want.index, attribute))
         if known is None:
             known = self._values[want.index, attribute] = self._by_value(want, attribute)
@@ -77,10 +77,10 @@ class Places:
 
 
 class PlacesWithOwn:
-    """:class:`Places` for a node with pools of its own among the common ones: those are always open."""
+    """Places for a node with pools of its own among the common ones. Its own pools are always open."""
 
     def __init__(self, places: Places, own: Sequence[int]) -> None:
-        """``own``: the places of the node's own pools among all, in order."""
+        """``own`` are the places of the node's own pools among all, in order."""
         self._places = places
         self._own = own
 
@@ -106,20 +106,20 @@ class PlacesWithOwn:
 
 
 class Passed:
-    """The pools that walks passed by, as their devices have the wrong value: ranges of places in order of time."""
+    """Pools that walks passed by since their devices have the wrong value: ranges of places, oldest first."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[int, int, Want]] = []
-        #: By pool: how many entries were read.
+        #: Number of entries that were read, by pool.
         self._read: dict[int, int] = {}
 
     def add(self, want: Want, first: int, end: int) -> None:
-        """A walk for a want passed the pools from ``first`` to before ``end``."""
+        """Note that a walk for a want passed the pools from ``first`` to before ``end``."""
         if first < end:
             self._entries.append((first, end, want))
 
     def wants_of(self, number: int) -> Sequence[Want]:
-        """For which wants a pool was passed since this was read last, in order."""
+        """Return the wants, in order, for which a pool was passed since the last call for this pool."""
         entries, read = self._entries, self._read.get(number, 0)
         if read == len(entries):
             return ()

@@ -30,7 +30,7 @@ class PoolState(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class DeviceEntry:
-    """A device of a slice. ``slice`` is where its node fields are, unless the slice leaves them to the device."""
+    """Device of a slice. ``resource_slice`` has its node fields, unless the slice leaves them to the device."""
 
     name: str
     device: Device
@@ -49,13 +49,13 @@ class DeviceEntry:
 
     @cached_property
     def matcher(self) -> NodeSelectorMatcher | str | None:
-        """The device's own selector compiled, or what is wrong with it."""
+        """The device's own selector compiled, or the error in it."""
         return _compiled(self.device.node_selector)
 
 
 @dataclass(frozen=True, eq=False)
 class SliceEntry:
-    """A slice with its devices prepared."""
+    """Slice with its devices prepared."""
 
     resource_slice: ResourceSlice
     pool: PoolID
@@ -75,7 +75,7 @@ class SliceEntry:
 
     @cached_property
     def matcher(self) -> NodeSelectorMatcher | str | None:
-        """The selector of the slice compiled, or what is wrong with it."""
+        """The selector of the slice compiled, or the error in it."""
         return _compiled(self.resource_slice.spec.node_selector)
 
     @property
@@ -88,20 +88,21 @@ class SliceEntry:
 
     @cached_property
     def group(self) -> bytes:
-        """Equal for open slices that matter for the same nodes; such nodes see the same of them."""
+        """Key that is equal for open slices which are seen by the same nodes."""
         spec = self.resource_slice.spec
         return msgspec.json.encode((spec.all_nodes, spec.node_selector))
 
     @property
     def is_local(self) -> bool:
-        """Whether it can concern no other node than the one it names."""
+        """True if the slice can concern no other node than the one it names."""
         return self.resource_slice.spec.node_name is not None and not self.has_counters
 
 
 class InUse:
-    """What of a pool is in use, by position in it.
+    """Use of a pool, by position in it.
 
-    ``available`` holds what is left of each counter, None without counters. ``key`` is equal for pools in the same state.
+    ``available`` holds the free amount of each counter, None without counters. ``key`` is equal for pools in the same
+    state.
     """
 
     __slots__ = ("available", "consumed", "exclusive", "is_overdrawn", "key", "shared", "use")
@@ -114,7 +115,7 @@ class InUse:
             pool.by_name[name]: amounts for name, amounts in use.consumed.items() if pool.by_name.get(name, -1) >= 0
         }
         self.available = _available(pool, use) if pool.counters else None
-        #: Whether some counter is below zero, which keeps every device with counters from being allocated.
+        #: True if some counter is below zero, which keeps every device with counters from being allocated.
         self.is_overdrawn = self.available is not None and any(
             left < 0 for counters in self.available.values() for left in counters.values()
         )
@@ -133,7 +134,7 @@ def _positions(pool: Pool, names: Iterable[str]) -> Iterable[int]:
 
 
 def _available(pool: Pool, use: PoolUse) -> dict[str, dict[str, int]]:
-    """What is left of the counters: their values less what allocated devices of the pool use, each once."""
+    """Free amounts of the counters: their values less the use of the pool's allocated devices, each once."""
     left = {name: dict(counters) for name, counters in pool.counters.items()}
     for entry in (*pool.devices, *pool.others):
         if entry.name in use.exclusive or entry.name in use.shared or entry.name in use.consumed:
@@ -145,11 +146,11 @@ def _available(pool: Pool, use: PoolUse) -> dict[str, dict[str, int]]:
 
 @dataclass(eq=False)
 class Pool:
-    """A pool with the devices that target one node, in the order they are tried.
+    """Pool with the devices that target one node, in the order they are tried.
 
-    ``others`` are devices for other nodes: they count for the counters of the pool. ``elsewhere`` are those of them that are
-    in slices with devices for this node. ``counters`` holds the value of every counter by counter set, in nano-units.
-    Only a complete pool has devices.
+    ``others`` are devices for other nodes, which use counters of the pool, too. ``elsewhere`` are the ``others`` in
+    slices that also have devices for this node. ``counters`` holds the value of every counter by counter set, in
+    nano-units. Only a complete pool has devices.
     """
 
     id: PoolID
@@ -158,31 +159,31 @@ class Pool:
     others: list[DeviceEntry] = field(default_factory=list)
     elsewhere: list[DeviceEntry] = field(default_factory=list)
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: Position by name; -1 for devices of other nodes.
+    #: Positions of devices by name; -1 for devices of other nodes.
     by_name: dict[str, int] = field(default_factory=dict)
     _in_use: InUse | None = None
 
     @cached_property
     def has_binding_conditions(self) -> bool:
-        """Whether a device has any, also one for another node in a slice that has devices for this one."""
+        """True if a device has any, or one for another node in a slice that has devices for this one."""
         return any(entry.model.has_binding_conditions for entry in (*self.devices, *self.elsewhere))
 
     @cached_property
     def sort_key(self) -> tuple[bool, bytes, bytes]:
-        """Pools with devices that have binding conditions are last; by driver and name within."""
+        """Sort key: pools with devices that have binding conditions come last; within by driver and name."""
         return self.has_binding_conditions, self.id.driver.encode(), self.id.pool.encode()
 
     def order(self) -> tuple[bool, bytes, bytes]:
-        """For sorting: the order in which pools are tried."""
+        """Return the sort key, by which pools are tried in order."""
         return self.sort_key
 
     @cached_property
     def has_odd_selectors(self) -> bool:
-        """Whether a device has a node selector of several terms, which no result can have."""
+        """True if a device has a node selector of several terms, which no result can have."""
         return any(entry.node_selector and len(entry.node_selector.node_selector_terms) != 1 for entry in self.devices)
 
     def in_use(self, allocated: AllocatedDevices) -> InUse:
-        """What of the pool is in use now."""
+        """Return the present use of the pool."""
         use = allocated.use_of(self.id)
         known = self._in_use
         if known is None or known.use is not use:
@@ -202,10 +203,10 @@ def _compiled(selector: NodeSelector | None) -> NodeSelectorMatcher | str | None
 def _matches(
     node_name: str | None, all_nodes: bool | None, matcher: NodeSelectorMatcher | str | None, node: Node
 ) -> bool:
-    """Whether node fields, of a slice or of a device, include a node.
+    """True if node fields, of a slice or of a device, include a node.
 
     Raises:
-        AllocationError: the selector cannot be parsed.
+        AllocationError: when the selector cannot be parsed.
     """
     if node_name is not None:
         return node_name == node.name
@@ -217,12 +218,12 @@ def _matches(
 
 
 def _targets(entry: DeviceEntry, node: Node) -> bool:
-    """Whether a device of a slice that leaves its node fields to the devices is available on a node."""
+    """True if a device of a slice that leaves its node fields to the devices is available on a node."""
     return _matches(entry.device.node_name, entry.device.all_nodes, entry.matcher, node)
 
 
 def is_relevant(entry: SliceEntry, node: Node, features: Features) -> bool:
-    """Whether a slice matters for a node: it has counters, or devices for it."""
+    """True if a slice matters for a node: it has counters, or devices for it."""
     spec = entry.resource_slice.spec
     if not features.partitionable_devices and (spec.per_device_node_selection or entry.has_counters):
         return False
@@ -240,9 +241,9 @@ def build_pool(
     node: Node | None,
     features: Features,
 ) -> Pool | None:
-    """Put a pool together from the slices that matter for a node, and all of its slices in the cluster.
+    """Build a pool from the ``relevant`` slices, which matter for a node, and all of its slices in the cluster.
 
-    None when it is obsolete. ``node`` is None for a pool of which only counters matter.
+    None when these slices are obsolete. ``node`` is None for a pool of which only counters matter.
     """
     generation = max(entry.generation for entry in relevant)
     kept = sorted((entry for entry in relevant if entry.generation == generation), key=lambda entry: entry.name)

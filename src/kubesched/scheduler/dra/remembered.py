@@ -1,8 +1,8 @@
-"""What is remembered for claims of one content: results of searches by state, and a verdict per row.
+"""Memory of the allocator for claims of one content: results of searches by state, and a verdict per row.
 
-The state of a node decides the result of the search: how the devices of its pools serve the claims, and which are in use.
-Pools that nodes have in common count as one, whose state is a stamp. When it changes, the rows are grouped by the rest of
-their state, and one row of each group is evaluated.
+The state of a node decides the result of the search: how the devices of its pools serve the claims, and which of them
+are in use. Pools that nodes have in common count as one, whose state is a stamp. When the stamp changes, the rows are
+grouped by the rest of their state, and one row of each group is evaluated.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Rows = np.ndarray[Any, np.dtype[np.intp]]
 Verdicts = np.ndarray[Any, np.dtype[np.uint8]]
 Scores = np.ndarray[Any, np.dtype[np.int64]]
 
-#: The result of a search: a solution, an error, or why there is no solution.
+#: Result of a search: a solution, an error, or the reason why there is no solution.
 Outcome = Solution | Problem | Verdict
 
-#: For a row that belongs to no kind (yet).
+#: Kind of a row that belongs to no kind (yet).
 NO_KIND: Final = -1
 
 
 class Remembered:
-    """The tables for claims of one content. Numbers in them are never used again.
+    """Tables for claims of one content. Numbers in them are never used again.
 
-    ``number`` is that of the content and the classes as they are: no other has it, and none gets it again.
-    ``changes`` reads which rows the caller has to name in :meth:`rows_changed`.
+    ``number`` belongs to the content and the classes as they are; no other content ever gets it. ``changes`` reads the
+    rows that the caller has to name in :meth:`rows_changed`.
     """
 
     def __init__(self, wanted: Wanted, allocated: AllocatedDevices, number: int, changes: Follower[int]) -> None:
@@ -51,7 +51,7 @@ class Remembered:
         self.wanted = wanted
         self._allocated = allocated
         self.outcomes: dict[Hashable, Outcome] = {}
-        #: The verdict and the score for each outcome that is no error and cannot become one when results are built.
+        #: Verdict and score by state, for outcomes that are no error and cannot become one when results are built.
         self.answers: dict[Hashable, tuple[Verdict, int]] = {}
         self._states: dict[Hashable, int] = {}
         self._supplies: dict[Pool, Supply] = {}
@@ -59,7 +59,7 @@ class Remembered:
         self._common: dict[CommonPools, bool] = {}
         self._places: dict[CommonPools, Places] = {}
         self._numbers = count()
-        #: By row: the verdict and the score; whether they are right; which kind of row it is.
+        #: Verdict and score by row; ``_fresh`` marks rows where both are current, ``_kind`` has the kind of each row.
         self.verdicts: Verdicts = np.zeros(0, np.uint8)
         self.scores: Scores = np.zeros(0, np.int64)
         self._fresh: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(0, np.bool_)
@@ -69,19 +69,19 @@ class Remembered:
     # -- states ------------------------------------------------------------------------------------------------
 
     def kind_of(self, view: NodeView) -> int:
-        """A number for the state of a node apart from what is in use of common pools."""
+        """Return a number for the state of a node, without the use of common pools."""
         content = (view.common, tuple([(place, self.supply(pool).number) for place, pool in view.own]))
         return self._number(self._kinds, (content, view.node.name) if view.is_odd else content)
 
     def state_of(self, view: NodeView, kind: int | None = None) -> Hashable:
-        """The state of a node: equal for nodes on which the search has the same result, up to names. ``kind`` if known."""
+        """State of a node: equal for nodes with the same search result, up to names. ``kind`` is given if known."""
         common = view.common
         if kind is None:
             kind = self.kind_of(view)
         return kind, common.changed.position if common is not None and self.matters(common) else 0
 
     def supply(self, pool: Pool) -> Supply:
-        """A pool in its current state."""
+        """Return a pool in its current state."""
         in_use = pool.in_use(self._allocated)
         supply = self._supplies.get(pool)
         if supply is None or supply.in_use is not in_use:
@@ -92,7 +92,7 @@ class Remembered:
         return supply
 
     def places(self, view: NodeView) -> Places | PlacesWithOwn | None:
-        """Where to look among the pools of a node; None without common ones."""
+        """Return the places to look at among the pools of a node; None without common pools."""
         common = view.common
         if common is None:
             return None
@@ -103,7 +103,7 @@ class Remembered:
         return PlacesWithOwn(found, [place for place, _ in view.own]) if view.own else found
 
     def matters(self, common: CommonPools) -> bool:
-        """Whether any device of common pools serves a want."""
+        """True if any device of common pools serves a want."""
         known = self._common.get(common)
         if known is None:
             service = self.wanted.service
@@ -119,7 +119,7 @@ class Remembered:
         return number
 
     def _forget(self) -> None:
-        """Begin again with tables that have become large."""
+        """Empty the tables that have become large."""
         for table in (
             self.outcomes,
             self.answers,
@@ -135,7 +135,7 @@ class Remembered:
     # -- rows --------------------------------------------------------------------------------------------------
 
     def resize(self, size: int) -> None:
-        """Have at least so many rows."""
+        """Grow to at least ``size`` rows."""
         more = max(size, 2 * len(self._fresh)) - len(self._fresh)
         if len(self._fresh) < size:
             self._fresh = np.concatenate((self._fresh, np.zeros(more, np.bool_)))
@@ -144,17 +144,17 @@ class Remembered:
             self.scores = np.concatenate((self.scores, np.zeros(more, np.int64)))
 
     def rows_changed(self, rows: Iterable[int] | None) -> None:
-        """These rows see something else now; None: all of them."""
+        """Note that these rows see other devices now; None: all rows."""
         changed = slice(None) if rows is None else list(rows)
         self._fresh[changed] = False
         self._kind[changed] = NO_KIND
 
     def common_pools_changed(self) -> None:
-        """What is in use of some common pool changed."""
+        """Note that the use of some common pool changed."""
         self._fresh[:] = False
 
     def verdict_of(self, row: int, evaluate: Callable[[int], tuple[Verdict, int, int]]) -> int:
-        """The verdict of one row; ``evaluate`` as for :meth:`bring_up_to_date`."""
+        """Return the verdict of one row; for ``evaluate`` see :meth:`bring_up_to_date`."""
         if not self._fresh[row]:
             self.verdicts[row], self.scores[row], self._kind[row] = evaluate(row)
             self._fresh[row] = True
@@ -165,9 +165,9 @@ class Remembered:
         rows: Rows,
         evaluate: Callable[[int], tuple[Verdict, int, int]],
     ) -> None:
-        """Evaluate the rows whose verdicts are not right, one of each kind where the kind is known.
+        """Evaluate the rows whose verdicts are out of date, one of each kind where the kind is known.
 
-        ``evaluate`` gives the verdict, the score and the kind of a row, :data:`NO_KIND` when that cannot be said.
+        ``evaluate`` returns the verdict, the score and the kind of a row, :data:`NO_KIND` for an unknown kind.
         """
         stale = rows[~self._fresh[rows]]
         if not len(stale):

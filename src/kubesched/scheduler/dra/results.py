@@ -1,4 +1,4 @@
-"""Turning chosen devices into the allocation of a claim (rules/devices §8.9)."""
+"""Allocation of a claim, made from chosen devices (rules/devices §8.9)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def allocation_result(
     wanted: Wanted,
     share_id: Callable[[], str],
 ) -> AllocationResult:
-    """The allocation of a claim.
+    """Build the allocation of a claim.
 
     Raises:
-        AllocationError: a slice has a node selector of several terms.
+        AllocationError: when a slice has a node selector of several terms.
     """
     results = tuple(_result(pick, view, wanted, share_id) for pick in picks)
     entries = [_entry(pick, view) for pick in picks]
@@ -57,7 +57,7 @@ def _entry(pick: Pick, view: NodeView) -> DeviceEntry:
 
 
 def _knows_binding(wanted: Wanted) -> bool:
-    """Upstream's "stable" allocator, used without these features, does not know ``bindsToNode``."""
+    """False for upstream's "stable" allocator, used without these features, which ignores ``bindsToNode``."""
     return wanted.features.device_binding_and_status or wanted.features.consumable_capacity
 
 
@@ -83,7 +83,7 @@ def _result(pick: Pick, view: NodeView, wanted: Wanted, share_id: Callable[[], s
 def _configuration(
     claim: ResourceClaim, want: ClaimWant, picks: Sequence[Pick], wanted: Wanted
 ) -> Iterable[DeviceAllocationConfiguration]:
-    """The configuration of the classes used, each class once, then the claim's own."""
+    """Yield the configuration of the classes used, each class once, then the claim's own."""
     chosen = {pick.want.request: pick.want for pick in picks}
     selected = [chosen.get(request.name, request.wants[0]) for request in want.requests if request.wants]
     users: dict[str, list[str]] = {}
@@ -104,7 +104,7 @@ def _configuration(
 
 
 def _node_selector(entries: Sequence[DeviceEntry], node_name: str, *, stable: bool) -> NodeSelector | None:
-    """Where the devices are available together: on this node, on nodes with some labels, or anywhere (None)."""
+    """Select the nodes where the devices are available together: this node, nodes with some labels, or all (None)."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for entry in entries:

@@ -1,7 +1,8 @@
 """CEL selectors of devices (rules/devices §9).
 
-An expression is compiled once, when it is needed first. Its result for a device depends on what it reads of it only: that is found in the
-syntax tree, so that devices which differ in other attributes (serial numbers) share one evaluation.
+An expression is compiled when it is first needed. Its result for a device depends only on the attributes that it reads.
+These are found in the syntax tree, so that devices which differ in other attributes (serial numbers) share one
+evaluation.
 """
 
 from __future__ import annotations
@@ -32,39 +33,41 @@ from .models import MOST_REMEMBERED, DeviceModel
 __all__ = ["Selector", "SelectorCache", "SelectorError"]
 
 _MAPS: Final = ("device.attributes", "device.capacity")
-#: Five evaluations that go to their limit: as many seconds, at half of the time in which a lease has to be renewed.
+#: Cost that one attempt may spend: five evaluations that go to their limit, about five seconds. That is half of the
+#: time in which a lease has to be renewed.
 _ATTEMPT_COST: Final = 5 * COST_LIMIT
-#: Cost of compiling a byte of an expression. A claim may have a megabyte of them, which is 15 s.
+#: Cost of compiling one byte of an expression. A claim may have a megabyte of them, which takes 15 s.
 _COMPILE_COST: Final = 15
-#: Expressions that are kept.
+#: Most expressions that are kept.
 _MOST: Final = 1024
 
 
 class SelectorError(Exception):
-    """A selector that cannot be compiled or evaluated: ``CEL compile error: …`` or ``CEL runtime error: …``."""
+    """A selector cannot be compiled or evaluated: ``CEL compile error: …`` or ``CEL runtime error: …``."""
 
 
 class Allowance:
-    """What the selectors of one scheduling attempt may cost together; each may have upstream's limit besides.
+    """Cost that the selectors of a scheduling attempt may spend together; each also has upstream's limit.
 
-    The process does nothing else meanwhile, and has a lease to renew. What was evaluated is remembered: the next attempt
-    goes on from there.
+    The process does nothing else while a selector is evaluated, and has a lease to renew. Results are remembered, so
+    the next attempt goes on from there.
     """
 
     def __init__(self, interrupted: Callable[[], bool] = lambda: False) -> None:
-        """``interrupted`` ends an evaluation by True, for reasons of its own."""
+        """``interrupted`` may end an evaluation for reasons of its own, by returning True."""
         self._interrupted = interrupted
         self._left = _ATTEMPT_COST
 
     def renew(self) -> None:
-        """Begin an attempt."""
+        """Renew the allowance at the beginning of an attempt."""
         self._left = _ATTEMPT_COST
 
     def compile(self, expression: str, *, lists: bool) -> Checked:
         """Compile an expression.
 
         Raises:
-            CompilationError, MissingLibraryError: see :func:`kubesched.api.cel.device_expressions.compile_device_expression`.
+            CompilationError: see :func:`kubesched.api.cel.device_expressions.compile_device_expression`.
+            MissingLibraryError: see there.
             EvaluationInterruptedError: see :meth:`spend`.
         """
         if self._left <= 0 or self._interrupted():
@@ -77,7 +80,7 @@ class Allowance:
 
         Raises:
             EvaluationError: see :meth:`kubesched.api.cel.Program.evaluate`.
-            EvaluationInterruptedError: there is nothing left, or ``interrupted`` said so.
+            EvaluationInterruptedError: when the allowance is used up, or ``interrupted`` returned True.
         """
         if self._left <= 0:
             raise EvaluationInterruptedError
@@ -88,14 +91,14 @@ class Allowance:
             self._left -= evaluation.total
 
 
-#: The variable, domain and id that an expression reads, with None for "all of them".
+#: Variable, domain and ID of an attribute that an expression reads, with None for "all of them".
 Read = tuple[str, str | None, str | None]
 
 
 class _Compiled(NamedTuple):
-    """An expression that can be evaluated, or why it cannot.
+    """Expression that can be evaluated, or the error why it cannot.
 
-    ``attributes`` are those that are read, as domain and id; None when that cannot be said.
+    ``attributes`` are the attributes that it reads, as (domain, ID) pairs; None when they are unknown.
     """
 
     program: Program | None
@@ -104,16 +107,16 @@ class _Compiled(NamedTuple):
 
 
 class Selector:
-    """An expression, with the results known so far. One that does not compile results in its error for every device."""
+    """Expression with its results so far. One that does not compile results in its error for every device."""
 
     def __init__(self, expression: str, allowance: Allowance, *, lists: bool) -> None:
-        """``allowance`` is what compiling and evaluating it may take; with ``lists`` it may result in a value of unknown type."""
+        """``allowance`` limits compiling and evaluating. With ``lists`` a result may be of unknown type."""
         self._expression = expression
         self._allowance = allowance
         self._lists = lists
         self._known: _Compiled | None = None
         self._by_projection: dict[Hashable, bool | SelectorError] = {}
-        #: How often the expression was evaluated.
+        #: Number of evaluations of the expression.
         self.evaluations = 0
 
     def _compiled(self) -> _Compiled:
@@ -127,18 +130,18 @@ class Selector:
 
     @property
     def attributes(self) -> tuple[tuple[str, str], ...] | None:
-        """The attributes that are read, as domain and id; None when that cannot be said.
+        """The attributes that are read, as (domain, ID) pairs; None when they are unknown.
 
         Raises:
-            EvaluationInterruptedError: the allowance does not suffice to compile the expression.
+            EvaluationInterruptedError: when the allowance does not suffice to compile the expression.
         """
         return self._compiled().attributes
 
     def result(self, model: DeviceModel) -> bool | SelectorError:
-        """Whether devices of a model are selected, or why that cannot be said.
+        """True if devices of a model are selected; an error when that cannot be said.
 
         Raises:
-            EvaluationInterruptedError: the allowance ended it; nothing is remembered then.
+            EvaluationInterruptedError: when the allowance ended the evaluation; nothing is remembered then.
         """
         attributes = self.attributes
         key = model.id if attributes is None else model.projection(attributes)
@@ -179,7 +182,7 @@ class Selector:
 
 
 def _attributes_of(reads: Iterable[Read]) -> tuple[tuple[str, str], ...] | None:
-    """The attributes among what an expression reads. The rest is the same for all models of a frame."""
+    """Attributes among the reads of an expression. All else is equal for all models of a frame."""
     found: set[tuple[str, str]] = set()
     for name, domain, key in reads:
         if name == "device.attributes":
@@ -190,7 +193,7 @@ def _attributes_of(reads: Iterable[Read]) -> tuple[tuple[str, str], ...] | None:
 
 
 def _reads_of(expr: Expr) -> set[Read]:
-    """What of the device an expression reads, as narrow as its constants say."""
+    """Parts of the device that an expression reads, as narrow as its constants say."""
     match expr:
         case Ident(name=name) if name in VARIABLES:
             if name == "device":
@@ -219,7 +222,7 @@ def _reads_of(expr: Expr) -> set[Read]:
 
 
 def _domain(expr: Expr) -> tuple[str, str] | None:
-    """``device.attributes["domain"]`` with a constant domain, or None."""
+    """Variable and domain of ``device.attributes["domain"]`` with a constant domain, or None."""
     match expr:
         case Call(function="_[_]", args=(Ident(name=name), Constant(value=str(domain)))) if name in _MAPS:
             return name, domain
@@ -229,10 +232,10 @@ def _domain(expr: Expr) -> tuple[str, str] | None:
 
 
 class SelectorCache:
-    """Keeps expressions with what is known of them; the least recently used one goes first."""
+    """Cache of selectors by expression; the least recently used are dropped."""
 
     def __init__(self, *, list_type_attributes: bool = False, interrupted: Callable[[], bool] = lambda: False) -> None:
-        """``interrupted``: see :class:`Allowance`."""
+        """For ``interrupted`` see :class:`Allowance`."""
         self.allowance = Allowance(interrupted)
         self._lists = list_type_attributes
         self._selectors: OrderedDict[str, Selector] = OrderedDict()

@@ -1,4 +1,4 @@
-"""What a pool in its current state offers to the wants of a demand."""
+"""Supply of a pool in its current state for the wants of a demand."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .wanted import Problem, Service, Want, Wanted
 
 __all__ = ["Candidate", "Supply"]
 
-#: A device that a want may get, by its place in the pool; with a problem when that cannot be said.
+#: Device that a want may get, by its place in the pool; with a problem when the selection is an error.
 Candidate = tuple[int, Problem | None]
 
 
 class Supply:
-    """A pool with the services of its devices, and what is in use. Made again when that changes, ``before`` being the last."""
+    """Pool with the services of its devices, and its use. ``before`` is the supply for an earlier use of the pool."""
 
     __slots__ = ("_candidates", "_numbers", "_wanted", "in_use", "number", "pool", "services")
 
@@ -28,16 +28,16 @@ class Supply:
         else:
             self._numbers, self.services = before._numbers, before.services
         self._candidates: dict[int, list[Candidate]] | None = None
-        #: Given by the owner: equal for supplies of equal content.
+        #: Number that the owner sets: equal for supplies of equal content.
         self.number = -1
 
     @property
     def content(self) -> Hashable:
-        """Equal for pools whose devices serve alike and are in use alike."""
+        """Key that is equal for pools whose devices serve alike and are in use alike."""
         return self.pool.state, self._numbers, self.in_use.key
 
     def candidates(self, want: Want) -> list[Candidate]:
-        """The devices that a want may get as far as that does not depend on the search, and those with a problem."""
+        """Return the devices that a want may get, before anything is chosen, and the devices with a problem."""
         if self._candidates is None:
             self._candidates = {}
         known = self._candidates.get(want.index)
@@ -57,7 +57,7 @@ class Supply:
         return not want.admin and place in self.in_use.exclusive
 
     def is_free_of_obstacles(self, want: Want, place: int) -> bool:
-        """Checks that depend on nothing but the state of the device: its capacity, its counters, taints.
+        """Check capacity, counters and taints of a device, which do not depend on the search.
 
         A device with counters passes in spite of taints: the search handles it, as it may keep the counters.
         """
@@ -69,14 +69,14 @@ class Supply:
         return self._wanted.features.partitionable_devices and self._has_counters(place)
 
     def has_capacity(self, want: Want, place: int, taken: dict[str, int]) -> bool:
-        """Whether what a want consumes is left, after what is in use and was ``taken`` besides."""
+        """True if the consumption of a want is free, after the device's use and what was ``taken`` besides."""
         service = self.services[place]
         consumption = service.consumption[want.index]
         if consumption is None:
             return False
         before = self.in_use.consumed.get(place)
         if before is None and not taken:
-            return True  # that it fits an unused device is part of the consumption
+            return True  # the consumption of an unused device was compared with its capacity before
         capacity = service.model.capacity
         for name, (amount, _) in consumption.items():
             total = amount + (before.get(name, 0) if before else 0) + taken.get(name, 0)
@@ -85,11 +85,11 @@ class Supply:
         return True
 
     def has_share(self, place: int) -> bool:
-        """Whether shares of the device are known to have taken its part of the counters: by the capacity they consume."""
+        """True if shares have taken the device's part of the counters, as the capacity that they consume shows."""
         return place in self.in_use.consumed
 
     def _has_counters(self, place: int) -> bool:
-        """Whether the counters suffice for this device alone."""
+        """True if the counters suffice for this device alone."""
         available = self.in_use.available
         model = self.services[place].model
         if available is None or (model.shared and self.has_share(place)):

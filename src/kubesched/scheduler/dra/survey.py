@@ -1,6 +1,6 @@
-"""What a node has of the devices that claims ask for: for explanations, and for scores by devices of a class.
+"""Survey of a node's devices for claims: for explanations, and for scores by devices of a class.
 
-Nothing here decides where a pod runs; devices are counted one by one, without regard to what else is asked for.
+Nothing here decides where a pod runs. Devices are counted one by one, without regard to other requests.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["Survey", "devices_of_class", "survey"]
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a node has for one request or subrequest.
+    """Devices of a node for one request or subrequest.
 
     Attributes:
         claim: place of the claim in the demand.
-        request: its name, as in results.
+        request: name of the request, as in results.
         class_name: its class.
-        count: how many devices it asks for; 0 for all there are.
+        count: number of devices that it asks for; 0 for all there are.
         matching: devices that its class and selectors select.
-        free: of these, devices that can be allocated now.
-        others: devices of the class that can be allocated, and that its selectors, capacity or tolerations leave out.
-        other_capacity: the capacity of the first of these, as written, by name.
+        free: matching devices that can be allocated now.
+        others: free devices of the class that its selectors, capacity or tolerations leave out.
+        other_capacity: capacity of the first of the ``others``, as written, by name.
     """
 
     claim: int
@@ -42,7 +42,7 @@ class Survey:
 
 
 def survey(wanted: Wanted, supplies: Sequence[Supply]) -> list[Survey]:
-    """One result per request and subrequest, in order. ``supplies`` are the pools of the node."""
+    """Return one result per request and subrequest, in order. ``supplies`` are the pools of the node."""
     return [_survey(want, supplies) for want in wanted.wants]
 
 
@@ -70,7 +70,7 @@ def _selects(selectors: Sequence[Selector], entry: DeviceEntry) -> bool:
 
 
 def _is_free(place: int, entry: DeviceEntry, in_use: InUse) -> bool:
-    """Whether a device is not in use as a whole, and its pool has what it uses of shared counters."""
+    """True if a device is not in use as a whole, and its pool has free what it uses of shared counters."""
     if place in in_use.exclusive:
         return False
     if place in in_use.shared or in_use.available is None:
@@ -83,7 +83,7 @@ def _is_free(place: int, entry: DeviceEntry, in_use: InUse) -> bool:
 
 
 def devices_of_class(selectors: Sequence[Selector], pools: Sequence[tuple[Pool, InUse]]) -> tuple[int, int] | None:
-    """How many devices all selectors select, and how many of these are in use; None when a selector fails."""
+    """Count the devices that all selectors select, and those in use among them; None when a selector fails."""
     matching = taken = 0
     for pool, in_use in pools:
         for place, entry in enumerate(pool.devices):

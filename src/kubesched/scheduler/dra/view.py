@@ -1,4 +1,4 @@
-"""What one node sees: its pools in the order in which they are tried."""
+"""View of one node: the pools that it sees, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["NodeView"]
 
 
 class NodeView:
-    """The pools that a node sees. Made again when its slices or its labels change.
+    """Pools that a node sees. A new view is made when the node's slices or labels change.
 
-    ``own`` are the node's own pools with their places among all; the others are those of ``common``.
+    ``own`` are the node's own pools, each with its place among all; the other pools are those of ``common``.
     """
 
     __slots__ = ("common", "is_odd", "node", "own", "pools")
@@ -29,5 +29,5 @@ class NodeView:
             self.pools = tuple(sorted((*own, *(common.pools if common is not None else ())), key=Pool.order))
             mine = set(own)
             self.own = tuple((place, pool) for place, pool in enumerate(self.pools) if pool in mine)
-        #: Whether some result on this node may be an error.
+        #: True if some result on this node may be an error.
         self.is_odd = any(pool.has_odd_selectors for pool in own) or (common is not None and common.has_odd_selectors)

@@ -1,4 +1,4 @@
-"""What claims ask for, prepared once for all nodes: requests, constraints, and how each model of devices serves them."""
+"""Content of claims, prepared once for all nodes: requests, constraints, and how each device model serves them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["ClaimWant", "Problem", "RequestWant", "Service", "Want", "Wanted"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error text; with the index of a claim, the claim's name belongs before it."""
+    """Error text. With the index of a claim, the claim's name belongs before the text."""
 
     text: str
     claim: int | None = None
@@ -49,7 +49,7 @@ class Problem:
 
 @dataclass(slots=True, eq=False)
 class Want:
-    """One request with its own class, or one subrequest.
+    """Want of a claim: one request with its own class, or one subrequest.
 
     ``name`` is ``request`` or ``request/subrequest``, as in results; ``request`` is the part before the slash.
     """
@@ -64,25 +64,25 @@ class Want:
     admin: bool
     tolerations: tuple[DeviceToleration, ...]
     capacity: Quantities
-    #: What is wrong with it, whatever the node.
+    #: Fault of the request, whatever the node.
     problem: Problem | None = None
     class_selectors: tuple[Selector, ...] = ()
     selectors: tuple[Selector, ...] = ()
 
     @property
     def short(self) -> str:
-        """The name in messages: a subrequest goes by its own name."""
+        """Name in messages: a subrequest goes by its own name."""
         return self.name.rpartition("/")[2]
 
     def all_devices_problem(self, pool: PoolID, what: str) -> Problem:
-        """Why a pool keeps a request for all devices from being served."""
+        """Problem of a pool that keeps a request for all devices from being served."""
         text = f", request {self.short}: asks for all devices, but resource pool {pool} is currently {what}"
         return Problem(text, self.claim)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestWant:
-    """A request: the one want of ``exactly``, or the wants of ``firstAvailable`` in order."""
+    """Request: the one want of ``exactly``, or the wants of ``firstAvailable`` in order."""
 
     name: str
     wants: tuple[Want, ...]
@@ -94,17 +94,17 @@ class ClaimWant:
     index: int
     requests: list[RequestWant] = field(default_factory=list)
     constraints: tuple[DeviceConstraint, ...] = ()
-    #: A constraint that says nothing.
+    #: Problem of a constraint that names no attribute.
     problem: Problem | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
-    """How devices of one model serve the wants of a demand; by index of the want.
+    """Service of one model's devices to the wants of a demand; tuples are by index of the want.
 
-    ``selects``: whether the selectors select it, or the problem. ``tolerated``: no taint is in the way.
-    ``consumption``: what a share or the device as a whole consumes of its capacity, None when it cannot serve.
-    ``attributes``: the type and value of each attribute that constraints name.
+    ``selects``: True if the selectors select the model, or the problem. ``tolerated``: True if no taint is in the way.
+    ``consumption``: amounts that a share, or the whole device, consumes; None when it cannot serve.
+    ``attributes``: type and value of each attribute that constraints name.
     """
 
     number: int
@@ -116,14 +116,14 @@ class Service:
 
 
 class Services(NamedTuple):
-    """The services of the devices of a pool, in order, and their numbers."""
+    """Services of the devices of a pool, in order, and their numbers."""
 
     numbers: tuple[int, ...]
     services: tuple[Service, ...]
 
 
 class Wanted:
-    """The content of a list of claims. Claims of equal content have one, whatever their names."""
+    """Content of a list of claims. Claims of equal content share one, whatever their names."""
 
     def __init__(
         self, claims: Sequence[ResourceClaim], features: Features, classes: ClassLookup, selectors: SelectorCache
@@ -131,7 +131,7 @@ class Wanted:
         self.features = features
         self._lookup = classes
         self._selectors = selectors
-        #: Class name to the class as it was.
+        #: Class by name, as it was when the content was prepared.
         self.classes: dict[str, DeviceClass | None] = {}
         self.wants: list[Want] = []
         self.claims = [self._claim(index, claim) for index, claim in enumerate(claims)]
@@ -152,11 +152,11 @@ class Wanted:
 
     @property
     def is_current(self) -> bool:
-        """Whether the classes are still those it was made with."""
+        """True if the classes are still those with which this was made."""
         return all(self._lookup(name) is known for name, known in self.classes.items())
 
     def preference(self, chosen: Iterable[Want]) -> int:
-        """The score of a solution: 8 less the place in the list, for every request with a list."""
+        """Score of a solution: 8 less the place in the list, for every request with a list."""
         if not self._lists:
             return 0
         indices = {want.index for want in chosen}
@@ -221,7 +221,7 @@ class Wanted:
         what: str,
         short: str,
     ) -> str:
-        """Check a request in upstream's order (section 8.3) and prepare its selectors; "" when it is right."""
+        """Check a request in upstream's order (rules/devices §8.3) and prepare its selectors; "" when it is right."""
         if want.capacity and not self.features.consumable_capacity:
             return f", {what} {short}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
         for number, selector in enumerate(spec.selectors):
@@ -247,7 +247,7 @@ class Wanted:
     # -- devices -----------------------------------------------------------------------------------------------
 
     def service(self, model: DeviceModel) -> Service:
-        """How devices of a model serve the requests; those that serve alike have the same number."""
+        """Return the service of a model's devices. Services that are alike have the same number."""
         service = self._by_model.get(model.id)
         if service is not None:
             return service
@@ -266,7 +266,7 @@ class Wanted:
         return service
 
     def services(self, models: Iterable[DeviceModel]) -> Services:
-        """The services of several models, in order; one object for those that serve alike, as most pools do."""
+        """Return the services of several models, in order; one object for models that serve alike, as in most pools."""
         found = tuple(map(self.service, models))
         numbers = tuple([service.number for service in found])
         services = self._service_lists.get(numbers)
@@ -278,7 +278,7 @@ class Wanted:
 
     @cached_property
     def _read(self) -> tuple[tuple[str, str], ...] | None:
-        """The attributes that selectors and constraints read, as domain and id; None when that cannot be said."""
+        """Attributes that selectors and constraints read, as (domain, ID) pairs; None when they are unknown."""
         found: set[tuple[str, str]] = set()
         for want in self.wants:
             for selector in (*want.class_selectors, *want.selectors):
@@ -295,7 +295,7 @@ class Wanted:
     def _service(self, model: DeviceModel) -> Service:
         selects = tuple(self._selects(want, model) for want in self.wants)
         if not any(selects):
-            # It serves nothing; what it uses of the counters matters while it is allocated, which is part of the state.
+            # It serves nothing. Its use of counters matters while it is allocated; the pool's state includes that.
             return Service(self._number(None), model, selects, (), (), {})
         tolerates = tuple(all(tolerated(taint, want.tolerations) for taint in model.taints) for want in self.wants)
         consumption = tuple(self._consumption(want, model) for want in self.wants)
@@ -334,7 +334,7 @@ class Wanted:
 
     @property
     def _is_stable(self) -> bool:
-        """Upstream's "stable" allocator is used with these features, and knows nothing of binding conditions."""
+        """True if upstream uses its "stable" allocator, which ignores binding conditions."""
         return not (self.features.device_binding_and_status or self.features.consumable_capacity)
 
     def _consumption(self, want: Want, model: DeviceModel) -> dict[str, Amount] | None:
@@ -346,18 +346,18 @@ class Wanted:
             return None
 
 
-#: The score of the first request of a list.
+#: Score of the first request of a list.
 _BEST: Final = 8
 _ENCODER: Final = msgspec.json.Encoder()
 
 
 def content_key(claims: Sequence[ResourceClaim]) -> bytes:
-    """Equal for claims that ask for the same."""
+    """Key that is equal for claims with equal requests and constraints."""
     return _ENCODER.encode([(claim.spec.devices.requests, claim.spec.devices.constraints) for claim in claims])
 
 
 def shape_key(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass | None]) -> bytes:
-    """Equal for claims that ask for the same but for the names of classes with equal selectors."""
+    """Key that is equal for claims that differ only in the names of classes with equal selectors."""
     selectors = {name: found.spec.selectors if found is not None else name for name, found in classes.items()}
 
     def shape(asked: ExactDeviceRequest | DeviceSubRequest | None) -> Any:

@@ -1,5 +1,5 @@
-"""HTTP extenders: messages (:mod:`.messages`), TLS (:mod:`.tls`), and the conversation (:mod:`.http`).
+"""HTTP extenders: messages (:mod:`.messages`), TLS (:mod:`.tls`) and calls over HTTP (:mod:`.http`).
 
-Made from the configuration by :func:`.http.http_extenders`, and handed to the scheduler by the commands. The scheduler
+:func:`.http.http_extenders` makes them from the configuration; the commands hand them to the scheduler. The scheduler
 knows them as :class:`kubesched.scheduler.extenders.interface.Extender`.
 """

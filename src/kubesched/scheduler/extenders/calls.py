@@ -1,4 +1,4 @@
-"""All interested extenders called for one pod: filter one after the other, prioritize at once, the first that binds.
+"""Calls to all interested extenders for one pod: filter in turn, prioritize all at once, bind by the first that binds.
 
 Called by :mod:`.lane` and :mod:`..core.binding`. Source: rules/framework §8.5 to §8.7.
 """
@@ -26,15 +26,15 @@ T = TypeVar("T")
 
 _log = logging.getLogger("kubesched.scheduler")
 
-#: Extenders score 0…10, plugins 0…100.
+#: Factor from an extender's score (0…10) to a plugin's (0…100).
 _SCALE: Final = MAX_NODE_SCORE // 10
-#: Beyond this, contributions and the plugins' totals might not fit into 64 bits together.
+#: Bound of the sum of extenders' contributions to a node: with the plugins' total it still fits into 64 bits.
 _MOST: Final = 1 << 60
 
 
 @dataclass(slots=True)
 class Filtered:
-    """What all extenders left of some nodes, and why they rejected others, by name."""
+    """Nodes that all extenders accept, and the rejections of the others by node name."""
 
     nodes: list[NodeInfo]
     rejections: dict[str, Status] = field(default_factory=dict)
@@ -45,10 +45,10 @@ class Filtered:
 
 
 async def filter_nodes(extenders: Sequence[Extender], pod: PodInfo, nodes: Sequence[NodeInfo]) -> Filtered:
-    """Each interested extender is given what the one before left; none when nothing is left.
+    """Ask each interested extender in turn about the nodes that the one before accepted, until none is left.
 
     Raises:
-        ExtenderError: from the first that fails and is not ignorable.
+        ExtenderError: from the first extender that fails and is not ignorable.
     """
     found = Filtered(list(nodes))
     for extender in extenders:
@@ -76,7 +76,7 @@ async def filter_nodes(extenders: Sequence[Extender], pod: PodInfo, nodes: Seque
         for name, status in statuses.items():
             if name in given:
                 found.rejections[name] = status
-            else:  # it would be counted in the pod's message
+            else:  # a node that was not given must not be counted in the pod's message
                 _log.warning("extender %s rejects node %s, which it was not given", extender.name, name)
     return found
 
@@ -84,9 +84,10 @@ async def filter_nodes(extenders: Sequence[Extender], pod: PodInfo, nodes: Seque
 async def prioritize(
     extenders: Sequence[Extender], pod: PodInfo, nodes: Sequence[NodeInfo], running: GaugeValue
 ) -> Mapping[str, int]:
-    """Node name to what all interested extenders add to its total; they are called at the same time.
+    """Points by node name that all interested extenders together add to its total.
 
-    One that fails adds nothing, ignorable or not. ``running`` counts the calls under way.
+    The extenders are called at the same time. One that fails adds nothing, ignorable or not. ``running`` counts the
+    calls under way.
     """
     calls = [
         child(_points(extender, pod, nodes, running), f"prioritize {extender.name} {pod.key}")
@@ -122,15 +123,15 @@ async def _points(
 
 
 def may_bind(extenders: Sequence[Extender], pod: PodInfo) -> bool:
-    """Whether :func:`bind` has an extender to call."""
+    """True if :func:`bind` has an extender to call."""
     return any(extender.is_binder and extender.is_interested(pod) for extender in extenders)
 
 
 async def bind(extenders: Sequence[Extender], pod: PodInfo, node_name: str) -> bool:
-    """Let the first interested extender that binds do so; False when the Bind plugins have to.
+    """Let the first interested extender that binds do so. False if the Bind plugins have to bind the pod.
 
     Raises:
-        ExtenderError: from one that fails and is not ignorable.
+        ExtenderError: from an extender that fails and is not ignorable.
     """
     for extender in extenders:
         if extender.is_binder and extender.is_interested(pod):
@@ -146,7 +147,7 @@ async def bind(extenders: Sequence[Extender], pod: PodInfo, node_name: str) -> b
 
 
 async def _answer(extender: Extender, verb: str, work: Awaitable[T]) -> T:
-    """What an extender answers; whatever else than an answer comes of it is an ExtenderError."""
+    """Return an extender's answer. Every failure of the extender becomes an ExtenderError."""
     task = running_task()
     try:
         return await work

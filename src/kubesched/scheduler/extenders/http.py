@@ -1,9 +1,9 @@
-"""An extender behind HTTP: one session each, every call bounded by the configured timeout.
+"""Extender behind HTTP: one session per extender, every call bounded by the configured timeout.
 
-Implements :class:`kubesched.scheduler.extenders.interface.Extender`; used by the scheduler's extender lane, binding cycles and
-preemption. Needs aiohttp.
+Implements :class:`kubesched.scheduler.extenders.interface.Extender`. The scheduler's extender lane, binding cycles and
+preemption use it. Needs aiohttp.
 
-    answered with 200 and what was expected  -> the answer
+    answered with 200 and a readable body    -> the answer
     anything else                            -> ExtenderError
 
 Source: rules/framework §8.
@@ -39,14 +39,14 @@ __all__ = ["HttpExtender", "http_extenders"]
 
 T = TypeVar("T")
 
-#: Beyond this aiohttp wants a file, to send it piece by piece.
+#: Request size in bytes beyond which aiohttp wants a file, to send it piece by piece.
 _LARGE: Final = 1 << 20
-#: Bytes that an answer may have in any case; in all so many and twice those of the request, whose nodes it may repeat.
+#: Bytes that an answer may have, plus twice the bytes of the request: the answer may repeat the request's nodes.
 _MOST_ANSWER: Final = 16 << 20
 
 
 class HttpExtender:
-    """One configured extender.
+    """One configured extender, called over HTTP.
 
     Raises:
         ConfigError: when its TLS settings cannot be used.
@@ -61,7 +61,7 @@ class HttpExtender:
         self._session: aiohttp.ClientSession | None = None
         self._view: ClusterView | None = None
 
-    # -- what it is ------------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class HttpExtender:
 
     @property
     def node_cache_capable(self) -> bool:
-        """Whether it is sent node names instead of node objects."""
+        """True if the extender is sent node names instead of node objects."""
         return self._config.node_cache_capable
 
     def is_interested(self, pod: PodInfo) -> bool:
@@ -105,7 +105,7 @@ class HttpExtender:
         )
 
     def connect(self, view: ClusterView) -> None:
-        """Where to look up objects; called by the scheduler that uses it."""
+        """Set the view in which to look up objects; called by the scheduler that uses the extender."""
         self._view = view
 
     # -- verbs -----------------------------------------------------------------------------------------
@@ -132,10 +132,10 @@ class HttpExtender:
         return {name: self._victims(name, found, victims.get(name)) for name, found in answer.items()}
 
     def _victims(self, node_name: str, found: messages.MetaVictims | None, given: Victims | None) -> Victims:
-        """The pods that an answer names by UID: any on that node.
+        """Resolve the pods that an answer names by UID. Any pod of that node may be named.
 
         Raises:
-            ExtenderError: when node or pod do not exist.
+            ExtenderError: when the node or a pod does not exist.
         """
         node = self._view.node(node_name) if self._view is not None else None
         if node is None and given is None:
@@ -163,14 +163,14 @@ class HttpExtender:
         )
 
     def _document(self, obj: Any) -> bytes:
-        """An object as the API server wrote it; else as much of it as the scheduler knows."""
+        """Return an object as the API server wrote it, or else the part of it that the scheduler knows, as JSON."""
         whole = None
         if self._view is not None:
             whole = self._view.pod_document(obj) if isinstance(obj, Pod) else self._view.node_document(obj)
         return whole if whole is not None else msgspec.json.encode(obj)
 
     async def _ask(self, verb: str, request: bytes, read: Callable[[bytes], T], *, repeat: bool = True) -> T:
-        """What the extender answers to a request; ``repeat``: once more when a kept connection turns out to be closed.
+        """Send a request and read the answer. With ``repeat`` it is sent again when a kept connection is found closed.
 
         Raises:
             ExtenderError: when there is no usable answer.
@@ -183,10 +183,10 @@ class HttpExtender:
             raise ExtenderError(f'Post "{url}": {error}') from error
 
     async def _post(self, verb: str, url: str, request: bytes, *, repeat: bool) -> bytes:
-        """The body of an answer with code 200.
+        """Return the body of an answer with code 200.
 
         Raises:
-            ExtenderError: when there is none.
+            ExtenderError: when there is no such answer.
         """
         while True:
             try:
@@ -236,10 +236,10 @@ class HttpExtender:
 
 
 def http_extenders(configs: Iterable[Config]) -> tuple[HttpExtender, ...]:
-    """The extenders of a configuration. The scheduler that is given them closes them.
+    """Make the extenders of a configuration. The scheduler that is given them closes them.
 
     Raises:
-        ConfigError: when the TLS settings of one cannot be used.
+        ConfigError: when an extender's TLS settings cannot be used.
     """
     return tuple(HttpExtender(config) for config in configs)
 

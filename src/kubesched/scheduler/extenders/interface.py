@@ -1,8 +1,8 @@
-"""What the scheduler needs of an extender: a service outside of it that takes part in scheduling.
+"""Interface between the scheduler and an extender, a service outside of it that takes part in scheduling.
 
-:class:`Extender` is implemented by :class:`kubesched.scheduler.extenders.http.HttpExtender` and by in-process objects of
-programs and tests. Callers: :mod:`kubesched.scheduler.extenders.lane` (filter, prioritize), the binding cycle (bind),
-and preemption. Source: rules/framework §8.
+:class:`Extender` is implemented by :class:`kubesched.scheduler.extenders.http.HttpExtender` and by in-process objects
+of programs and tests. Callers: :mod:`.lane` (filter, prioritize), the binding cycle (bind), and preemption.
+Source: rules/framework §8.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "is_involved",
 ]
 
-#: The plugin name under which rejections by extenders are counted, and requeued by events.
+#: Plugin name under which rejections by extenders are counted. Events requeue the rejected pods under it.
 EXTENDER_NAME: Final = "Extender"
 
 E = TypeVar("E", bound="Extender")
@@ -41,12 +41,12 @@ class ExtenderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FilterAnswer:
-    """What an extender's filter says.
+    """Answer of an extender's filter.
 
     Attributes:
-        names: the nodes that pass, in the extender's order; every one was among those it was given.
-        failed: node name to why it was rejected; removing other pods may help there.
-        failed_and_unresolvable: the same where removing other pods does not help.
+        names: the nodes that pass, in the extender's order; each was among the nodes that the extender was given.
+        failed: reason of the rejection, by node name; preemption may help on these nodes.
+        failed_and_unresolvable: reason of the rejection, by node name; preemption does not help on these nodes.
     """
 
     names: Sequence[str]
@@ -55,19 +55,20 @@ class FilterAnswer:
 
 
 class Extender(Protocol):
-    """One extender. Every coroutine raises :class:`ExtenderError` when there is no usable answer, and nothing else.
+    """One extender. Every coroutine raises only :class:`ExtenderError`, when there is no usable answer.
 
-    While it waits, cache and queue go on changing: a :class:`NodeInfo` shows the present, not the moment of the call.
+    While a coroutine waits, cache and queue go on changing: a :class:`NodeInfo` shows the present, not the moment of
+    the call.
     """
 
     @property
     def name(self) -> str:
-        """In messages and reports; of an HTTP extender its URL prefix."""
+        """Name in messages and reports. An HTTP extender's name is its URL prefix."""
         ...
 
     @property
     def ignorable(self) -> bool:
-        """Whether an attempt goes on without it when it fails."""
+        """True if an attempt goes on without the extender when it fails."""
         ...
 
     @property
@@ -82,30 +83,30 @@ class Extender(Protocol):
     def is_binder(self) -> bool: ...
 
     def is_interested(self, pod: PodInfo) -> bool:
-        """Whether it takes part in scheduling this pod (``managedResources``)."""
+        """True if the extender takes part in scheduling this pod (``managedResources``)."""
         ...
 
     async def filter(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> FilterAnswer: ...
 
     async def prioritize(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
-        """Node name to score, without the weight; 0 to 10 by convention."""
+        """Scores by node name, without the weight; 0 to 10 by convention."""
         ...
 
     async def process_preemption(self, pod: PodInfo, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
-        """The candidates that it accepts, perhaps with other victims. The answer replaces what it was given."""
+        """Return the candidates that the extender accepts, perhaps with other victims, in place of ``victims``."""
         ...
 
     async def bind(self, pod: PodInfo, node_name: str) -> None: ...
 
     async def close(self) -> None:
-        """Called once, when the scheduler has stopped."""
+        """Release resources. Called once, when the scheduler has stopped."""
         ...
 
 
 class InProcessExtender:
-    """Base of extenders that are Python objects in the scheduler's process: define the verbs that it offers.
+    """Base of extenders that are Python objects in the scheduler's process: define the verbs that yours offers.
 
-    Works in virtual time, too. It may wait for whatever it likes; other pods are scheduled meanwhile.
+    Such an extender works in virtual time, too. A verb may await anything; other pods are scheduled meanwhile.
     """
 
     name = "in-process extender"
@@ -151,14 +152,14 @@ class InProcessExtender:
 
 
 class ClusterView(Protocol):
-    """What extenders that send whole objects look up at the scheduler."""
+    """View of the scheduler's cluster, for extenders that send whole objects."""
 
     def node(self, name: str) -> NodeInfo | None:
-        """A node with its pods as they are now; None when there is none of that name."""
+        """Return a node with its pods as they are now, or None when there is none of that name."""
         ...
 
     def pod_document(self, pod: Pod) -> bytes | None:
-        """A pod without a node as JSON of the API server, with all its fields; None when that is not known."""
+        """Return a pod without a node as the API server's JSON, with all its fields, or None when that is not kept."""
         ...
 
     def node_document(self, node: Node) -> bytes | None: ...
@@ -166,18 +167,18 @@ class ClusterView(Protocol):
 
 @runtime_checkable
 class ConnectedExtender(Protocol):
-    """An extender that wants a view of the cluster. The scheduler then keeps the JSON of nodes and of waiting pods."""
+    """Extender that wants a view of the cluster. The scheduler then keeps the JSON of nodes and of waiting pods."""
 
     def connect(self, view: ClusterView) -> None: ...
 
 
 def in_run_time_order(extenders: Iterable[E]) -> tuple[E, ...]:
-    """Ignorable extenders come after all others; the order is kept otherwise."""
+    """Sort ignorable extenders after all others; the order is kept otherwise."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 
 def is_involved(extenders: Iterable[Extender], pod: PodInfo) -> bool:
-    """Whether some extender has to be awaited to choose the node of a pod. One that only binds has not."""
+    """True if some extender has to be awaited to choose the pod's node. One that only binds does not count."""
     return any(
         (extender.supports_filter or extender.supports_prioritize or extender.supports_preemption)
         and extender.is_interested(pod)

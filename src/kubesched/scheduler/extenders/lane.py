@@ -1,4 +1,4 @@
-"""Pods that an extender takes part in: scheduled in a lane of their own, one after the other.
+"""Lane for pods that an extender takes part in: they are scheduled apart from all others, one after the other.
 
 The scheduling cycle awaits nothing. An attempt with extenders has to, so it is made in two synchronous halves with
 the awaits between them, and other pods are scheduled meanwhile::
@@ -12,7 +12,7 @@ the awaits between them, and other pods are scheduled meanwhile::
 The second half filters what is left again, so a decision is true of the cache in which the pod is assumed. Why it is
 done this way: ``docs/extenders.md``. Started by :mod:`..scheduler`.
 
-Source: rules/cycle §5.5 and §5.9, "Scheduling framework" section 8.
+Source: rules/cycle §5.5 and §5.9, rules/framework §8.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger("kubesched.scheduler")
 
 
 class ExtenderLane:
-    """Schedules the pods that the queue holds apart.
+    """Scheduler of the pods that the queue holds apart.
 
     It may be cancelled at any time: between its synchronous halves nothing is assumed.
     """
@@ -54,17 +54,17 @@ class ExtenderLane:
         live_pod: Callable[[str, str], Pod | None],
         metrics: SchedulerMetrics,
     ) -> None:
-        """``extenders`` are in run-time order. ``live_pod`` as for the failure handler."""
+        """``extenders`` are in run-time order. ``live_pod`` returns a pod's newest version by namespace and name."""
         self._extenders = extenders
         self._queue = queue
         self._cycle = cycle
         self._live_pod = live_pod
-        #: An attempt is under way.
+        #: True while an attempt is under way.
         self.busy = False
         self._prioritizing = metrics.goroutines.labels("prioritizing_extender")
 
     async def run(self) -> None:
-        """Schedule pods until the queue is closed; what it holds then stays undecided."""
+        """Schedule pods until the queue is closed. Pods that it still holds then stay undecided."""
         while True:
             queued = await self._queue.wait_pop(apart=True)
             if queued is None:
@@ -101,7 +101,7 @@ class ExtenderLane:
         search, sampled = attempt.profile.search, self._cycle.sampled()
         found = candidates(search, attempt.queued.pod_info, record_plugin_metrics=sampled, try_nominated=True)
         if isinstance(found, Candidates) and found.by_nomination:
-            # Whatever is wrong with the nominated node, the search among all nodes follows.
+            # Whatever goes wrong with the nominated node, the search among all nodes follows.
             try:
                 outcome = await self._ask(attempt, found, sampled=sampled)
             except ExtenderError as error:
@@ -116,7 +116,7 @@ class ExtenderLane:
         return await self._ask(attempt, found, sampled=sampled)
 
     async def _ask(self, attempt: Attempt, found: Candidates, *, sampled: bool) -> Decision | Rejection | None:
-        """Await the extenders, then choose among what they left, for the pod and the cluster as they are then."""
+        """Await the extenders, then choose among the nodes they left, for the pod and the cluster as they are then."""
         pod = attempt.queued.pod_info
         left = await filter_nodes(self._extenders, pod, found.nodes)
         points = await prioritize(self._extenders, pod, left.nodes, self._prioritizing) if len(left.nodes) > 1 else {}
@@ -128,7 +128,7 @@ class ExtenderLane:
         return choose(search, current, found, left.names, left.rejections, points, record_plugin_metrics=sampled)
 
     def _current(self, attempt: Attempt) -> PodInfo | None:
-        """The pod as it is after an await; None when it was or is being deleted, or got a node from another scheduler."""
+        """Return the pod as it is after an await, or None if it is gone, is being deleted or got a node elsewhere."""
         known = attempt.queued.pod_info
         live = self._live_pod(known.pod.namespace, known.pod.name)
         if live is None or live.uid != known.uid or live.spec.node_name or live.metadata.deletion_timestamp is not None:

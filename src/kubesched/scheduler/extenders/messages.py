@@ -1,4 +1,4 @@
-"""What is said to HTTP extenders and what they answer, in upstream's JSON.
+"""Messages to HTTP extenders and their answers, in upstream's JSON.
 
 Keys are capitalised as in upstream's ``extender/v1`` types, unset fields are ``null``, and answers are read without
 regard to case. Pods and nodes inside are ordinary Kubernetes JSON. Used by :mod:`.http`.
@@ -36,14 +36,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class UnreadableAnswerError(ValueError):
-    """An answer that is not what the verb promises."""
+    """An extender's answer that cannot be read as what its verb promises."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the answer cannot be read: {what}")
 
 
 class _Answer(msgspec.Struct, rename=lambda name: name.replace("_", "")):
-    """Read after keys were folded to lower case."""
+    """Base of answers, whose keys are folded to lower case before they are read."""
 
 
 class _Metadata(msgspec.Struct):
@@ -80,7 +80,7 @@ class _MetaPod(_Answer):
 
 
 class MetaVictims(_Answer):
-    """The victims of one node in an extender's answer, by UID; one that is named several times counts once."""
+    """Victims of one node in an extender's answer, by UID. A UID that is named several times counts once."""
 
     pods: list[_MetaPod] | None = None
     num_pdb_violations: _Int64 = 0
@@ -93,18 +93,18 @@ class MetaVictims(_Answer):
 
 
 def node_request(pod: bytes, names: Iterable[str] | None, nodes: Iterable[bytes] | None) -> bytes:
-    """``ExtenderArgs`` of filter and prioritize, with node names or else node objects (JSON)."""
+    """Encode ``ExtenderArgs`` of filter and prioritize, with either node names or node objects (JSON)."""
     listed = None if nodes is None else {"metadata": {}, "items": [msgspec.Raw(node) for node in nodes]}
     return _encode({"Pod": msgspec.Raw(pod), "Nodes": listed, "NodeNames": None if names is None else list(names)})
 
 
 def bind_request(pod: PodInfo, node_name: str) -> bytes:
-    """``ExtenderBindingArgs``."""
+    """Encode ``ExtenderBindingArgs``."""
     return _encode({"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node_name})
 
 
 def preempt_request(pod: bytes, victims: Mapping[str, Victims], documents: Mapping[str, bytes] | None) -> bytes:
-    """``ExtenderPreemptionArgs``; ``documents`` are victims as JSON by UID, None to send UIDs only."""
+    """Encode ``ExtenderPreemptionArgs``. ``documents`` are victims as JSON by UID; with None only UIDs are sent."""
     whole = meta = None
     if documents is None:
         meta = {
@@ -126,11 +126,11 @@ def preempt_request(pod: bytes, victims: Mapping[str, Victims], documents: Mappi
 
 
 def filter_answer(body: bytes, *, node_cache_capable: bool) -> FilterAnswer:
-    """``ExtenderFilterResult``.
+    """Decode ``ExtenderFilterResult``.
 
     Raises:
-        UnreadableAnswerError: when it is no such thing.
-        ExtenderError: when it says that there was an error.
+        UnreadableAnswerError: when the body is no such object.
+        ExtenderError: when the result holds an error.
     """
     result = _read(body, _FilterResult)
     if result.error:
@@ -144,10 +144,10 @@ def filter_answer(body: bytes, *, node_cache_capable: bool) -> FilterAnswer:
 
 
 def score_answer(body: bytes) -> dict[str, int]:
-    """``HostPriorityList``: node name to score. What is said of one host several times adds up, as upstream.
+    """Decode ``HostPriorityList`` to scores by node name. Several scores of one host add up, as upstream.
 
     Raises:
-        UnreadableAnswerError: when it is no such thing.
+        UnreadableAnswerError: when the body is no such list.
     """
     scores: dict[str, int] = {}
     for item in _read(body, list[_HostPriority], empty=[]):
@@ -156,21 +156,21 @@ def score_answer(body: bytes) -> dict[str, int]:
 
 
 def refusal(body: bytes) -> str:
-    """``ExtenderBindingResult``: why the pod was not bound, empty when it was.
+    """Decode ``ExtenderBindingResult`` to the reason why the pod was not bound, empty if it was bound.
 
     Raises:
-        UnreadableAnswerError: when it is no such thing.
+        UnreadableAnswerError: when the body is no such object.
     """
     return _read(body, _BindingResult).error or ""
 
 
 def preempt_answer(body: bytes) -> dict[str, MetaVictims | None]:
-    """``ExtenderPreemptionResult``: node name to victims.
+    """Decode ``ExtenderPreemptionResult`` to victims by node name.
 
     Raises:
-        UnreadableAnswerError: when it is no such thing.
+        UnreadableAnswerError: when the body is no such object.
     """
-    # The names of nodes in between keep their case.
+    # Only the outer keys are folded here: below them are names of nodes, which keep their case.
     found = _read(body, dict[str, Any]).get("nodenametometavictims")
     if found is None:
         return {}
@@ -191,7 +191,7 @@ def _read(body: bytes, type_: Any, empty: Any = None) -> Any:
     if type_ == dict[str, Any]:
         return _convert({key.lower(): value for key, value in data.items()} if isinstance(data, dict) else data, type_)
     if type_ is _FilterResult and isinstance(data, dict):
-        # Only these keys are ours; what is inside is named by nodes.
+        # Only the outer keys are folded: below them are names of nodes, which keep their case.
         return _convert({key.lower(): value for key, value in data.items()}, type_)
     return _convert_folded(data, type_)
 
@@ -212,7 +212,7 @@ def _convert(data: Any, type_: type[T]) -> T:
 
 
 def _folded(data: Any) -> Any:
-    """Keys in lower case, at every depth."""
+    """Fold keys to lower case, at every depth."""
     if isinstance(data, dict):
         return {key.lower(): _folded(value) for key, value in data.items()}
     return [_folded(item) for item in data] if isinstance(data, list) else data

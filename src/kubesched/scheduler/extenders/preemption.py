@@ -1,4 +1,4 @@
-"""What extenders say of the candidates (rules/preemption §5)."""
+"""Extenders' part in preemption: they may drop candidates and change victims (rules/preemption §5)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _log = logging.getLogger("kubesched.scheduler.plugins")
 
 
 def interested(extenders: Sequence[PreemptionExtender], pod: PodInfo) -> list[PreemptionExtender]:
-    """The extenders to call about a preemption for the pod."""
+    """Return the extenders to call about a preemption for the pod."""
     return [extender for extender in extenders if extender.supports_preemption and extender.is_interested(pod)]
 
 
 async def ask_extenders(
     extenders: Sequence[PreemptionExtender], pod: PodInfo, candidates: Sequence[Candidate]
 ) -> list[Candidate]:
-    """The candidates that are left; each extender's answer replaces what it was given.
+    """Return the candidates that all extenders leave. Each extender is given the answer of the one before.
 
     Raises:
-        Exception: what an extender raises that is not ignorable.
+        Exception: the error of an extender that is not ignorable.
     """
     left: dict[str, Victims] = {candidate.node_name: candidate.victims for candidate in candidates}
     for extender in extenders:
@@ -42,10 +42,10 @@ async def ask_extenders(
 
 
 def _with_victims(extender: PreemptionExtender, pod: PodInfo, answer: Mapping[str, Victims]) -> dict[str, Victims]:
-    """The nodes of an answer that can be candidates; that of an ignorable extender loses the others.
+    """Return the nodes of an answer that can be candidates. The other nodes of an ignorable extender are dropped.
 
     Raises:
-        RuntimeError: when there are others, and the extender is not ignorable.
+        RuntimeError: when there are other nodes and the extender is not ignorable.
     """
     problems = {
         name: problem for name, victims in answer.items() if (problem := _problem(extender, pod, name, victims))
@@ -58,7 +58,7 @@ def _with_victims(extender: PreemptionExtender, pod: PodInfo, answer: Mapping[st
 
 
 def _problem(extender: PreemptionExtender, pod: PodInfo, node_name: str, victims: Victims) -> str:
-    """Why this cannot be done on the node; empty when it can."""
+    """Return why the victims cannot be evicted from the node, empty if they can."""
     if not victims.pods:
         return f'expected at least one victim pod on node "{node_name}"'
     for victim in victims.pods:

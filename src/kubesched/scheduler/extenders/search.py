@@ -1,6 +1,6 @@
-"""The search for a pod that extenders take part in, in two halves: before they are awaited, and after.
+"""Search for a pod that extenders take part in, in two halves: before they are awaited, and after.
 
-Nothing is remembered between attempts: an extender's answer takes longer than a scan. Used by :mod:`.lane`.
+Nothing is remembered between attempts: an extender's answer takes longer than a scan. :mod:`.lane` uses this module.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["Candidates", "candidates", "choose"]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The nodes that fit a pod by the plugins, before extenders are awaited.
+    """Nodes that fit a pod by the plugins, before extenders are awaited.
 
-    ``statuses`` says why others do not, by name; ``restricting`` are the plugins that left nodes out at PreFilter.
-    ``by_nomination``: it is only the node that the pod is nominated to.
+    ``statuses`` holds the other nodes' rejections, by name. ``restricting`` are the plugins that left nodes out at
+    PreFilter. ``by_nomination`` is set when only the node that the pod is nominated to was tried.
     """
 
     nodes: tuple[NodeInfo, ...]
@@ -38,7 +38,7 @@ class Candidates:
 def candidates(
     search: Search, pod: PodInfo, *, record_plugin_metrics: bool, try_nominated: bool
 ) -> Candidates | Rejection:
-    """The first half: the nodes that extenders are to be given. They are sampled: each is expensive.
+    """First half: find the nodes to give to extenders. The nodes are sampled, since extenders are expensive.
 
     Raises:
         PluginFailedError: when a plugin fails.
@@ -65,10 +65,10 @@ def choose(
     *,
     record_plugin_metrics: bool,
 ) -> Decision | Rejection:
-    """The second half: choose among the nodes that extenders ``kept``, as the cluster is now.
+    """Second half: choose among the nodes that extenders ``kept``, as the cluster is now.
 
-    They are filtered again and scored, so the decision is valid whatever happened since the first half.
-    ``rejections`` say why extenders rejected others; ``contributions`` are added to the totals, by node name.
+    These nodes are filtered again and scored, so the decision is valid whatever happened since the first half.
+    ``rejections`` are the extenders' reasons by node name; ``contributions`` are added to the totals, by node name.
 
     Raises:
         PluginFailedError: when a plugin fails.

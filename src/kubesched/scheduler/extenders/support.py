@@ -1,4 +1,4 @@
-"""What the assembly needs for extenders: a check, their share in requeueing, their view of the cluster.
+"""Extender support for the assembly: the order of extenders, their share in requeueing, their view of the cluster.
 
 Used by :mod:`..scheduler`.
 """
@@ -13,19 +13,19 @@ from ..config import ConfigError, KubeSchedulerConfiguration
 from ..informers import Informers
 from ..nodes import NodeTable
 from ..nodes.nodeinfo import NodeInfo
-from .interface import EXTENDER_NAME, ConnectedExtender, Extender
+from .interface import EXTENDER_NAME, ConnectedExtender, Extender, in_run_time_order
 
-__all__ = ["ExtenderRejections", "check_extenders", "connect_extenders"]
+__all__ = ["ExtenderRejections", "checked_extenders", "connect_extenders"]
 
 
 class ExtenderRejections:
-    """Listed with the plugins for its name: nearly every event may help pods that extenders rejected."""
+    """Entry among the plugins for the extenders' name: nearly every event may help pods that extenders rejected."""
 
     name = EXTENDER_NAME
 
 
 class _View:
-    """The cluster as extenders look things up in it."""
+    """View of the cluster in which extenders look things up."""
 
     def __init__(self, table: NodeTable, informers: Informers) -> None:
         self._table = table
@@ -42,20 +42,21 @@ class _View:
         return self._nodes.document(node.name)
 
 
-def check_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extender]) -> None:
-    """Every configured extender must be among those given.
+def checked_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extender]) -> tuple[Extender, ...]:
+    """Return the extenders in the order of their calls, if every configured one is among them.
 
     Raises:
-        ConfigError: stage ``framework``, naming those that would silently be left out.
+        ConfigError: stage ``framework``, naming the extenders that would silently be left out.
     """
     names = {extender.name for extender in given}
     if missing := [extender.url_prefix for extender in config.extenders if extender.url_prefix not in names]:
         text = f"couldn't build extenders: nothing here calls the configured extender {', '.join(missing)}"
         raise ConfigError("framework", [text])
+    return in_run_time_order(given)
 
 
 def connect_extenders(extenders: Sequence[Extender], table: NodeTable, informers: Informers) -> None:
-    """Extenders that send whole objects need more of them than the scheduler decodes."""
+    """Keep JSON of nodes and waiting pods for extenders that send whole objects: more than the scheduler decodes."""
     connected = [extender for extender in extenders if isinstance(extender, ConnectedExtender)]
     if connected:
         informers["nodes"].keep_documents(lambda node: True)

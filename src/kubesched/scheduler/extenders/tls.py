@@ -1,4 +1,4 @@
-"""The TLS settings of one extender as an SSL context.
+"""SSL context of one extender, from its TLS settings.
 
 Source: rules/framework §8.1, rules/configuration §5.
 """
@@ -17,7 +17,7 @@ __all__ = ["tls_context"]
 
 
 def tls_context(config: Extender) -> FollowedContext:
-    """A context that follows its files. Certificates in the configuration win over files.
+    """Return a context that follows its files. Certificates in the configuration win over files.
 
     With ``enableHTTPS`` and no authority at all the server's certificate is not verified, as upstream.
 

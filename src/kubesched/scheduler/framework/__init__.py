@@ -1,4 +1,4 @@
-"""What a plugin author sees, and the runtime that calls plugins.
+"""Framework: the interface for authors of plugins, and the runtime that calls plugins.
 
 The names below are the public interface for plugins; :class:`Contract` documents every extension point.
 """

@@ -1,8 +1,8 @@
-"""How the answers of plugins are read: each extension point has a form of its own.
+"""Readers of plugins' answers: one for each form of answer that an extension point has.
 
-A reader takes the method's name and the answer, and returns (value, status): the status says how the attempt continues
-on, None for success; the value is what only this point knows. It raises TypeError, in words for the plugin's author,
-for anything else a plugin may have returned. Used by the table in :mod:`.points`.
+A reader takes the method's name and the answer, and returns (value, status). The value is specific to the point. The
+status decides how the attempt goes on; None is success. For an answer of another form, the reader raises TypeError with
+a message to the plugin's author. Used by the table in :mod:`.points`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Reader = Callable[[str, Any], Answer]
 
 
 def status_only(method: str, answer: Any) -> Answer:
-    """None or a Status."""
+    """Read None or a Status."""
     if answer is None or isinstance(answer, Status):
         return None, answer
     raise _unexpected(method, answer, "None or a Status")
 
 
 def node_names(method: str, answer: Any) -> Answer:
-    """PreFilter: the value is the only node names worth filtering, or None."""
+    """Read an answer of PreFilter; the value is the names of the only nodes to filter, or None."""
     if answer is None or isinstance(answer, Status):
         return None, answer
     if isinstance(answer, frozenset | set):
@@ -37,7 +37,7 @@ def node_names(method: str, answer: Any) -> Answer:
 
 
 def post_filter_result(method: str, answer: Any) -> Answer:
-    """PostFilter: the value is a PostFilterResult or None."""
+    """Read an answer of PostFilter; the value is a PostFilterResult or None."""
     if isinstance(answer, tuple) and len(answer) == 2:
         result, status = answer
         if (result is None or isinstance(result, PostFilterResult)) and (status is None or isinstance(status, Status)):
@@ -46,7 +46,7 @@ def post_filter_result(method: str, answer: Any) -> Answer:
 
 
 def waiting_time(method: str, answer: Any) -> Answer:
-    """Permit: the value is how long the plugin wants to wait, in seconds, or None."""
+    """Read an answer of Permit; the value is the time that the plugin wants to wait, in seconds, or None."""
     if not (isinstance(answer, tuple) and len(answer) == 2):
         return status_only(method, answer)
     answer, seconds = answer
@@ -57,7 +57,7 @@ def waiting_time(method: str, answer: Any) -> Answer:
 
 
 def pre_flight(method: str, answer: Any) -> Answer:
-    """PreBindPreFlight: the value is a PreBindPreFlight or None."""
+    """Read an answer of PreBindPreFlight; the value is a PreBindPreFlight or None."""
     preflight, status = answer if isinstance(answer, tuple) and len(answer) == 2 else (None, answer)
     if not (status is None or isinstance(status, Status)):
         raise _unexpected(method, answer, "None, a Status or a pair")

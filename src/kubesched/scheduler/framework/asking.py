@@ -1,7 +1,7 @@
-"""Plugins as the decision core asks them: :class:`FastPlugin` has questions, :class:`PlainPlugin` is called node by node.
+"""Plugins as the decision core asks them: :class:`FastPlugin` has questions, :class:`PlainPlugin` is called by node.
 
-One of them is made per profile and plugin. It says what a pod's answers from the plugin depend on, so that they can be kept,
-and keeps the question of an attempt in the cycle state. Made by :class:`~.runtime.Framework`.
+:class:`~.runtime.Framework` makes one of them for each plugin of a profile. It finds the key that a pod's answers from
+the plugin depend on, so that the answers can be kept. It stores the question of an attempt in the cycle state.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ABSENT", "FastPlugin", "Key", "PlainPlugin", "Turn", "answering", "is_prepared", "question_key"]
 
-#: Value that a pod's answers from a plugin depend on besides the nodes: ``ABSENT``, (key,) where they change with a row's own node alone,
-#: (key, True) where the question names the rows that change with something else, None where they cannot be kept.
+#: Key of a pod for a plugin: the value that the plugin's answers depend on besides the nodes. It has one of four forms:
+#: ``ABSENT``; (key,) if answers change only with a row's own node; (key, True) if the question names the rows that
+#: change for other reasons; None if answers cannot be kept.
 Key = tuple[Hashable, ...] | None
-#: The key of a pod that does not concern a plugin.
+#: Key of a pod that the plugin has nothing to do for.
 ABSENT: Final[tuple[Hashable, ...]] = ()
-#: Points, and the ones that prepare them.
+#: Point to the point that prepares it.
 _PREPARED_AT: Final = {"filter": "preFilter", "score": "preScore"}
-#: Up to this many rows plain Python beats NumPy.
+#: Most rows for which plain Python is quicker than NumPy.
 _FEW: Final = 8
-#: The shape of an array that names no rows.
+#: Shape of an array that names no rows.
 _NONE: Final = (0,)
 #: Beginnings of the texts of failures.
 _PRE_FILTER: Final = "running PreFilter plugin"
@@ -43,17 +44,17 @@ _PRE_SCORE: Final = "running PreScore plugin"
 
 
 def question_key(plugin: str) -> str:
-    """The key in the cycle state of the question to a plugin."""
+    """Return the key of a plugin's question in the cycle state."""
     return f"Question{plugin}"
 
 
 def is_prepared(plugin: Plugin) -> bool:
-    """Whether the plugin's profile has it at PreFilter. Where it has not, what comes later may fail for every pod."""
+    """Return True if the profile has the plugin at PreFilter; without it, its later points may fail for every pod."""
     return any(name == plugin.name for name, _ in plugin.handle.framework.points["preFilter"])
 
 
 class Turn:
-    """Counts the attempts of a profile: a question that was asked in one is not used in another."""
+    """Counter of a profile's attempts; with it, a question of one attempt is not used in the next."""
 
     __slots__ = ("number",)
 
@@ -62,31 +63,33 @@ class Turn:
 
 
 def answering(plugin: Any, handle: Any, turn: Turn | None = None, at: Container[str] | None = None) -> PlainPlugin:
-    """A plugin as the decision core asks it. ``at``: keys of the points that the profile has it at; None for all."""
+    """Return a plugin as the decision core asks it. ``at``: keys of its points in the profile; None for all points."""
     if not hasattr(plugin, "ask"):
         return PlainPlugin(plugin)
     return FastPlugin(plugin, handle, turn or Turn(), at if at is not None else {*_PREPARED_AT, *_PREPARED_AT.values()})
 
 
 class PlainPlugin:
-    """A plugin that is called node by node.
+    """Plugin that is called node by node.
 
     Attributes:
         asks: the class of its questions.
         points: keys of the points that its questions answer.
-        reads: which changes of a row's own node make an answer stale.
-        by_spec: ``ask`` reads nothing of a pod but its spec and namespace.
-        is_local: answers change with a row's own node alone, for pods that have a key.
-        may_fail: verdicts may fail for a node because of what users wrote.
-        follows: kept questions are replaced by those of the current pod.
+        reads: data of a row's own node; when it changes, an answer is stale.
+        by_spec: True if ``ask`` reads only a pod's spec and namespace.
+        is_local: True if answers change only with a row's own node, for pods that have a key.
+        may_fail: True if verdicts may fail for a node because of objects that users wrote.
+        follows: True if the current pod's question may replace a kept one.
+        has_what_if: True if pods added to nodes or removed from them have to be announced to it.
     """
 
     points: frozenset[str] = frozenset()
     asks: type[Question] = Question
     reads = Reads.NODE | Reads.PODS
     by_spec = may_fail = follows = False
-    #: How the text of a failure begins when pods' keys are asked for; the method that gives them, and how its answer is named.
+    #: Beginning of the text of a failure while a pod's key is asked for.
     _asking: ClassVar = "signing pod with plugin"
+    #: The method that returns the key, and the words for its answer in a message.
     _keyed_by: ClassVar = ("sign", "sign returned")
 
     def __init__(self, plugin: Any) -> None:
@@ -97,22 +100,22 @@ class PlainPlugin:
         self.has_what_if = hasattr(plugin, "add_pod")
 
     def at(self, point: str) -> Any:
-        """The object whose methods a point calls."""
+        """Return the object whose methods a point calls: this one if questions answer, else the plugin."""
         return self if point in self.points else self.plugin
 
     def question(self, state: CycleState, pod: PodInfo, point: str) -> Question:
-        """The question that answers at a point; for points in ``points`` only."""
+        """Return the question that answers at a point, which must be one of ``points``."""
         raise AssertionError("a plain plugin has no questions")
 
     def keeps(self, pod: PodInfo) -> bool:
-        """Whether the key that was given for the pod depends on nothing but its spec."""
+        """Return True if the pod's key depends on nothing but its spec."""
         return self.by_spec
 
     def key(self, pod: PodInfo) -> Key:
-        """Value that the pod's answers depend on.
+        """Return the pod's key (see :data:`Key`).
 
         Raises:
-            PluginFailedError: when the plugin raises, or gives a key that has no hash.
+            PluginFailedError: when the plugin raises, or returns a key that has no hash.
         """
         key: Key = called(self._asking, self.name, self._hashable_key, pod)
         return key
@@ -133,7 +136,7 @@ class PlainPlugin:
 
 
 class _NoQuestion(Question):
-    """The question of a pod that does not concern the plugin."""
+    """Question for a pod that the plugin has nothing to do for: every node passes and scores 0."""
 
     def pre_filter(self, nodes: NodeList) -> Status:
         return Status.skip()
@@ -156,7 +159,7 @@ _NO_QUESTION: Final = _NoQuestion()
 
 
 class FastPlugin(PlainPlugin):
-    """A plugin with questions. Of what its class of questions does not answer, the plugin itself is called node by node."""
+    """Plugin with questions. At points that its questions do not answer, the plugin itself is called node by node."""
 
     _asking = "asking plugin"
     _keyed_by = ("ask", "the key of its question is")
@@ -171,24 +174,26 @@ class FastPlugin(PlainPlugin):
         self.points = asked_points(asks)
         self.reads, self.by_spec, self.may_fail = asks.reads, asks.by_spec, asks.may_fail
         self.follows, self.has_what_if = defines(asks, "follow"), self.has_what_if or defines(asks, "assuming")
-        #: The pod of the last question, the attempt, and the question.
+        #: Pod, attempt and question of the last call of ask.
         self._last: tuple[PodInfo | None, int, Question | None] = (None, 0, None)
-        #: Points that answer only after what prepares them was called; and those where the profile lacks that.
+        # Point to its preparing method, for points that the profile has without the preparing point.
         lacking = {point: f"pre_{point}" for point, before in _PREPARED_AT.items() if point in at and before not in at}
+        #: Point to True if it answers only after the preparing method was called.
         self._prepared = {
             point: defines(asks, f"pre_{point}") and point not in asks.stands_alone for point in _PREPARED_AT
         }
+        #: Point to True if it needs the preparing method, but the profile does not have the plugin at that point.
         self._lacks = {point: before not in at and self._prepared[point] for point, before in _PREPARED_AT.items()}
-        #: One that the profile has at Filter without its PreFilter, or at Score without its PreScore, is called for every pod: it
-        #: may fail for the lack of what that prepares.
+        #: True if the profile has the plugin at Filter without its PreFilter, or at Score without its PreScore. It is
+        #: called for every pod then, because it may fail without the preparation.
         self._lacks_preparation = any(hasattr(plugin, method) or defines(asks, method) for method in lacking.values())
-        #: Answers that change with other nodes are kept only if the question names the rows.
+        #: True if questions name the rows that change with other nodes; only then can such answers be kept.
         self._names_rows = defines(asks, "changed") or defines(asks, "rescored")
 
     # -- at the start of an attempt -------------------------------------------------------------------------------
 
     def ask(self, pod: PodInfo) -> Question | None:
-        """The question asked for the pod in this attempt, else a new one."""
+        """Return the pod's question of this attempt; the first call in an attempt asks the plugin."""
         last, turn, question = self._last
         if last is pod and turn == self._turn.number:
             return question
@@ -214,7 +219,7 @@ class FastPlugin(PlainPlugin):
         return self.by_spec if question is None else question.by_spec
 
     def _take(self, pod: PodInfo) -> Question:
-        """The question for a state, which may change it: nothing else uses it from then on."""
+        """Return the pod's question for a cycle state, and forget it here: the state's owner may change it."""
         question = self.ask(pod)
         self._last = (None, 0, None)
         return question if question is not None else _NO_QUESTION
@@ -222,13 +227,15 @@ class FastPlugin(PlainPlugin):
     # -- the question of an attempt --------------------------------------------------------------------------------
 
     def begin(self, state: CycleState, pod: PodInfo) -> Question:
-        """Put the pod's question in the state."""
+        """Write the pod's question into the state, and return it."""
         question = self._take(pod)
         state.write(self._state_key, question)
         return question
 
     def follow(self, state: CycleState, pod: PodInfo) -> None:
-        """Let the question of the pod or the one kept for pods like it go on, as its class says; nothing without a kept one.
+        """Let the question's method ``follow`` choose between the pod's question and the kept one in ``state``.
+
+        Without a kept question nothing happens.
 
         Raises:
             PluginFailedError: when the plugin fails.
@@ -245,10 +252,10 @@ class FastPlugin(PlainPlugin):
         return question
 
     def question(self, state: CycleState, pod: PodInfo, point: str) -> Question:
-        """The question that answers at a point, ``filter`` or ``score``.
+        """Return the question that answers at a point, ``filter`` or ``score``.
 
         Raises:
-            KeyError: when the point needs another before it, which was not called.
+            KeyError: when the point needs PreFilter or PreScore before it, which was not called.
         """
         question: Question | None = state.get(self._state_key)
         if question is not None and not self._lacks[point]:
@@ -258,10 +265,12 @@ class FastPlugin(PlainPlugin):
         return self.begin(state, pod)
 
     def changed(self, state: CycleState, size: int) -> RowArray | None:
-        """The rows to filter again because of changes elsewhere; ``size`` rows are kept. None: every row may have changed.
+        """Return the rows to filter again because of changes elsewhere; None if every row may have changed.
+
+        ``size`` is the number of rows.
 
         Raises:
-            PluginFailedError: when the plugin fails, or names something else than rows of the table.
+            PluginFailedError: when the plugin fails, or returns anything but rows below ``size``.
         """
         question: Question | None = state.get(self._state_key)
         if question is None:
@@ -270,7 +279,7 @@ class FastPlugin(PlainPlugin):
         return rows
 
     def rescored(self, state: CycleState, size: int, *, same: bool) -> RowArray | None:
-        """Like :meth:`changed`, for scores; ``same`` when the feasible nodes are those of the last time."""
+        """Like :meth:`changed`, for scores. ``same``: the feasible nodes are those of the last time."""
         question: Question | None = state.get(self._state_key)
         if question is None:
             return None
@@ -310,14 +319,14 @@ class FastPlugin(PlainPlugin):
 
 
 def _wrong_rows(rows: Any, size: int) -> str:
-    """Words for what is no array of row numbers below ``size``; empty when it is one."""
+    """Return a message if ``rows`` is not an array of row numbers below ``size``; "" if it is."""
     if not isinstance(rows, np.ndarray) or rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "ui"):
         return f"{shape_of(rows)}; expected an array of row numbers or None"
     if len(rows) <= _FEW:
         few = rows.tolist()
         outside = bool(few) and (min(few) < 0 or max(few) >= size)
     else:
-        # As unsigned numbers, negative ones are beyond every table.
+        # Read as unsigned, negative numbers are greater than every row.
         outside = int(np.maximum.reduce(rows.astype(np.intp, copy=False).view(np.uintp))) >= size
     if not outside:
         return ""

@@ -1,8 +1,8 @@
-"""The extension points of the binding cycle: PreBindPreFlight, PreBind, Bind, PostBind.
+"""Extension points of the binding cycle: PreBindPreFlight, PreBind, Bind, PostBind.
 
-Part of a :class:`~kubesched.scheduler.framework.runtime.Framework`. Plugins of PreBind and Bind may be coroutines.
+Part of a :class:`~kubesched.scheduler.framework.runtime.Framework`. Methods of PreBind and Bind may be coroutines.
 
-Source: rules/framework §4.13 to §4.16.
+Source: rules/framework §4.13, §4.14, §4.15.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["BindingPoints"]
 
 
 class BindingPoints:
-    """Runs the binding plugins of one profile; ``concerned`` gives those that an attempt does not leave out."""
+    """Binding points of one profile. ``concerned`` returns the plugins that an attempt does not leave out."""
 
     def __init__(self, driver: Driver, concerned: Callable[[frozenset[str]], Concerned]) -> None:
         self._driver = driver
         self._concerned = concerned
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Find out which PreBind plugins have work: Skip when none has.
+        """Ask the PreBind plugins if they have work to do. Return None if one has, Skip if none has, or an Error.
 
         A PreBind plugin without this method always has work.
         """
@@ -67,11 +67,11 @@ class BindingPoints:
         return None if self.has_pre_bind_work(state, pod) else Status.skip()
 
     def has_pre_bind_work(self, state: CycleState, pod: PodInfo) -> bool:
-        """Whether some PreBind plugin did not skip this attempt."""
+        """Return True if a PreBind plugin did not skip this attempt."""
         return any(plugin.name not in state.skip_pre_bind for plugin in self._concerned(state.absent).pre_bind)
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Run PreBind group by group; plugins of one group run at the same time."""
+        """Run PreBind group by group; the plugins of one group run at the same time."""
         start = self._driver.now()
         status = await self._run_groups(state, pod, node_name)
         self._driver.observed(PRE_BIND, start, status)
@@ -120,9 +120,9 @@ class BindingPoints:
         return self._driver.outcome(PRE_BIND, plugin, answer)[1]
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Awaitable[Status | None] | None:
-        """Run the Bind plugins in order; the first that does not skip decides. Skip when all do.
+        """Run the Bind plugins in order until one does not skip; its answer counts. Return Skip if all skip.
 
-        The answer is awaitable when a plugin's is.
+        The answer is awaitable if the plugin's answer is.
         """
         return self._bind(state, pod, node_name, self._concerned(state.absent).bind, self._driver.now())
 
@@ -148,7 +148,7 @@ class BindingPoints:
         waiting: Awaitable[Any],
         start: float,
     ) -> Status | None:
-        """Go on with the Bind plugins, of which the first has to be waited for."""
+        """Await the first Bind plugin's answer, and go on with the others if it skips."""
         plugin = plugins[0]
         answer = await self._driver.awaited(BIND, plugin, waiting)
         if _skips(answer):
@@ -171,7 +171,7 @@ class BindingPoints:
             try:
                 self._driver.call(state, POST_BIND, plugin, pod, node_name)
             except PluginFailedError:
-                continue  # logged by call; the pod is bound whatever this plugin thinks
+                continue  # logged by call; the pod is bound in any case
         self._driver.observed(POST_BIND, start, None)
 
 

@@ -1,7 +1,8 @@
-"""Plugins that concern a pod at the points after the choice of a node.
+"""Plugins that have something to do for a pod at the points after the choice of a node.
 
-A plugin whose class of questions says ``throughout`` is left out there, too, when the pod has no question to it: its Reserve and
-PreBind would return at once. Made by :class:`~kubesched.scheduler.framework.runtime.Framework`.
+When a pod has no question to a plugin whose class of questions says ``throughout``, the plugin is left out at these
+points, too: its Reserve and PreBind would return at once. Made by
+:class:`~kubesched.scheduler.framework.runtime.Framework`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ __all__ = ["Concerned", "Concerns"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Concerned:
-    """The plugins that concern a pod, in order, at the points after the choice of a node.
+    """Plugins to call for a pod, in order, by point, after the choice of a node.
 
     Attributes:
-        reserve: those with the method ``reserve``.
-        unreserve: those with the method ``unreserve``, in reverse order.
-        pre_bind_pre_flight: those of ``pre_bind`` with the method of that name.
+        reserve: Reserve plugins with a method ``reserve``.
+        unreserve: Reserve plugins with a method ``unreserve``, in reverse order.
+        pre_bind_pre_flight: PreBind plugins with a method ``pre_bind_pre_flight``.
     """
 
     reserve: tuple[Any, ...]
@@ -33,16 +34,16 @@ class Concerned:
 
 
 class Concerns:
-    """Finds the plugins of one profile that concern a pod."""
+    """Finder of the plugins of one profile that have something to do for a pod."""
 
     def __init__(self, points: Mapping[str, Sequence[Any]], throughout: frozenset[str]) -> None:
-        """``points``: point key to plugins in order; ``throughout``: names of those that may be left out."""
+        """``points``: point key to plugins, in order. ``throughout``: names of the plugins that may be left out."""
         self._points = points
         self._throughout = throughout
         self._known: dict[frozenset[str], Concerned] = {}
 
     def without(self, absent: frozenset[str]) -> Concerned:
-        """The plugins for a pod with no question to those named."""
+        """Return the plugins for a pod that has no question to the ``absent`` plugins."""
         found = self._known.get(absent)
         if found is None:
             found = self._known[absent] = self._without(absent & self._throughout)

@@ -1,4 +1,4 @@
-"""What one scheduling attempt carries from extension point to extension point (upstream ``CycleState``)."""
+"""Cycle state: data that an attempt carries from one extension point to the next (upstream ``CycleState``)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PODS_TO_ACTIVATE", "CycleState", "PodsToActivate"]
 
-#: Reserved key of the holder whose pods the queue activates when the attempt succeeds.
+#: Reserved key of the object with the pods that the queue activates when the attempt succeeds.
 PODS_TO_ACTIVATE: Final = "kubernetes.io/pods-to-activate"
 
 
 class PodsToActivate:
-    """``namespace/name`` to pod; shared by all clones of a cycle state."""
+    """Pods to activate, by ``namespace/name``; all clones of a cycle state share them."""
 
     __slots__ = ("pods",)
 
@@ -27,11 +27,17 @@ class PodsToActivate:
 
 
 class CycleState:
-    """String key to value, one per attempt.
+    """Data of one attempt, by key (rules/framework §5).
 
-    Values that AddPod or RemovePod change need a ``clone()`` method; others are shared by clones.
-    ``skip_filter``, ``skip_score`` and ``skip_pre_bind`` name the plugins that answered Skip at the point
-    before; ``absent`` those that the pod does not concern. ``pre_filter_ended_by`` names the PreFilter plugin after which no other was called, if there is one.
+    A value that AddPod or RemovePod changes needs a method ``clone()``; clones of the state share all other values.
+
+    Attributes:
+        skip_filter, skip_score, skip_pre_bind: names of the plugins that answered Skip at the point before.
+        parallel_pre_bind: names of the plugins whose PreBind may run in parallel.
+        absent: names of the plugins that have nothing to do for the pod.
+        skip_all_post_filter: True if PostFilter is not to run.
+        pre_filter_ended_by: name of the PreFilter plugin that ended the point early; empty if none did.
+        record_plugin_metrics: True if the attempt records how long each plugin takes.
     """
 
     __slots__ = (
@@ -58,7 +64,7 @@ class CycleState:
         self.pre_filter_ended_by = ""
 
     def read(self, key: Hashable) -> Any:
-        """The value of ``key``.
+        """Return the value of ``key``.
 
         Raises:
             KeyError: ``not found`` when nothing was written.
@@ -69,7 +75,7 @@ class CycleState:
             raise KeyError("not found") from None
 
     def get(self, key: Hashable) -> Any | None:
-        """The value of ``key``, or None."""
+        """Return the value of ``key``, or None."""
         return self._values.get(key)
 
     def write(self, key: Hashable, value: Any) -> None:
@@ -79,11 +85,11 @@ class CycleState:
         self._values.pop(key, None)
 
     def adopt(self, other: CycleState) -> None:
-        """Add the values of another state, which replace those with the same key."""
+        """Copy all values of another state into this one."""
         self._values.update(other._values)
 
     def clone(self) -> CycleState:
-        """A copy in which AddPod and RemovePod can be played through."""
+        """Return a copy in which AddPod and RemovePod can be tried."""
         twin = CycleState.__new__(CycleState)
         twin._values = {key: value.clone() if hasattr(value, "clone") else value for key, value in self._values.items()}
         twin.absent = self.absent

@@ -1,7 +1,7 @@
-"""The one way plugins are called, and the one loop over the plugins of a point.
+"""Driver of plugins: the one place that calls them, and the one loop over the plugins of an extension point.
 
-What differs between points is a row of the table in :mod:`.points`; what a point makes of answers other than success
-is the ``take`` function its caller gives. Used by :mod:`.runtime` and :mod:`.binding_points`.
+The table in :mod:`.points` says how points differ. A caller's ``take`` function says what an answer other than success
+leads to. Used by :mod:`.runtime` and :mod:`.binding_points`.
 
 Source: rules/framework §4.
 """
@@ -29,13 +29,13 @@ __all__ = ["Driver", "Take"]
 
 _log = logging.getLogger("kubesched.scheduler.framework")
 
-#: Sees (plugin name, value, status) of an answer. True: go on with the next plugin; a Status: end with it; False: go on
-#: after success, else end with what the point's row makes of the status.
+#: Function that decides about an answer: (plugin name, value, status) to what happens next. True: go on with the next
+#: plugin. A Status: end the point with it. False: go on after success, else end as :meth:`Driver.judge` says.
 Take = Callable[[str, Any, Status | None], "bool | Status"]
 
 
 class Driver:
-    """Calls the plugins of one profile."""
+    """Driver of the plugins of one profile."""
 
     def __init__(self, profile_name: str, metrics: SchedulerMetrics, clock: Clock) -> None:
         self._profile_name = profile_name
@@ -47,7 +47,7 @@ class Driver:
         return self._clock.now()
 
     def observe(self, point: str, code: Code, seconds: float) -> None:
-        """Record how long all plugins of a point took."""
+        """Record the seconds that all plugins of a point took together."""
         child = self._durations.get((point, code))
         if child is None:
             family = self._metrics.framework_extension_point_duration_seconds
@@ -55,7 +55,7 @@ class Driver:
         child.observe(seconds)
 
     def observed(self, point: Point, start: float, status: Status | None) -> None:
-        """Record a point that began at ``start`` and ended with ``status``."""
+        """Record the duration of a point that began at ``start`` and ended now with ``status``."""
         self.observe(point.label, Code.SUCCESS if status is None else status.code, self._clock.now() - start)
 
     # -- one plugin ------------------------------------------------------------------------------------
@@ -85,14 +85,14 @@ class Driver:
         return result
 
     def ask(self, state: CycleState, point: Point, plugin: Any, *args: Any) -> Answer:
-        """One plugin's answer; what it raises, and what is no answer at all, is an Error status."""
+        """Call one plugin and read its answer. An exception or an answer of the wrong form becomes an Error status."""
         try:
             return self.read(point, plugin, self.call(state, point, plugin, *args))
         except PluginFailedError as failure:
             return None, Status.from_error(failure.error)
 
     def ask_or_await(self, state: CycleState, point: Point, plugin: Any, *args: Any) -> Answer | Awaitable[Any]:
-        """Like :meth:`ask`; what can only be awaited is given as it is, for :meth:`awaited`."""
+        """Like :meth:`ask`, but return an awaitable answer as it is, for :meth:`awaited`."""
         try:
             answer = self.call(state, point, plugin, *args)
         except PluginFailedError as failure:
@@ -101,7 +101,7 @@ class Driver:
         return answer if not is_settled and inspect.isawaitable(answer) else self.read(point, plugin, answer)
 
     async def awaited(self, point: Point, plugin: Any, answer: Awaitable[Any]) -> Answer:
-        """The answer of a plugin's coroutine."""
+        """Await a plugin's coroutine and read its answer."""
         try:
             return self.read(point, plugin, await _awaited(plugin, answer))
         except PluginFailedError as failure:
@@ -114,7 +114,7 @@ class Driver:
 
     @staticmethod
     def read(point: Point, plugin: Any, answer: Any) -> Answer:
-        """Read an answer; what is none is an Error status."""
+        """Read an answer. One of the wrong form becomes an Error status."""
         try:
             return point.read(point.methods[0], answer)
         except TypeError as problem:
@@ -123,7 +123,7 @@ class Driver:
 
     @staticmethod
     def judge(point: Point, plugin: Any, status: Status) -> Status:
-        """A status other than success, in the plugin's name: a rejection where the point allows it, else an error."""
+        """Add the plugin's name to a status other than success: a rejection if the point allows it, else an error."""
         if point.may_reject and status.is_rejected:
             return status.with_plugin(plugin.name)
         error = status.as_error() or RuntimeError(f"unexpected status {status.code.label}")
@@ -132,7 +132,7 @@ class Driver:
     def outcome(
         self, point: Point, plugin: Any, answer: Answer, take: Take | None = None
     ) -> tuple[bool, Status | None]:
-        """What an answer leads to: whether to go on with the next plugin, and what the point ends with if not."""
+        """Decide about an answer: (True, None) to go on with the next plugin, (False, status) to end the point."""
         value, status = answer
         verdict = take is not None and take(plugin.name, value, status)
         if isinstance(verdict, Status):
@@ -146,7 +146,7 @@ class Driver:
     def each(
         self, state: CycleState, point: Point, plugins: Iterable[Any], *args: Any, take: Take | None = None
     ) -> Status | None:
-        """Ask plugins in order until one ends it; None when all went well."""
+        """Ask the plugins in order until one ends the point. None when all of them went well."""
         for plugin in plugins:
             go_on, status = self.outcome(point, plugin, self.ask(state, point, plugin, *args), take)
             if not go_on:
@@ -156,7 +156,7 @@ class Driver:
     def run(
         self, state: CycleState, point: Point, plugins: Iterable[Any], *args: Any, take: Take | None = None
     ) -> Status | None:
-        """Like :meth:`each`, and record how long it took."""
+        """Like :meth:`each`, and record the duration of the point."""
         start = self._clock.now()
         status = self.each(state, point, plugins, *args, take=take)
         self.observed(point, start, status)

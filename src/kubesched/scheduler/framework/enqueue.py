@@ -1,4 +1,4 @@
-"""Which events lift which plugin's rejections: the map the queue is built with.
+"""Events that lift plugins' rejections: the map from events to plugins' hints that the queue is built with.
 
 Source: rules/queue §10.1, rules/framework §4.3.
 """
@@ -17,7 +17,7 @@ from .registry import PluginError
 
 __all__ = ["queueing_hints", "registrations", "watched_actions"]
 
-#: The events of a plugin that declares none: every action on these resources.
+#: Resources of the events of a plugin that declares none: every action on them counts.
 _DEFAULT_RESOURCES: Final = (
     EventResource.POD,
     EventResource.NODE,
@@ -32,18 +32,18 @@ _DEFAULT_RESOURCES: Final = (
 )
 
 
-#: The resources that events can be about.
+#: Names of the resources that events can be about.
 _RESOURCES: Final = tuple(each.value for each in EventResource)
 
 
 def registrations(plugin: Any) -> list[ClusterEventWithHint]:
-    """The events a plugin receives.
+    """Return the events that a plugin receives.
 
-    A plugin registered for added nodes but not for taint updates receives those, too: a node is often added
-    with a taint that is removed later.
+    A plugin that registers for added nodes also receives updates of taints: a node is often added with a taint that is
+    removed later.
 
     Raises:
-        PluginError: when the plugin cannot list its events, or lists something else.
+        PluginError: when the plugin cannot list its events, or lists anything else.
     """
     if not hasattr(plugin, "events_to_register"):
         return [
@@ -93,10 +93,10 @@ def _check_event(plugin: str, item: ClusterEventWithHint) -> None:
 
 
 def _more_than_own_status(pod: PodInfo, old: Any, new: Any) -> QueueingHint:
-    """Every pod event counts but one: that the status of the rejected pod itself changed, and nothing else.
+    """Skip an event if only the status of the rejected pod itself changed; queue the pod for any other event.
 
-    The scheduler writes that status after each rejection. Upstream requeues the pod for it; taken out of backoff
-    early, such a pod would be tried without a pause for as long as its message or nomination keeps changing.
+    The scheduler writes that status after each rejection. Upstream requeues the pod for it. Here such a pod would leave
+    its backoff early, and would be tried without a pause as long as its message or nomination keeps changing.
     """
     own = old is not None and new is not None and old.uid == new.uid == pod.uid
     if own and old.spec == new.spec and _but_for_version(old) == _but_for_version(new):
@@ -109,10 +109,10 @@ def _but_for_version(pod: Any) -> Any:
 
 
 def queueing_hints(plugins: Iterable[Any]) -> dict[ClusterEvent, list[tuple[str, HintFn | None]]]:
-    """Registered event to (plugin name, hint), for one profile.
+    """Return the hints of one profile: registered event to (plugin name, hint function).
 
     Raises:
-        PluginError: as :func:`registrations`.
+        PluginError: from :func:`registrations`.
     """
     hints: dict[ClusterEvent, list[tuple[str, HintFn | None]]] = {}
     for plugin in plugins:
@@ -122,7 +122,7 @@ def queueing_hints(plugins: Iterable[Any]) -> dict[ClusterEvent, list[tuple[str,
 
 
 def watched_actions(events: Iterable[ClusterEvent]) -> dict[str, ActionType]:
-    """Resource to all registered actions: what to watch."""
+    """Return the registered actions by resource: the resources have to be watched for them."""
     watched: dict[str, ActionType] = {}
     for event in events:
         watched[event.resource] = watched.get(event.resource, ActionType.NONE) | event.action

@@ -1,7 +1,7 @@
-"""Filter and Score plugins of both styles behind one interface.
+"""Entries: Filter and Score plugins of both styles, plain and fast, behind one interface.
 
-The decision core calls an entry for many rows or for one; whether the plugin is plain or works on columns
-is settled here, once, when the profile is built. Every answer is checked, that for one row as that for many.
+The decision core calls an entry for one row or for many, and need not know the plugin's style. The entry determines the
+style once, when the profile is built. It checks every answer, for one row and for many.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["FilterEntry", "ScoreEntry", "most_statuses"]
 _FILTER: Final = "running {} filter plugin"
 _SCORE: Final = "running Score plugins: plugin {} failed with"
 _NORMALIZE: Final = "running Normalize on Score plugins: plugin {} failed with"
-#: (kind, item size) of a type to the least and the greatest value.
+#: Kind and item size of a dtype to its least and greatest value.
 _LIMITS: Final = {
     ("b", 1): (0, 1),
     **{("u", size): (0, (1 << 8 * size) - 1) for size in (1, 2, 4, 8)},
@@ -44,26 +44,28 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 class _Entry:
-    """What Filter and Score entries have in common: signatures, and calling a plugin of either style.
+    """Base of Filter and Score entries: calls a plugin of either style, and checks its answers.
 
     Attributes:
         plugin, name, index: the plugin, its name, its place in the profile's order of the extension point.
-        reads_pods: whether a change of a node's pods can change the answers about the node.
-        reads_images: whether a change of the image table can.
-        is_plain: the plugin is called node by node, not by its questions.
-        is_local: answers change with a row's own node alone, for pods that have a key.
-        has_row_form: the plugin can evaluate one node without columns.
-        evaluations: counts nodes evaluated by the plugin; what a layer remembers is no evaluation.
+        reads_pods: True if a change of a node's pods can change the answer about the node.
+        reads_images: True if a change of the image table can change answers.
+        is_plain: True if the plugin is called node by node, False if its questions answer.
+        is_local: True if answers change only with a row's own node, for pods that have a key.
+        has_row_form: True if the plugin can evaluate one node without columns.
+        evaluations: counter of the nodes that the plugin evaluated; remembered answers are not counted.
     """
 
-    #: The extension point; how the text of a failure begins; what answers for many rows are.
+    #: Key of the extension point.
     _point: ClassVar[str]
+    #: Beginning of the text of a failure.
     _prefix: ClassVar[str]
+    #: Dtype of the answers for many rows.
     _dtype: ClassVar[str]
-    #: The methods of the plugin's question for one row and for many.
+    #: Methods of the plugin's question for one row and for many.
     _one: ClassVar[str]
     _many: ClassVar[str]
-    #: What an answer may be.
+    #: Least and greatest answer that is allowed.
     _least: int
     _most: int
 
@@ -80,7 +82,7 @@ class _Entry:
         self.has_row_form = self.is_plain or defines(asked.asks, self._one)
 
     def one(self, state: CycleState, pod: PodInfo, nodes: NodeTable, node: NodeInfo) -> int:
-        """The verdict on, or raw score of, one node; in plain Python where the plugin offers it.
+        """Return one node's verdict or raw score, computed in plain Python if the plugin can do that.
 
         Raises:
             PluginFailedError: when the plugin fails.
@@ -101,7 +103,7 @@ class _Entry:
         return answer
 
     def many(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Any:
-        """The answers for many rows: uint64[len(rows)] verdicts, or int64[len(rows)] raw scores.
+        """Return the answers for many rows: uint64[len(rows)] verdicts, or int64[len(rows)] raw scores.
 
         Raises:
             PluginFailedError: when the plugin fails on any of the rows.
@@ -113,7 +115,7 @@ class _Entry:
             if len(rows):
                 self._check(answer)
             return answer
-        rows.flags.writeable = False  # the caller uses them afterwards
+        rows.flags.writeable = False  # the caller goes on to use the array
         answer = self._answer(self._many, state, pod, rows)
         if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
             problem = f"{self._many} returned {shape_of(answer)}; expected {self._dtype}[{len(rows)}]"
@@ -123,7 +125,7 @@ class _Entry:
         return answer.astype(self._dtype, copy=False)
 
     def _answer(self, method: str, state: CycleState, pod: PodInfo, *about: Any) -> Any:
-        """The answer of the pod's question.
+        """Call a method of the pod's question and return its answer.
 
         Raises:
             PluginFailedError: when the plugin fails.
@@ -136,7 +138,7 @@ class _Entry:
             raise self._failed(error) from error
 
     def _check(self, answer: Any) -> None:
-        """Fail when an answer of a method for many rows is out of range. Looks only where the type allows that."""
+        """Fail if one of many answers is out of range. A bound that the dtype itself ensures is not searched for."""
         limits = _LIMITS[answer.dtype.kind, answer.dtype.itemsize]
         if limits[0] < self._least and (least := int(answer.min())) < self._least:
             self._refuse(least, self._many)
@@ -157,7 +159,10 @@ class _Entry:
 
 
 def most_statuses(rows: int) -> int:
-    """Most distinct rejections to keep for so many rows: a reason that says a number may be new at every attempt."""
+    """Return the most distinct rejections to keep for this number of rows.
+
+    There has to be a bound, because a reason that contains a number may be new at every attempt.
+    """
     return 2 * rows + (1 << 10)
 
 
@@ -178,7 +183,7 @@ class _NumberedStatuses:
 
 
 class FilterEntry(_Entry):
-    """A Filter plugin."""
+    """Entry of a Filter plugin."""
 
     _point = "filter"
     _prefix = _FILTER
@@ -189,7 +194,7 @@ class FilterEntry(_Entry):
     _most = (1 << 64) - 1
 
     def status(self, state: CycleState, pod: PodInfo, verdict: int) -> Status:
-        """What a non-zero verdict means.
+        """Return the status that a verdict other than 0 stands for.
 
         Raises:
             PluginFailedError: when the plugin fails, or the status is not a rejection.
@@ -205,7 +210,7 @@ class FilterEntry(_Entry):
         return status.with_plugin(self.name)
 
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Call a plain plugin; distinct rejections are numbered from 1 in the order they first occur."""
+        """Call a plain plugin, and return its rejection's number among the distinct ones (from 1), or 0."""
         status = called(self._prefix, self.name, self.plugin.filter, state, pod, node)
         if status is None:
             return 0
@@ -222,7 +227,9 @@ class FilterEntry(_Entry):
         return numbered.number(status.with_plugin(self.name))
 
     def amounts(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Sequence[tuple[int, int]] | None:
-        """Amounts that alone decide about the pod (see ``amounts`` in :class:`.question.Question`); None when there is more to it.
+        """Return the amounts that alone decide about the pod; None if the verdict depends on more.
+
+        See ``amounts`` of :class:`.question.Question`.
 
         Raises:
             PluginFailedError: when the plugin fails.
@@ -243,18 +250,20 @@ class FilterEntry(_Entry):
         return amounts
 
     def distinct_statuses(self, state: CycleState) -> int:
-        """Number of different rejections of a plain plugin that ``state`` keeps."""
+        """Return the number of distinct rejections of a plain plugin that ``state`` keeps."""
         numbered: _NumberedStatuses | None = state.get(("statuses", self.name))
         return len(numbered.statuses) if numbered is not None else 0
 
 
 class ScoreEntry(_Entry):
-    """A Score plugin, its weight, and how its raw scores are normalised.
+    """Entry of a Score plugin: calls it, and normalises and weights its raw scores.
 
     Attributes:
+        weight: factor of the final score.
         normalize: ready-made normalisation, if the plugin names one.
-        needs_all: the plugin has ``normalize_score`` only, which needs the scores of all feasible nodes at a time.
-        is_raw: raw scores are final: nothing is normalised.
+        has_within: True if the question normalises scores by their bounds (``normalized``).
+        needs_all: True if the plugin normalises the scores of all feasible nodes together (``normalize_score``).
+        is_raw: True if raw scores are final, and nothing is normalised.
     """
 
     _point = "score"
@@ -278,14 +287,18 @@ class ScoreEntry(_Entry):
         self._most = MAX_NODE_SCORE if self.is_raw else _INT64_MAX
 
     def bounds(self, raw: npt.NDArray[np.signedinteger]) -> tuple[int, int]:
-        """What raw scores, int64 or int32, are normalised by: the least and the greatest of them (ready-made: 0 and the greatest)."""
+        """Return the bounds by which raw scores are normalised: the least and the greatest of them.
+
+        Ready-made normalisation has 0 as its lower bound. ``raw`` is int64 or int32.
+        """
         low, high = bounds(raw)
         return (low, high) if self.normalize is None else (0, max(0, high))
 
     def final(self, raw: IntArray, low: int, high: int) -> IntArray:
-        """int64[len(raw)]: raw scores normalised within :meth:`bounds`, checked and weighted.
+        """Normalise raw scores within :meth:`bounds`, check and weight them: int64[len(raw)].
 
-        The same for one row as for many. NOT_SCORED must not be among them. Not for plugins that need all scores.
+        One score has the same result alone and among many. ``raw`` must not contain NOT_SCORED. Plugins that need all
+        scores are not for this method.
 
         Raises:
             PluginFailedError: when the plugin fails, or a normalised score is outside 0…100.
@@ -295,12 +308,12 @@ class ScoreEntry(_Entry):
         if self.normalize is not None:
             return self._weighted(scaled(self.normalize, raw, high))
         raw = raw.view()
-        raw.flags.writeable = False  # they may be the remembered ones
+        raw.flags.writeable = False  # a layer may keep this array
         scores = called(_NORMALIZE, self.name, self._asked.asks.normalized, raw, low, high)
         return self._weighted(self._checked("normalized", scores, len(raw)))
 
     def final_or_zero(self, raw: IntArray, low: int, high: int) -> IntArray:
-        """The same, and 0 for NOT_SCORED."""
+        """Like :meth:`final`, with 0 for NOT_SCORED."""
         if self.is_raw or not len(raw) or int(raw.min()) != NOT_SCORED:
             return self.final(raw, low, high)
         final, scored = np.zeros(len(raw), np.int64), raw != NOT_SCORED
@@ -309,7 +322,7 @@ class ScoreEntry(_Entry):
         return final
 
     def final_of_all(self, state: CycleState, pod: PodInfo, nodes: NodeList, raw: IntArray) -> IntArray:
-        """The same for the raw scores of all feasible ``nodes``, which may be one.
+        """Like :meth:`final_or_zero`, for the raw scores of all feasible ``nodes``, one or more; for every plugin.
 
         Raises:
             PluginFailedError: when the plugin fails, or a normalised score is outside 0…100.

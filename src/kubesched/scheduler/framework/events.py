@@ -1,7 +1,7 @@
-"""Cluster events and queueing hints: what may make a pending pod schedulable.
+"""Cluster events, which may make a pending pod schedulable, and queueing hints, which judge them.
 
-Source: rules/queue §9 and §10, rules/cache-and-events §13 and §14 (upstream
-``framework.ClusterEvent``, ``ActionType``, ``QueueingHintFn``).
+Source: rules/queue §9, §10, rules/cache-and-events §13, §14 (upstream ``framework.ClusterEvent``, ``ActionType``,
+``QueueingHintFn``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 
 
 class ActionType(enum.IntFlag):
-    """What happened to an object; a registration may name several."""
+    """Kind of change of an object; a registration may combine several."""
 
     NONE = 0
     ADD = 1
@@ -65,7 +65,7 @@ class ActionType(enum.IntFlag):
     ALL = 8191
 
 
-#: Upstream's spelling of single actions, of Update and of All; other combinations have no name.
+#: Upstream's names of single actions, of Update and of All; other combinations have no name.
 ACTION_NAMES: Final[dict[int, str]] = {
     ActionType.ADD: "Add",
     ActionType.DELETE: "Delete",
@@ -86,10 +86,10 @@ ACTION_NAMES: Final[dict[int, str]] = {
 
 
 class EventResource(enum.StrEnum):
-    """The kind of object an event is about.
+    """Kind of object that an event is about.
 
-    ``ASSIGNED_POD`` and ``UNSCHEDULABLE_POD`` are what Pod events are emitted as; plugins register ``POD``.
-    Other kinds can be named by a plain string ``<plural>.<version>.<group>``.
+    Plugins register for ``POD``; an event about a pod has ``ASSIGNED_POD`` or ``UNSCHEDULABLE_POD``. Other kinds can be
+    named by a plain string ``<plural>.<version>.<group>``.
     """
 
     POD = "Pod"
@@ -115,12 +115,12 @@ _POD_RESOURCES: Final = (EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """A resource and an action: something that happened, or something a plugin registers for."""
+    """Cluster event: a resource and an action. Either it happened, or a plugin registers for it."""
 
     resource: str
     action: ActionType
     custom_label: str = ""
-    #: The name in metrics and logs, such as ``NodeUpdateNodeLabel``.
+    #: Name in metrics and logs, for example ``NodeUpdateNodeLabel``.
     label: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -132,7 +132,7 @@ class ClusterEvent:
         return self.resource == EventResource.WILDCARD and self.action == ActionType.ALL
 
     def matches(self, incoming: ClusterEvent) -> bool:
-        """Whether this registration matches ``incoming`` (rules/queue §9.3)."""
+        """Return True if this registration matches ``incoming`` (rules/queue §9.3)."""
         if self.is_wildcard:
             return True
         resource_matches = (
@@ -142,7 +142,7 @@ class ClusterEvent:
         return resource_matches and bool(self.action & incoming.action) and int(incoming.action) <= int(self.action)
 
     def describe(self) -> str:
-        """``Pod/Delete|UpdatePodScaleDown``: every single action, sorted; for people and golden files."""
+        """Return a text such as ``Pod/Delete|UpdatePodScaleDown``: every single action, sorted."""
         names = (name for bit, name in ACTION_NAMES.items() if bit.bit_count() == 1 and bit & self.action)
         return f"{self.resource}/{'|'.join(sorted(names))}"
 
@@ -160,19 +160,20 @@ FORCE_ACTIVATE: Final = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "Fo
 
 
 class QueueingHint(enum.Enum):
-    """A hint function's answer: is the event worth another attempt?"""
+    """Answer of a hint function: QUEUE if the event is worth another attempt, else SKIP."""
 
     SKIP = "QueueSkip"
     QUEUE = "Queue"
 
 
-#: ``(pod, old, new) -> hint``; old is None for additions, new is None for deletions. Raising counts as QUEUE.
+#: Hint function ``(pod, old, new) -> hint``. ``old`` is None for additions, ``new`` for deletions. If it raises, that
+#: counts as QUEUE.
 HintFn = Callable[["PodInfo", Any, Any], QueueingHint]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
-    """A registration: an event, and the function that judges it (None: always worth a retry)."""
+    """Registration of a plugin: an event, and the hint function that judges it (None: always worth another attempt)."""
 
     event: ClusterEvent
     hint: HintFn | None = None
@@ -180,12 +181,13 @@ class ClusterEventWithHint:
 
 @dataclass(frozen=True, slots=True)
 class KeyedHint:
-    """A hint function for events about objects that pods name or select, so that other pods are not evaluated.
+    """Hint function for events about objects that pods name or select. It is not called for other pods.
 
     Attributes:
-        hint: the hint function. It must answer Skip for pods without any of the keys of the event.
-        of_pod: the keys of what a waiting pod names or selects; evaluated when the pod begins to wait or changes.
-        of_event: the keys of the objects that an event is about; None when the event may help any pod.
+        hint: the hint function. It must answer Skip for a pod that has none of the event's keys.
+        of_pod: returns the keys of the objects that a waiting pod names or selects. Called when the pod begins to wait
+            and when it changes.
+        of_event: returns the keys of the objects that an event is about; None when the event may help any pod.
     """
 
     hint: HintFn
@@ -208,9 +210,9 @@ def _scaled_down(old: Pod, new: Pod) -> bool:
 
 
 def pod_events(old: Pod, new: Pod) -> list[ClusterEvent]:
-    """The events that the difference between two versions of a pod represents, in upstream's order.
+    """Return the events for the difference between two versions of a pod, in upstream's order (rules/queue §9.4).
 
-    Never empty: without a specific difference it is the generic Update.
+    The list is never empty: without a specific difference it is the generic Update.
     """
     resource = EventResource.ASSIGNED_POD if new.spec.node_name else EventResource.UNSCHEDULABLE_POD
     actions: list[ActionType] = []
@@ -235,9 +237,9 @@ _event = cache(ClusterEvent)
 
 
 def node_events(old: Node, new: Node) -> list[ClusterEvent]:
-    """The events that the difference between two versions of a node represents, in upstream's order.
+    """Return the events for the difference between two versions of a node, in upstream's order (rules/queue §9.5).
 
-    Empty when nothing changed that scheduling reacts to (heartbeats, images, cordoning).
+    The list is empty if nothing changed that scheduling reacts to (heartbeats, images, cordoning).
     """
     actions: list[ActionType] = []
     if old.spec.unschedulable and not new.spec.unschedulable:
@@ -263,7 +265,7 @@ def _same_quantities(old: dict[str, str | int | float], new: dict[str, str | int
     try:
         return old.keys() == new.keys() and all(parse_quantity(old[name]) == parse_quantity(new[name]) for name in old)
     except QuantityError:
-        return False  # something unreadable came or went, which is a difference
+        return False  # an unreadable quantity came or went: that is a difference
 
 
 def _conditions(node: Node) -> dict[str, str]:

@@ -13,7 +13,7 @@ __all__ = ["PluginFailedError", "called", "failed", "shape_of"]
 
 
 class PluginFailedError(Exception):
-    """A plugin raised, or answered what it must not: the attempt fails with code Error naming it."""
+    """A plugin raised, or gave an answer that is not allowed: the attempt fails with code Error and its name."""
 
     def __init__(self, plugin: str, error: BaseException) -> None:
         super().__init__(str(error))
@@ -22,12 +22,12 @@ class PluginFailedError(Exception):
 
     @classmethod
     def of(cls, status: Status) -> PluginFailedError:
-        """A status other than success, where only success continues the attempt."""
+        """Make the exception for a status other than success, where only success lets the attempt go on."""
         return cls(status.plugin, status.as_error() or RuntimeError(status.message()))
 
 
 def failed(prefix: str, plugin: str, error: BaseException | None) -> RuntimeError:
-    """An error in upstream's words: ``running PreFilter plugin "X": what happened``. Its cause is ``error``."""
+    """Make an error in upstream's words: ``running PreFilter plugin "X": what happened``. Its cause is ``error``."""
     text = str(error) or type(error).__name__
     place = prefix.format(_quoted(plugin)) if "{}" in prefix else f"{prefix} {_quoted(plugin)}"
     found = RuntimeError(f"{place}: {text}")
@@ -36,10 +36,10 @@ def failed(prefix: str, plugin: str, error: BaseException | None) -> RuntimeErro
 
 
 def called(prefix: str, plugin: str, method: Callable[..., Any], *args: Any) -> Any:
-    """Answer of a plugin's method; ``prefix`` as for :func:`failed`.
+    """Call a plugin's method and return its answer. ``prefix`` is that of :func:`failed`.
 
     Raises:
-        PluginFailedError: when it raises.
+        PluginFailedError: when the method raises.
     """
     try:
         return method(*args)
@@ -54,7 +54,7 @@ def _quoted(name: str) -> str:
 
 
 def shape_of(answer: Any) -> str:
-    """Answer of a plugin in a message: type and shape of an array, anything else as it is."""
+    """Describe a plugin's answer in a message: dtype and shape of an array, the repr of anything else."""
     if isinstance(answer, np.ndarray):
         return f"{answer.dtype}{list(answer.shape)}"
     return repr(answer)

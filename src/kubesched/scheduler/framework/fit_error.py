@@ -1,4 +1,4 @@
-"""The text that says how many nodes are not available, and why (upstream ``FitError``; rules/cycle 7.1)."""
+"""Text of a pod's rejection: the number of nodes by reason (upstream ``FitError``; rules/cycle §7.1)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["fit_error_text"]
 
 
 def fit_error_text(all_nodes: int, reasons: Mapping[str, int]) -> str:
-    """``0/5 nodes are available: 2 reason, 3 other reason.``
+    """Return ``0/5 nodes are available: 2 reason, 3 other reason.``
 
-    ``reasons`` is how many nodes each reason applies to. Entries are sorted as plain strings: "10 x" comes before "2 y".
+    ``reasons`` is the number of nodes by reason. Entries are sorted as plain strings: "10 x" comes before "2 y".
     """
     text = f"0/{all_nodes} nodes are available:"
     if reasons:

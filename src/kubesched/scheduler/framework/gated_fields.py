@@ -1,10 +1,10 @@
 """Pods without the fields that feature gates turn off.
 
-Upstream asks a gate wherever it reads such a field. Here the field is taken out of the pod before anything reads it,
-which has the same effect, and costs nothing while the gates are on. Callers: the scheduler's pod informer, and whatever
-else brings pods to plugins.
+Upstream asks a gate wherever it reads such a field. Here the field is removed from the pod before anything reads it.
+The effect is the same, and costs nothing while the gates are on. Callers: the scheduler's pod informer, and all other
+code that brings pods to plugins.
 
-Source of the rules: rules/cache-and-events §1 (pod-level resources), rules/topology B.2 (label keys).
+Source: rules/cache-and-events §1 (pod-level resources), rules/topology §B.2 (label keys).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ..config import FeatureGates
 
 __all__ = ["POD_FIELD_GATES", "PodView", "pod_view"]
 
-#: A pod as it counts; the pod itself when it has none of the fields.
+#: Function that returns a pod without a gate's fields: the pod itself if it has none of them.
 PodView = Callable[[Pod], Pod]
 
 
 def _without_pod_level(pod: Pod) -> Pod:
-    """No ``spec.resources``: containers alone say what the pod requests."""
+    """Remove ``spec.resources``: only the containers' requests count."""
     if pod.spec.resources is None:
         return pod
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resources=None))
 
 
 def _without_pod_level_status(pod: Pod) -> Pod:
-    """No ``status.resources`` and ``status.allocatedResources``: of pod-level resources the spec alone counts."""
+    """Remove ``status.resources`` and ``status.allocatedResources``: only the spec's pod-level resources count."""
     if pod.status.resources is None and not pod.status.allocated_resources:
         return pod
     status = msgspec.structs.replace(pod.status, resources=None, allocated_resources={})
@@ -40,7 +40,7 @@ def _without_pod_level_status(pod: Pod) -> Pod:
 
 
 def _without_label_keys(pod: Pod) -> Pod:
-    """No ``matchLabelKeys`` in topology spread constraints: their selectors count as they are written."""
+    """Remove ``matchLabelKeys`` from topology spread constraints: their selectors count as they are written."""
     constraints = pod.spec.topology_spread_constraints
     if not any(each.match_label_keys for each in constraints):
         return pod
@@ -48,7 +48,7 @@ def _without_label_keys(pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, topology_spread_constraints=plain))
 
 
-#: Gate to how a pod looks without it.
+#: Feature gate to the function that removes its fields.
 POD_FIELD_GATES: Final[dict[str, PodView]] = {
     "PodLevelResources": _without_pod_level,
     "InPlacePodLevelResourcesVerticalScaling": _without_pod_level_status,
@@ -57,7 +57,7 @@ POD_FIELD_GATES: Final[dict[str, PodView]] = {
 
 
 def pod_view(gates: FeatureGates) -> PodView | None:
-    """How pods look under these gates; None when nothing is taken out of any pod."""
+    """Return the function that removes the fields of all gates that are off; None if all these gates are on."""
     views = [view for gate, view in POD_FIELD_GATES.items() if not gates.enabled(gate)]
     if not views:
         return None

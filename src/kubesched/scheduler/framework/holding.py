@@ -1,8 +1,9 @@
-"""Which waiting pods a deleted pod cannot help: what a plugin may add to its hints.
+"""Holder: a plugin that keeps waiting pods from being tried again for deletions that cannot help them.
 
-A preemptor waits for its own victims. Hint functions see the pod and the deleted one only, so every deletion would have
-every preemptor tried again in vain, which grows with the square of their number. A plugin that knows better implements
-:class:`Holder`; the queue then keeps such pods apart, by key, and evaluates each key once per deletion.
+A preemptor waits for its own victims. A hint function sees only the waiting pod and the deleted pod, so every deletion
+would have every preemptor tried again in vain: work that grows with the square of their number. A plugin that knows
+better implements :class:`Holder`. The queue then keeps such pods apart, by key, and evaluates each key once per
+deletion.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ __all__ = ["Holder"]
 
 @runtime_checkable
 class Holder(Protocol):
-    """A plugin that holds pods back from deletions on nodes that cannot help them."""
+    """Plugin that knows the nodes on which a deletion cannot help a waiting pod."""
 
     def hold_key(self, pod: PodInfo, rejectors: AbstractSet[str]) -> Hashable | None:
-        """What pods have in common that the same deletions may help; None when any may.
+        """Return a key: pods with equal keys may be helped by the same deletions. None when any deletion may help.
 
-        ``rejectors`` are the plugins that rejected the pod.
+        ``rejectors`` are the names of the plugins that rejected the pod.
         """
         ...
 
     def may_help(self, key: Hashable, node_name: str) -> bool:
-        """Whether the deletion of a pod on this node may help the pods with this key that are not nominated there."""
+        """Return True if the deletion of a pod on a node may help pods with this key that are not nominated to it."""
         ...
 
     def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
-        """Whether it may help a pod that is nominated to the node and has this key now."""
+        """Return True if the deletion of a pod on a node may help ``pod``, which is nominated to it and has ``key``."""
         ...

@@ -1,14 +1,14 @@
-"""What a plugin author sees: the extension points, their contracts, and the handle.
+"""Interface for authors of plugins: the extension points, their contracts, and the handle.
 
-A plugin is a class with a ``name`` that defines the methods of the points it extends; nothing else is
-needed. There are two styles, and a plugin may mix them:
+A plugin is a class with a ``name`` that defines the methods of the points it extends; nothing else is needed. There are
+two styles, and a plugin may mix them:
 
 * **plain**: ``filter`` and ``score`` see one node at a time. Readable, right for most plugins.
-* **fast**: ``ask`` gives a :class:`~kubesched.scheduler.framework.question.Question`, which answers for many rows of the node table at
-  once. Its answers are kept for pods that are alike, and only changed rows are evaluated again.
+* **fast**: ``ask`` returns a :class:`~kubesched.scheduler.framework.question.Question`, which answers for many rows of
+  the node table at once. Its answers are kept for pods that are alike, and only changed rows are evaluated again.
 
-:class:`Contract` is the reference: each method says when it is called, what it may change, and what each
-answer leads to. Its signatures are what plugins are checked against at registration.
+:class:`Contract` is the reference: each method says when it is called, what it may change, and what each answer leads
+to. At registration, plugins are checked against its signatures.
 
 Source: rules/framework (upstream ``staging/src/k8s.io/kube-scheduler/framework``).
 """
@@ -58,13 +58,18 @@ __all__ = [
     "WhatIf",
 ]
 
-#: Scores lie in 0…100 after normalising.
+#: Greatest score after normalisation; the least is 0.
 MAX_NODE_SCORE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """``nominating``: what becomes of the pod's nomination; ``preemption``: what was done for it, for reports."""
+    """Result of PostFilter.
+
+    Attributes:
+        nominating: change of the pod's nomination; None for no change.
+        preemption: the preemption that made room for the pod, for reports; None without one.
+    """
 
     nominating: NominatingInfo | None = None
     preemption: Preemption | None = None
@@ -72,7 +77,7 @@ class PostFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why nodes do not fit a pod, in plain words, and as data for programs."""
+    """Explanation why nodes do not fit a pod, as text and as data for programs."""
 
     text: str
     data: Mapping[str, Any]
@@ -80,37 +85,37 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class PreBindPreFlight:
-    """``allow_parallel``: this PreBind may run in parallel with others."""
+    """Answer of PreBindPreFlight. ``allow_parallel``: this plugin's PreBind may run in parallel with others."""
 
     allow_parallel: bool = False
 
 
 class NodeToStatus(Protocol):
-    """Why each node was rejected; nodes without an entry have the absent-nodes status."""
+    """Statuses of rejected nodes, by name; a node without an entry has the absent-nodes status."""
 
     def get(self, name: str) -> Status: ...
 
     def __len__(self) -> int:
-        """How many nodes have a status of their own."""
+        """Return the number of nodes that have a status of their own."""
         ...
 
     def nodes_for_code(self, code: Code) -> NodeList:
-        """The nodes that were rejected with ``code``."""
+        """Return the nodes that were rejected with ``code``."""
         ...
 
     def rejecting(self, code: Code) -> frozenset[str]:
-        """The plugins that rejected nodes with ``code``; the empty name for a rejection by something else."""
+        """Return the names of the plugins that rejected nodes with ``code``; "" for a rejection by no plugin."""
         ...
 
 
 class Recorder(Protocol):
-    """Records events; returns at once."""
+    """Recorder of events; it returns at once."""
 
     def record(self, regarding: Any, type: str, reason: str, action: str, note: str, related: Any = None) -> None: ...  # noqa: A002 - upstream's word
 
 
 class ObjectHandler(Protocol):
-    """Receives the changes of a kind of object; called in the event loop, one object after the other."""
+    """Handler of changes of a kind of object; called in the event loop, one object after the other."""
 
     def on_add(self, obj: Any, is_initial: bool) -> None: ...
     def on_update(self, old: Any, new: Any) -> None: ...
@@ -121,7 +126,10 @@ class ObjectHandler(Protocol):
 
 
 class WhatIf(Protocol):
-    """What a plugin may call of its profile, to find out what would happen if; see ``framework.runtime.Framework``."""
+    """Profile as a plugin may call it, to try what would happen if pods were elsewhere.
+
+    See ``framework.runtime.Framework``.
+    """
 
     metrics: SchedulerMetrics
     #: Point key to (plugin name, weight), in order.
@@ -139,7 +147,10 @@ class WhatIf(Protocol):
 
 
 class Handle(Protocol):
-    """What a plugin can reach. ``snapshot`` is only valid inside a scheduling cycle."""
+    """Handle of a plugin: the scheduler's services (rules/framework §9).
+
+    ``snapshot`` is only valid inside a scheduling cycle.
+    """
 
     @property
     def profile_name(self) -> str: ...
@@ -155,12 +166,12 @@ class Handle(Protocol):
     def pods_in_pre_bind(self) -> PodsInPreBind: ...
     @property
     def framework(self) -> WhatIf:
-        """The profile itself. Not while its plugins are built."""
+        """The profile itself. It does not exist yet while its plugins are built."""
         ...
 
     @property
     def recorder(self) -> Recorder:
-        """Records events in the profile's name."""
+        """Recorder of events in the profile's name."""
         ...
 
     @property
@@ -174,7 +185,7 @@ class Handle(Protocol):
         ...
 
     def live_pod(self, pod: Pod) -> Pod | None:
-        """The pod as the API server last showed it; None when it is gone."""
+        """Return the pod as the API server last showed it; None when it is gone."""
         ...
 
     def clear_nomination(self, pod: Pod, node_name: str) -> None:
@@ -186,7 +197,7 @@ class Handle(Protocol):
         ...
 
     def gate(self, name: str) -> bool:
-        """Whether a feature gate is on."""
+        """Return True if a feature gate is on."""
         ...
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
@@ -195,53 +206,60 @@ class Handle(Protocol):
 
     @property
     def nominations(self) -> Nominations:
-        """Which pods are nominated to which nodes."""
+        """Nominations of pods to nodes."""
         ...
 
     def informed(self, kind: str) -> Mapping[str, Any]:
-        """Objects of a watched kind by ``namespace/name`` (kinds as in ``api.kinds``: ``namespaces``, ``services``, …)."""
+        """Return the objects of a watched kind, by ``namespace/name``.
+
+        Kinds are plural, as in ``api.kinds``: ``namespaces``, ``services``, …
+        """
         ...
 
     def informed_in(self, kind: str, namespace: str) -> Sequence[Any]:
-        """Objects of a watched kind in one namespace. A plugin has kinds watched by naming them in ``informs``."""
+        """Return the objects of a watched kind in one namespace. Kinds in a plugin's ``informs`` are watched."""
         ...
 
     def watch(self, kind: str, handler: ObjectHandler, *, relays: bool = False) -> None:
-        """Have a kind watched, and receive every object of it that is known already and every change.
+        """Watch a kind: the handler receives every object that is known already, and every change.
 
-        The handler is called before the queue's hints are. To be called while the plugin is built. One that ``relays``
-        has a method ``add_handler``: hints are evaluated for the events that it passes on to the handlers added there,
-        and not for those of the informer.
+        Call it while the plugin is built. The handler is called before the queue's hints are. With ``relays``, the
+        handler must have a method ``add_handler``. Then hints are not evaluated for the informer's events, but for the
+        events that the handler passes on to the handlers added there.
         """
         ...
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
-        """What several plugins, or a plugin in several profiles, keep together: made once, by the first that needs it.
+        """Return the object that plugins share under this name; the first call makes it.
 
-        It may have a method ``problems() -> Iterable[str]``, which the cache comparer calls: what is not as it should be.
+        Several plugins can share an object, or one plugin in several profiles. If it has a method
+        ``problems() -> Iterable[str]``, the cache comparer calls that to find inconsistencies.
         """
         ...
 
     def node_changed(self, node_name: str) -> None:
-        """Something else than the node and its pods changed that is read for a node, such as its CSINode.
+        """Note that further data about a node changed, besides the node object and its pods: for example its CSINode.
 
-        It is put in the change journal, so what layers remember of the node is evaluated again.
+        The node goes into the change journal, and layers evaluate it again.
         """
         ...
 
     def ask_again(self) -> None:
-        """Something changed that questions ``by_spec`` depend on besides the pod and the nodes: all pods are asked for again."""
+        """Note that data changed that questions ``by_spec`` depend on besides pods and nodes.
+
+        Plugins are asked again for all pods.
+        """
         ...
 
 
 class Plugin:
-    """Base class: keeps ``args`` and ``handle``. Deriving from it is convenient, not required.
+    """Base class of plugins: keeps ``args`` and ``handle``. Deriving from it is convenient, not required.
 
-    A plugin class is called as ``cls(args, handle)``: ``args`` is the typed args object of an in-tree
-    plugin, the plain data of ``pluginConfig`` for any other (None when there is none).
+    A plugin class is called as ``cls(args, handle)``. ``args`` is the typed args object of an in-tree plugin; for any
+    other plugin it is the plain data of ``pluginConfig``, or None without it.
     """
 
-    #: The name in configuration, messages and metrics.
+    #: Name in configuration, messages and metrics.
     name: ClassVar[str] = ""
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -250,15 +268,16 @@ class Plugin:
 
 
 class Contract:
-    """Every extension point's method. Never instantiated: read it, and define the methods you need.
+    """Contract of a plugin: the methods of all extension points. Read it, and define the methods that you need.
 
-    Wherever a ``Status | None`` is returned, None means Success. A method that raises fails the pod's attempt
-    with code Error naming the plugin; nothing else is disturbed. ``state`` belongs to one attempt.
+    The class is never instantiated. Wherever a ``Status | None`` is returned, None means Success. If a method raises,
+    the pod's attempt fails with code Error and the plugin's name; nothing else is disturbed. ``state`` belongs to one
+    attempt.
 
     Attributes:
-        asks: the class of its questions, for a plugin with ``ask``.
-        informs: kinds (plural, as in ``api.kinds``) that the plugin looks up through its handle and wants watched.
-        normalize: ready-made normalisation for ``score``; None means scores are final, or ``normalize_score`` is defined.
+        asks: the class of the questions that ``ask`` returns.
+        informs: kinds (plural, as in ``api.kinds``) that the plugin looks up through its handle; they are watched.
+        normalize: ready-made normalisation for ``score``. None: scores are final, or ``normalize_score`` is defined.
     """
 
     asks: ClassVar[type[Question]]
@@ -268,97 +287,116 @@ class Contract:
     # -- queue -----------------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """May the pod enter the active queue? Cheap; no snapshot. Anything but Success keeps it out."""
+        """Decide if the pod may enter the active queue: Success lets it in, anything else keeps it out.
+
+        The method must be cheap. There is no snapshot.
+        """
         raise AssertionError("documentation only")
 
     def less(self, first: QueuedPodInfo, second: QueuedPodInfo) -> bool:
-        """Whether ``first`` is scheduled before ``second``. One QueueSort plugin, the same in all profiles."""
+        """Return True if ``first`` is scheduled before ``second``. All profiles must have the same QueueSort plugin."""
         raise AssertionError("documentation only")
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:
-        """Optional in addition to ``less``: a key whose order is that of ``less``; makes the queue much faster."""
+        """Optional besides ``less``: return a key whose order is that of ``less``. It makes the queue much faster."""
         raise AssertionError("documentation only")
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Which events may make a pod schedulable that this plugin rejected. Without it: nearly every event."""
+        """Return the events that may make a pod schedulable which this plugin rejected.
+
+        Without this method, nearly every event has such a pod tried again.
+        """
         raise AssertionError("documentation only")
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
-        """The pod's question to a fast plugin; None when the pod does not concern the plugin now.
+        """Fast style: return the pod's question; None when the plugin has nothing to do for the pod now.
 
-        None leaves the plugin out of Filter and Score, and of what prepares them; where its class of questions says
-        ``throughout``, out of Reserve to PostBind as well. PreEnqueue and PostFilter are called in any case. To be defined together with the class attribute ``asks``. Called at the start of an attempt, so it must be cheap.
+        After None, the plugin is not called at PreFilter, Filter, PreScore and Score; if its class of questions says
+        ``throughout``, nor from Reserve to PostBind. PreEnqueue and PostFilter are called in any case. A plugin that
+        defines ``ask`` must also set the class attribute ``asks``. ``ask`` is called at the start of an attempt, so it
+        must be cheap.
         """
         raise AssertionError("documentation only")
 
     def sign(self, pod: PodInfo) -> Hashable | None:
-        """Plain style: a value such that pods with equal values get equal answers from this plugin on equal nodes.
+        """Plain style: return the pod's signature for this plugin.
 
-        ``()`` when the plugin reads nothing of the pod; None when it has no signature (results are then never reused).
-        Called at the start of an attempt, so it must be cheap.
+        Pods with equal signatures must get equal answers from the plugin on equal nodes. Return ``()`` when the plugin
+        reads nothing of the pod; return None when the pod has no signature, and its results are never reused. ``sign``
+        is called at the start of an attempt, so it must be cheap.
         """
         raise AssertionError("documentation only")
 
     # -- scheduling cycle ------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> frozenset[str] | Status | None:
-        """Once per attempt, before any Filter. Compute what Filter needs and keep it in ``state``.
+        """Compute what Filter needs, and keep it in ``state``. Called once per attempt, before any Filter.
 
-        Return a set of node names to allow only those, Skip to leave this plugin's Filter out of the attempt,
+        Return a set of node names to allow only these nodes, Skip to leave this plugin's Filter out of the attempt, or
         Unschedulable or UnschedulableAndUnresolvable to reject the pod everywhere.
         """
         raise AssertionError("documentation only")
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
-        """What if ``added`` ran on ``node`` too? Adjust what PreFilter kept in ``state`` (a clone)."""
+        """Adjust PreFilter's data in ``state`` (a clone) as if ``added`` ran on ``node`` too."""
         raise AssertionError("documentation only")
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
-        """What if ``removed`` were gone from ``node``? Adjust what PreFilter kept in ``state`` (a clone)."""
+        """Adjust PreFilter's data in ``state`` (a clone) as if ``removed`` were gone from ``node``."""
         raise AssertionError("documentation only")
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Plain style: may the pod run on this node? Unschedulable: removing other pods may help."""
+        """Plain style: decide if the pod may run on this node.
+
+        Return Unschedulable if removing other pods may help, UnschedulableAndUnresolvable if it cannot.
+        """
         raise AssertionError("documentation only")
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> tuple[PostFilterResult | None, Status | None] | Awaitable[tuple[PostFilterResult | None, Status | None]]:
-        """After no node passed: try to free resources (preemption). Success ends the PostFilter phase.
+        """Try to free resources (preemption). Called when no node passed. Success ends the PostFilter phase.
 
-        May be ``async``; no other pod is scheduled until it has returned.
+        The method may be ``async``; no other pod is scheduled until it has returned.
         """
         raise AssertionError("documentation only")
 
     def explain(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Sequence[Explanation]:
-        """Optional, for reports: what the nodes in ``rows``, all of which this plugin's Filter rejected, lack for the pod."""
+        """Optional, for reports: explain what the nodes in ``rows`` lack. This plugin's Filter rejected all of them."""
         raise AssertionError("documentation only")
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:
-        """Before scoring, with the feasible nodes (two or more). Skip leaves this plugin's Score out."""
+        """Prepare scoring. Called with the feasible nodes (two or more). Skip leaves this plugin's Score out."""
         raise AssertionError("documentation only")
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int | Status:
-        """Plain style: how good is this node? An int, 0…100 unless it is normalised afterwards."""
+        """Plain style: return the node's score, an int; the greatest wins. 0…100 unless it is normalised later."""
         raise AssertionError("documentation only")
 
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray | Status:
         """Turn the raw scores of all feasible nodes (int64[len(nodes)], same order) into 0…100.
 
-        ``Question.normalized`` does the same for scores that can be kept.
+        The scores of such a plugin cannot be kept; use ``Question.normalized`` for scores that can.
         """
         raise AssertionError("documentation only")
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """The pod was assumed on a node: set aside what it will use. A rejection undoes everything."""
+        """Set aside the resources that the pod will use. Called when it was assumed on a node.
+
+        A rejection undoes the whole attempt.
+        """
         raise AssertionError("documentation only")
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Undo ``reserve``; also called when it never ran. Must not fail."""
+        """Undo ``reserve``; also called when ``reserve`` never ran. It must not fail."""
         raise AssertionError("documentation only")
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | tuple[Status | None, float] | None:
-        """Last word of the scheduling cycle. ``(Status.wait(), seconds)`` holds the pod until it is allowed."""
+        """Allow, reject or hold the pod, at the end of the scheduling cycle.
+
+        ``(Status.wait(), seconds)`` holds the pod until the plugin allows or rejects it, or the time is over, which
+        rejects it.
+        """
         raise AssertionError("documentation only")
 
     # -- binding cycle ---------------------------------------------------------------------------------
@@ -366,17 +404,17 @@ class Contract:
     def pre_bind_pre_flight(
         self, state: CycleState, pod: PodInfo, node_name: str
     ) -> Status | tuple[PreBindPreFlight | None, Status | None] | None:
-        """Will ``pre_bind`` have work to do? Success or Skip; no side effects."""
+        """Return Success if ``pre_bind`` will have work to do, else Skip. There must be no side effects."""
         raise AssertionError("documentation only")
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[Status | None] | Status | None:
-        """Work that must be done before the binding (may be ``async``)."""
+        """Do the work that must be done before the binding. The method may be ``async``."""
         raise AssertionError("documentation only")
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Awaitable[Status | None] | Status | None:
-        """Write the binding to the API server (may be ``async``). Skip leaves it to the next Bind plugin."""
+        """Write the binding to the API server. Skip leaves it to the next Bind plugin. The method may be ``async``."""
         raise AssertionError("documentation only")
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """The pod is bound. For information only."""
+        """Take note that the pod is bound. Nothing depends on the answer."""
         raise AssertionError("documentation only")

@@ -1,9 +1,11 @@
-"""The scheduler's metrics, kept in plain Python numbers.
+"""Metrics of the scheduler, kept as plain Python numbers.
 
-Names, types, labels, buckets and stability levels are upstream's (rules/metrics-and-client §2). Queue, cache, runtime and cycle write; the server turns :meth:`MetricSet.collect` into an
-exposition. Other tables of metrics (``server.process_metrics``) are :class:`MetricSet` too. Nothing here knows that format, and nothing here takes the time: durations are passed in.
+Names, types, labels, buckets and stability levels are upstream's (rules/metrics-and-client §2). Queue, cache, runtime
+and cycle write them. The server turns :meth:`MetricSet.collect` into an exposition; this module does not know that
+format. It reads no clock either: durations are passed in. Other tables of metrics (``server.process_metrics``) are also
+of class :class:`MetricSet`.
 
-Hot paths keep the child they write to::
+Hot paths keep the series that they write to::
 
     active = metrics.pending_pods.labels("active")
     active.inc()
@@ -40,7 +42,7 @@ __all__ = [
 Kind = Literal["counter", "gauge", "histogram"]
 Level = Literal["STABLE", "BETA", "ALPHA"]
 
-#: Share of passes in which per-plugin durations are recorded.
+#: Share of attempts in which the duration of each plugin is recorded.
 PLUGIN_METRICS_SAMPLE: Final = 0.1
 _SAMPLE_EVERY: Final = round(1 / PLUGIN_METRICS_SAMPLE)
 
@@ -48,7 +50,7 @@ PREFIX: Final = "scheduler_"
 
 
 def exponential_buckets(first: float, factor: float, count: int) -> tuple[float, ...]:
-    """``count`` upper bounds: first, first * factor, first * factor**2, and so on (``+Inf`` is implied)."""
+    """Return ``count`` upper bounds: first, first * factor, first * factor**2, and so on (``+Inf`` is implied)."""
     bounds = []
     for _ in range(count):
         bounds.append(first)
@@ -64,10 +66,10 @@ _HINT: Final = exponential_buckets(0.00001, 2, 12)
 
 @dataclass(frozen=True, slots=True)
 class MetricDef:
-    """One row of the table: what a metric is called, counts and is labelled with.
+    """Definition of a metric: a row of the table.
 
-    ``gate`` names the feature gate without which the metric is not registered; ``initial`` lists label
-    values that exist from the start; ``prefix`` precedes ``name`` in the exposition.
+    ``gate`` is a feature gate: if it is off, the metric is not registered. ``initial`` lists the label values of series
+    that exist from the start. ``prefix`` precedes ``name`` in the exposition.
     """
 
     name: str
@@ -85,7 +87,7 @@ class MetricDef:
         return self.prefix + self.name
 
 
-#: Every metric of the scheduler proper, in the order of the specification (section 2).
+#: Every metric of the scheduler itself, in the order of rules/metrics-and-client §2.
 DEFINITIONS: Final[tuple[MetricDef, ...]] = (
     # Cycle
     MetricDef("schedule_attempts_total", "counter", "Number of attempts to schedule pods, by result and profile.", ("result", "profile"), level="STABLE"),
@@ -129,12 +131,12 @@ DEFINITIONS: Final[tuple[MetricDef, ...]] = (
     MetricDef("volume_scheduling_stage_error_total", "counter", "Number of errors of volume scheduling, by stage.", ("operation",)),
 )  # fmt: skip
 
-#: Gates of the table that are off unless given.
+#: Gates of the table that are off by default.
 _GATES_OFF: Final = frozenset(("SchedulerAsyncAPICalls", "GenericWorkload"))
 
 
 class CounterValue:
-    """One series that only grows."""
+    """Series of a counter; it only grows."""
 
     __slots__ = ("value",)
 
@@ -146,7 +148,7 @@ class CounterValue:
 
 
 class GaugeValue:
-    """One series that rises and falls."""
+    """Series of a gauge; it rises and falls."""
 
     __slots__ = ("value",)
 
@@ -165,7 +167,7 @@ class GaugeValue:
 
 @dataclass(frozen=True, slots=True)
 class HistogramSample:
-    """A histogram as collected: ``buckets`` are (upper bound, observations at or below it), ``+Inf`` left out."""
+    """Sample of a histogram: ``buckets`` are (upper bound, observations at or below it), without ``+Inf``."""
 
     buckets: tuple[tuple[float, int], ...]
     sum: float
@@ -173,7 +175,7 @@ class HistogramSample:
 
 
 class Sampling:
-    """Which calls record how long plugins take: one in ten, in turn."""
+    """Sampling of attempts: one in ten, by turns, records how long plugins take."""
 
     __slots__ = ("_calls",)
 
@@ -181,13 +183,13 @@ class Sampling:
         self._calls = 0
 
     def take(self) -> bool:
-        """Whether the next call records."""
+        """Return True if the next attempt records."""
         self._calls += 1
         return self._calls % _SAMPLE_EVERY == 0
 
 
 class HistogramValue:
-    """One series of observations; a value equal to a bound belongs to that bound's bucket."""
+    """Series of a histogram; a value equal to a bound belongs to that bound's bucket."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -201,7 +203,7 @@ class HistogramValue:
         self.sum += value
 
     def observe_many(self, value: float, times: int) -> None:
-        """Observe the same value so many times."""
+        """Observe a value ``times`` times."""
         self.counts[bisect_left(self.bounds, value)] += times
         self.sum += value * times
 
@@ -219,7 +221,7 @@ class HistogramValue:
 
 
 class Counter:
-    """All series of a counter, by label values."""
+    """Series of a counter, by label values."""
 
     __slots__ = ("children", "definition")
 
@@ -228,7 +230,7 @@ class Counter:
         self.children: dict[tuple[str, ...], CounterValue] = {}
 
     def labels(self, *values: str) -> CounterValue:
-        """The series with these label values, in the table's order; made at first use."""
+        """Return the series with these label values, in the order of the definition; the first call makes it."""
         child = self.children.get(values)
         return child if child is not None else _new_child(self.definition, self.children, values, CounterValue())
 
@@ -237,7 +239,7 @@ class Counter:
 
 
 class Gauge:
-    """All series of a gauge, by label values."""
+    """Series of a gauge, by label values."""
 
     __slots__ = ("children", "definition")
 
@@ -246,13 +248,13 @@ class Gauge:
         self.children: dict[tuple[str, ...], GaugeValue] = {}
 
     def labels(self, *values: str) -> GaugeValue:
-        """The series with these label values, in the table's order; made at first use."""
+        """Return the series with these label values, in the order of the definition; the first call makes it."""
         child = self.children.get(values)
         return child if child is not None else _new_child(self.definition, self.children, values, GaugeValue())
 
 
 class Histogram:
-    """All series of a histogram, by label values."""
+    """Series of a histogram, by label values."""
 
     __slots__ = ("children", "definition")
 
@@ -261,7 +263,7 @@ class Histogram:
         self.children: dict[tuple[str, ...], HistogramValue] = {}
 
     def labels(self, *values: str) -> HistogramValue:
-        """The series with these label values, in the table's order; made at first use."""
+        """Return the series with these label values, in the order of the definition; the first call makes it."""
         child = self.children.get(values)
         if child is None:
             fresh = HistogramValue(self.definition.buckets)
@@ -269,7 +271,7 @@ class Histogram:
         return child
 
     def observe(self, value: float, *values: str) -> None:
-        """Observe in the series with these label values; :meth:`labels` gives the one to keep for a hot path."""
+        """Observe a value in the series with these label values. Hot paths keep the series (see :meth:`labels`)."""
         child = self.children.get(values) or self.labels(*values)
         child.counts[bisect_left(child.bounds, value)] += 1
         child.sum += value
@@ -291,9 +293,9 @@ def _new_child(
 
 
 class MetricFamily(NamedTuple):
-    """What :meth:`MetricSet.collect` yields: enough to write an exposition.
+    """Metric as :meth:`MetricSet.collect` yields it, with all that an exposition needs.
 
-    ``help`` begins with the stability level in brackets. A sample is its label values and a number, or a
+    ``help`` begins with the stability level in brackets. A sample is a tuple of label values, and a number or a
     :class:`HistogramSample`.
     """
 
@@ -305,7 +307,7 @@ class MetricFamily(NamedTuple):
 
 
 class MetricSet:
-    """The metrics of one table: an attribute per row, named like it.
+    """Metrics of one table; each is an attribute with the name of its row.
 
     ``gates`` are feature gates by name. A metric whose gate is off can be written but is not collected.
     """
@@ -327,11 +329,11 @@ class MetricSet:
                 family.labels(*values)
 
     def before_collect(self, measure: Callable[[], None]) -> None:
-        """Have ``measure`` set gauges just before they are read, instead of on a timer."""
+        """Call ``measure`` before each collection: it sets gauges just when they are read, instead of on a timer."""
         self._before_collect.append(measure)
 
     def collect(self) -> Iterator[MetricFamily]:
-        """Every registered metric that has series, in the order of the table."""
+        """Yield every registered metric that has series, in the order of the table."""
         for measure in self._before_collect:
             measure()
         for family in self._registered:
@@ -351,9 +353,9 @@ class MetricSet:
                 )
 
     def reset(self) -> None:
-        """Set counters and histograms back to zero; gauges show the current state and stay.
+        """Set counters and histograms back to zero. Gauges stay, because they show the current state.
 
-        Series are kept, since hot paths hold on to them.
+        Series are kept, because hot paths keep references to them.
         """
         for family in self._registered:
             if isinstance(family, Counter):
@@ -366,12 +368,12 @@ class MetricSet:
 
     @property
     def registered(self) -> tuple[MetricDef, ...]:
-        """The rows whose gates are on, in the order of the table."""
+        """Rows whose gates are on, in the order of the table."""
         return tuple(family.definition for family in self._registered)
 
 
 class SchedulerMetrics(MetricSet):
-    """All metrics of one scheduler: the rows of :data:`DEFINITIONS`."""
+    """Metrics of one scheduler: the rows of :data:`DEFINITIONS`."""
 
     schedule_attempts_total: Counter
     scheduling_attempt_duration_seconds: Histogram

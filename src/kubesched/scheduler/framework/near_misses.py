@@ -1,6 +1,6 @@
-"""Names in a plugin class that were most likely meant to be those of the interface, such as ``normalise_score``.
+"""Misspelt names in a plugin class: names close to one of the interface, such as ``normalise_score``.
 
-A method of such a name would never be called. Used by :func:`~.registry.check_plugin`.
+A method with such a name would never be called. Used by :func:`~.registry.check_plugin`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Final
 
 __all__ = ["near_miss"]
 
-#: How alike two names are, from 0 to 1, by difflib's measure.
+#: Least similarity of two names, from 0 to 1, by difflib's measure.
 _ALIKE: Final = 0.88
 
 
 def near_miss(plugin: type, known: Iterable[str], bases: tuple[type, ...]) -> tuple[str, str] | None:
-    """A public name of the class that is nearly one of ``known``, and that one; None when there is none.
+    """Return a public name of the class that is close to a ``known`` one, and the known one; None without such a name.
 
-    Names of ``bases`` do not count, nor does a helper whose like the plugin defines as well: ``scores`` next to ``score``.
+    Names of ``bases`` do not count. If the class also defines the known name, the other one is a helper and does not
+    count: ``scores`` beside ``score``.
     """
     names = {_plain(name): name for name in known}
     owners = [owner for owner in plugin.__mro__ if owner is not object and owner not in bases]
@@ -35,5 +36,5 @@ def near_miss(plugin: type, known: Iterable[str], bases: tuple[type, ...]) -> tu
 
 
 def _plain(name: str) -> str:
-    """``preFilter`` and ``pre_filter`` are the same."""
+    """Return a name in lower case without underscores: ``preFilter`` and ``pre_filter`` become equal."""
     return name.replace("_", "").lower()

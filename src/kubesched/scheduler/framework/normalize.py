@@ -18,14 +18,14 @@ __all__ = ["bounds", "scaled"]
 _MOST_SCALED: Final = ((1 << 63) - 1) // MAX_NODE_SCORE
 
 
-#: What represents NOT_SCORED, by the size of the integers.
+#: Integer that represents NOT_SCORED, by the item size in bytes.
 _ABSENT: Final = {8: NOT_SCORED, 4: -(1 << 31)}
 
 
 def bounds(raw: npt.NDArray[np.signedinteger]) -> tuple[int, int]:
-    """The least and the greatest raw score, int64 or int32, NOT_SCORED left out; (0, -1) without any.
+    """Return the least and the greatest raw score, without NOT_SCORED; (0, -1) without any score.
 
-    In int32, the least integer represents NOT_SCORED.
+    ``raw`` is int64 or int32; in int32, the least integer represents NOT_SCORED.
     """
     if not len(raw):
         return 0, -1
@@ -38,7 +38,7 @@ def bounds(raw: npt.NDArray[np.signedinteger]) -> tuple[int, int]:
 
 
 def scaled(how: Normalize, raw: IntArray, greatest: int) -> IntArray:
-    """int64[len(raw)]: raw scores of at least 0 scaled to 0…100 by the greatest of them; exact for any int64."""
+    """Scale raw scores, none below 0, to 0…100 by the greatest of them: int64[len(raw)], exact for any int64."""
     if greatest == 0:
         return np.full_like(raw, MAX_NODE_SCORE) if how is Normalize.REVERSE else raw
     result: IntArray

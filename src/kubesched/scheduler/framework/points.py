@@ -1,6 +1,6 @@
-"""The table of extension points: their names, the methods that extend them, and how answers are treated.
+"""Table of the extension points: their names, the methods that extend them, and the treatment of answers.
 
-The driver in :mod:`.driver` is one loop directed by these rows.
+The driver in :mod:`.driver` is one loop that these rows direct.
 """
 
 from __future__ import annotations
@@ -34,20 +34,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One extension point.
+    """Extension point: a row of the table.
 
-    ``key`` is the name in configuration files, ``label`` the name in messages and metrics; a plugin extends
-    the point when it defines any of ``methods``. ``error`` is the text before a failing plugin's error; without it
-    the error stands alone.
+    Attributes:
+        key: name in configuration files.
+        label: name in messages and metrics.
+        methods: names of methods; a plugin extends the point if it defines one of them.
+        error: text before a failing plugin's error; without it the error stands alone.
+        may_reject: True if a rejection is passed on as it is, False if it becomes an error.
+        read: function that reads an answer, and refuses one of the wrong form.
     """
 
     key: str
     label: str
     methods: tuple[str, ...]
     error: str = ""
-    #: Rejections are passed on as they are; elsewhere they are errors.
     may_reject: bool = False
-    #: The form of an answer.
     read: Reader = status_only
 
 
@@ -61,7 +63,7 @@ PRE_BIND: Final = Point("preBind", "PreBind", ("pre_bind",), "running PreBind pl
 BIND: Final = Point("bind", "Bind", ("bind",), "running Bind plugin", may_reject=True)
 POST_BIND: Final = Point("postBind", "PostBind", ("post_bind",))
 
-#: All points, in the order in which configuration errors are looked for.
+#: All points, in the order in which the configuration is checked.
 POINTS: Final[tuple[Point, ...]] = (
     PRE_FILTER,
     Point("filter", "Filter", ("filter",), "running {} filter plugin", may_reject=True),
@@ -86,16 +88,16 @@ PRE_BIND_PRE_FLIGHT: Final = Point(
 )
 
 
-#: The methods of a question to the points that they extend.
+#: Method of a question to the point that it extends.
 _ASKED: Final = {"pre_filter": "preFilter", "verdicts": "filter", "pre_score": "preScore", "scores": "score"}
 
 
 def asked_points(asks: type[Question]) -> frozenset[str]:
-    """The keys of the points that a class of questions answers."""
+    """Return the keys of the points that a class of questions answers."""
     return frozenset(point for method, point in _ASKED.items() if defines(asks, method))
 
 
 def capabilities(plugin: type) -> frozenset[str]:
-    """The keys of the points a plugin class extends, by itself or by its questions."""
+    """Return the keys of the points that a plugin class extends, by itself or by its questions."""
     asked = asked_points(getattr(plugin, "asks", Question))
     return asked | frozenset(point.key for point in POINTS if any(hasattr(plugin, method) for method in point.methods))

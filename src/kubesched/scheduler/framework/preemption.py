@@ -1,6 +1,8 @@
-"""What preemption decides, as values: victims, candidates, the choice. And what it needs of an extender.
+"""Preemption's decisions as values (victims, candidates, the choice), and its protocol for extenders.
 
-Source: rules/preemption. Written by the plugin DefaultPreemption; read by extenders, simulation and reports.
+The plugin DefaultPreemption writes the values; extenders, the simulation and reports read them.
+
+Source: rules/preemption.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ __all__ = ["Candidate", "Preemption", "PreemptionExtender", "Victims"]
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The pods to evict from one node, most important first, and how many of them violate a disruption budget."""
+    """Pods to evict from one node, most important first, and the number of them that violate a disruption budget."""
 
     pods: tuple[PodInfo, ...]
     pdb_violations: int = 0
@@ -25,7 +27,7 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node where evicting these pods makes room."""
+    """Candidate of a preemption: a node, and the pods whose eviction makes room there."""
 
     node_name: str
     victims: Victims
@@ -33,14 +35,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """One successful preemption: who is evicted where and for whom, and why the other nodes lost.
+    """Successful preemption: the preemptor, its node and victims, and why the other nodes lost.
+
+    ``others`` and ``rejected`` must be called within the attempt: afterwards the data that they read has changed.
 
     Attributes:
         pod: the preemptor.
         chosen: the node that won, with its victims.
-        others: makes a list of the candidates that lost, each with the criterion that decided against it.
-        rejected: makes a map of node name to why its pods would not have helped, for nodes that were tried in vain.
-            Both are to be called at once: what they read is only there within the attempt.
+        others: returns the candidates that lost, each with the criterion that decided against it.
+        rejected: returns, by node name, why evictions there would not have made room.
     """
 
     pod: PodInfo
@@ -50,7 +53,7 @@ class Preemption:
 
 
 class PreemptionExtender(Protocol):
-    """What preemption needs of an extender (rules/framework §8.8)."""
+    """Extender as preemption calls it (rules/framework §8.8)."""
 
     @property
     def name(self) -> str: ...
@@ -62,5 +65,8 @@ class PreemptionExtender(Protocol):
     def is_interested(self, pod: PodInfo) -> bool: ...
 
     async def process_preemption(self, pod: PodInfo, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
-        """The candidates that the extender accepts, perhaps with other victims. Raises when it cannot answer."""
+        """Return the candidates that the extender accepts, possibly with other victims; raise if it cannot answer.
+
+        Keys are node names.
+        """
         ...

@@ -1,4 +1,4 @@
-"""A pod in the scheduling queue, with its history (upstream ``framework.QueuedPodInfo``)."""
+"""Queued pod: a pod in the scheduling queue, with its history (upstream ``framework.QueuedPodInfo``)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["QueuedPodInfo", "by_priority"]
 
 @dataclass(slots=True, eq=False)
 class QueuedPodInfo:
-    """One queued pod. Times are seconds of the scheduler's clock.
+    """Pod in the scheduling queue, with its history (rules/queue §5). Times are seconds of the scheduler's clock.
 
-    Rejector plugins are the union of ``unschedulable_plugins`` and ``pending_plugins``; they survive Pop
-    and are refilled by the failure handler (rules/queue §5).
+    The plugins that rejected the pod are the union of ``unschedulable_plugins`` and ``pending_plugins``. Both survive
+    Pop; the failure handler replaces them.
     """
 
     pod_info: PodInfo
@@ -52,5 +52,8 @@ class QueuedPodInfo:
 
 
 def by_priority(queued: QueuedPodInfo) -> tuple[int, float]:
-    """Sort key of upstream's default order: higher priority first, then the longer wait; no priority counts as 0."""
+    """Return the sort key of upstream's default order: higher priority first, then the longer wait.
+
+    A pod without a priority counts as one with priority 0.
+    """
     return (-(queued.pod_info.pod.spec.priority or 0), queued.timestamp)

@@ -1,7 +1,7 @@
-"""Name to plugin class: in-tree plugins, entry points and modules given on the command line.
+"""Registry of plugin classes by name: in-tree plugins, entry points, and modules given on the command line.
 
-A plugin that does not fit its interface is refused here, with both signatures shown, so that a mistake is
-seen at start-up and not in the first scheduling cycle.
+It refuses a plugin that does not fit the interface and shows both signatures. So a mistake is seen at start-up and not
+in the first scheduling cycle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .question import Normalize, Question, Reads, defines
 
 __all__ = ["ENTRY_POINT_GROUP", "PluginError", "PluginFactory", "Registry", "check_plugin", "load_module"]
 
-#: Packages that bring plugins name their classes in this entry-point group.
+#: Entry-point group in which installed packages name their plugin classes.
 ENTRY_POINT_GROUP: Final = "kubesched.scheduler.plugins"
 
 PluginFactory = Callable[[Any, Handle], Any]
@@ -35,23 +35,23 @@ _METHODS: Final = {
 
 #: Methods whose answer may be awaited.
 _MAY_BE_ASYNC: Final = ("post_filter", "pre_bind", "bind")
-#: Class attributes that are read of a plugin.
+#: Class attributes of a plugin that belong to the interface.
 _ATTRIBUTES: Final = ("asks", "informs", "normalize")
 #: Public names of a question: methods, and attributes with their defaults.
 _QUESTION: Final = {name: getattr(Question, name) for name in vars(Question) if not name.startswith("_")}
-#: Names of questions that mean nothing in a plugin class, and are no names of helpers either.
+#: Names that belong to questions: in a plugin class they are a mistake, not the name of a helper.
 _ASKED_NAMES: Final = frozenset(
     {"by_spec", "is_local", "may_fail", "normalized", "reads", "stands_alone", "throughout", "verdicts"}
 )
-#: Class attributes of a question: what is expected, and its types.
+#: Class attribute of a question to the words for its allowed values, and its types.
 _ATTRIBUTE_TYPES: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "reads": ("Reads.NODE, Reads.PODS, or both with |", (Reads,)),
     "normalize": ("Normalize.FORWARD, Normalize.REVERSE or None", (Normalize, NoneType)),
     **dict.fromkeys(("by_spec", "is_local", "may_fail", "throughout"), ("True or False", (bool,))),
 }
-#: Methods of a plugin that are never called where its question has the other one.
+#: Method of a plugin to the method of its question that is called instead, if the question defines it.
 _ANSWERED: Final = {"pre_filter": "pre_filter", "filter": "verdicts", "pre_score": "pre_score", "score": "scores"}
-#: Methods that are nothing without another: method to the other one.
+#: Method to another method that must be defined with it.
 _NEEDED: Final = {"add_pod": "remove_pod", "remove_pod": "add_pod", "sort_key": "less"}
 _NEEDED_OF_QUESTIONS: Final = {
     "verdicts": "why",
@@ -67,11 +67,11 @@ _NEEDED_OF_QUESTIONS: Final = {
 
 
 class PluginError(Exception):
-    """A plugin that cannot be registered or built. The message says which, why, and what would be right."""
+    """A plugin cannot be registered or built. The message names it, the reason, and what would be right."""
 
 
 def _takes_two(plugin: type) -> bool:
-    """Whether a constructor of its own can be called with args and handle; True where that is not known."""
+    """Return False if the class has a constructor that cannot be called with args and handle."""
     if plugin.__init__ is object.__init__:  # type: ignore[misc]
         return True
     try:
@@ -146,7 +146,7 @@ def check_question(asks: Any, who: str) -> None:
 
 
 def _check_attributes(who: str, asks: Any) -> None:
-    """Compare the class attributes of a question with their types: another value would be read as if it were one of them."""
+    """Refuse class attributes of a question with the wrong type: they would be read as if they were right."""
     for name, (expected, kinds) in _ATTRIBUTE_TYPES.items():
         given = inspect.getattr_static(asks, name)
         if not isinstance(given, (*kinds, property)):
@@ -171,7 +171,7 @@ def _refuse_partial(who: str, defined: Container[str], needed: Mapping[str, str]
 
 
 def _check_methods(who: str, plugin: type, known: Mapping[str, Callable[..., Any]]) -> None:
-    """Compare the methods of a class with those known, by name."""
+    """Refuse a method of a class that does not fit the known method of its name."""
     for method_name, contract in known.items():
         method = inspect.getattr_static(plugin, method_name, None)
         if method is None:
@@ -195,7 +195,7 @@ def _check_methods(who: str, plugin: type, known: Mapping[str, Callable[..., Any
 
 
 def _accepts(method: Callable[..., Any], contract: Callable[..., Any], *, bound: bool) -> bool:
-    """Whether a method can be called with the contract's arguments; ``bound``: without the first."""
+    """Return True if a method can be called with the contract's arguments; ``bound``: without the first of them."""
     listed = list(inspect.signature(contract).parameters.values())[1 if bound else 0 :]
     named = {each.name: None for each in listed if each.kind is each.KEYWORD_ONLY}
     try:
@@ -210,10 +210,10 @@ def _signature(method: Callable[..., Any]) -> str:
 
 
 class Registry(Mapping[str, PluginFactory]):
-    """Plugin name to class. Names are unique.
+    """Registry of plugin classes, by unique name.
 
     Attributes:
-        problems: what installed packages offer and could not be registered, a text each.
+        problems: a message for each plugin of an installed package that could not be registered.
     """
 
     def __init__(self) -> None:
@@ -234,19 +234,19 @@ class Registry(Mapping[str, PluginFactory]):
         return plugin
 
     def unregister(self, name: str) -> None:
-        """Take a plugin out.
+        """Remove a plugin.
 
         Raises:
-            PluginError: when there is none of that name.
+            PluginError: when no plugin has this name.
         """
         if name not in self._plugins:
             raise PluginError(f"no plugin named {name} exists")
         del self._plugins[name]
 
     def load_entry_points(self) -> None:
-        """Register what installed packages offer in the group ``kubesched.scheduler.plugins``.
+        """Register the plugins of installed packages, from the entry-point group ``kubesched.scheduler.plugins``.
 
-        One that cannot be imported, does not fit or has the name of another plugin is left out, and said in
+        A plugin that cannot be imported, does not fit or has a name that is taken is left out and reported in
         :attr:`problems`: a package that happens to be installed must not keep the scheduler from working.
         """
         for entry in self._entry_points():
@@ -267,8 +267,8 @@ class Registry(Mapping[str, PluginFactory]):
     def _entry_points(self) -> list[EntryPoint]:
         try:
             return list(entry_points(group=ENTRY_POINT_GROUP))
-        except Exception:  # one package's own metadata is broken: all are read one by one
-            found: dict[str, list[EntryPoint]] = {}  # by package: the first of a name is the one that is imported
+        except Exception:  # one package's metadata is broken: read the packages one by one
+            found: dict[str, list[EntryPoint]] = {}  # by package name: the first package of a name is the one imported
         for package in distributions():
             name = ""
             try:
@@ -276,19 +276,19 @@ class Registry(Mapping[str, PluginFactory]):
                 if not name or name not in found:
                     offered = list(package.entry_points.select(group=ENTRY_POINT_GROUP))
                     found.setdefault(name, []).extend(offered)
-            except Exception as error:  # whatever its parser raises
+            except Exception as error:  # a parser of metadata may raise anything
                 found.setdefault(name, [])
                 what = f"package {name}" if name else "a package without a name"
                 self.problems.append(f"entry points of {what} cannot be read: {type(error).__name__}: {error}")
         return [entry for entries in found.values() for entry in entries]
 
     def load_module(self, name: str) -> list[type]:
-        """Register every plugin class that a module, given by import name or file path, defines.
+        """Register every plugin class that a module defines. ``name`` is an import name or a file path.
 
-        A package defines those that it imports from its own modules, too.
+        Classes that a package imports from its own modules count as its own.
 
         Raises:
-            PluginError: when it cannot be imported, defines no plugin, or one does not fit.
+            PluginError: when the module cannot be imported or defines no plugin, or a plugin does not fit.
         """
         module = load_module(name)
         found = [
@@ -303,7 +303,7 @@ class Registry(Mapping[str, PluginFactory]):
         return [self.register(plugin) for plugin in found]
 
     def capabilities(self) -> dict[str, frozenset[str]]:
-        """Plugin name to the keys of the points it extends."""
+        """Return the keys of the points that each plugin extends, by plugin name."""
         return {name: capabilities(plugin) for name, plugin in self._plugins.items()}
 
     def __getitem__(self, name: str) -> PluginFactory:
@@ -327,7 +327,7 @@ def load_module(name: str) -> Any:
     """Import a module by name, or by path when the name ends in ``.py``.
 
     Raises:
-        PluginError: when that fails, with the reason.
+        PluginError: when the import fails; the message has the reason.
     """
     try:
         if not name.endswith(".py"):

@@ -1,10 +1,9 @@
-"""One scheduling profile: its plugins, built and put in order, and the points of the queue and the scheduling cycle.
+"""Framework of one profile: its plugins, built and in order, and the extension points of queue and scheduling cycle.
 
-Plugins are called by the :class:`~kubesched.scheduler.framework.driver.Driver`, directed by the table in :mod:`.points`; what
-is here is how PreFilter, PostFilter and Permit merge answers. The points of the binding cycle are
-:mod:`.binding_points`.
-
-Filter and Score over many nodes are driven by the decision core in ``scheduler``; here are their entries.
+The :class:`~kubesched.scheduler.framework.driver.Driver` calls the plugins, by the table in :mod:`.points`. This module
+merges the answers of PreFilter and PostFilter (into :mod:`.outcomes`) and of Permit. The points of the binding cycle
+are in :mod:`.binding_points`. Filter and Score are called by the decision core in ``scheduler.core``, through the
+entries that this module makes.
 
 Source: rules/framework §4 (upstream ``frameworkImpl``).
 """
@@ -15,13 +14,11 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..config.errors import ArgsTypeError, ConfigError
 from ..nodes.nodeinfo import NodeInfo
-from ..nodes.nominating import NominatingMode
 from ..nodes.podinfo import PodInfo
 from .asking import Turn, answering
 from .binding_points import BindingPoints
@@ -30,8 +27,9 @@ from .cycle_state import CycleState
 from .driver import Driver
 from .entries import FilterEntry, ScoreEntry
 from .failures import PluginFailedError
-from .interface import MAX_NODE_SCORE, Handle, NodeToStatus, PostFilterResult
+from .interface import MAX_NODE_SCORE, Handle, NodeToStatus
 from .metrics import CounterValue, SchedulerMetrics
+from .outcomes import PostFilterAnswer, PostFilterOutcome, PreFilterOutcome
 from .points import (
     ADD_POD,
     PERMIT,
@@ -47,18 +45,15 @@ from .points import (
 )
 from .queued import QueuedPodInfo
 from .registry import PluginFactory
-from .status import Code, Status, is_success
+from .status import Code, Status
 
 if TYPE_CHECKING:
     from ..nodes import NodeList, NodeTable, Snapshot
 
-__all__ = ["Framework", "PostFilterAnswer", "PreFilterOutcome"]
-
-#: What PostFilter leads to: a result to act on, and the status; None is success.
-PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
+__all__ = ["Framework"]
 
 _log = logging.getLogger("kubesched.scheduler.framework")
-#: Exceptions of a constructor that are defects of its code rather than words about its arguments.
+#: Exceptions that mean a defect in a constructor's code; others are messages about its arguments.
 _DEFECTS: Final = (
     ArithmeticError,
     AssertionError,
@@ -69,40 +64,15 @@ _DEFECTS: Final = (
     TypeError,
 )
 
-#: The points whose plugins are counted: keys and labels. (rules/metrics-and-client §2.1)
+#: Points at which plugins are counted: key and metric label (rules/metrics-and-client §2.1).
 _EVALUATING: Final = (("preFilter", "PreFilter"), ("filter", "Filter"), ("preScore", "PreScore"), ("score", "Score"))
 
-#: A Permit plugin cannot hold a pod longer than this (seconds).
+#: Longest time that a Permit plugin can hold a pod, in seconds.
 MAX_PERMIT_WAIT: Final = 15 * 60.0
 
 
-@dataclass(slots=True)
-class PreFilterOutcome:
-    """The merged answers of all PreFilter plugins.
-
-    ``nodes`` are the only node names worth filtering (None: all); ``restricting`` the plugins that restricted them;
-    ``status`` a rejection of the whole pod, or None.
-    """
-
-    nodes: frozenset[str] | None = None
-    status: Status | None = None
-    restricting: list[str] = field(default_factory=list)
-
-    def restrict(self, plugin: str, allowed: frozenset[str]) -> None:
-        """A plugin allows only these nodes; ``status`` is a rejection when none is left."""
-        self.restricting.append(plugin)
-        self.nodes = allowed if self.nodes is None else self.nodes & allowed
-        if self.nodes:
-            return
-        if len(self.restricting) == 1:
-            message = f"node(s) didn't satisfy plugin {plugin}"
-        else:
-            message = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.restricting))}] simultaneously"
-        self.status = Status.unresolvable(message)
-
-
 def _said(error: BaseException) -> str:
-    """The text of an error; with its type and place when it does not say what is wrong with the arguments."""
+    """Return the text of an error, with its type and place if it is a defect of the constructor's code."""
     if not isinstance(error, _DEFECTS) or isinstance(error, ArgsTypeError):
         return str(error)
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -110,10 +80,10 @@ def _said(error: BaseException) -> str:
 
 
 def _built(name: str, factory: PluginFactory, args: Callable[[str], Any], handle: Handle) -> Any:
-    """A plugin of a profile.
+    """Build a plugin of a profile.
 
     Raises:
-        ConfigError: when it cannot be built.
+        ConfigError: when the plugin cannot be built.
     """
     try:
         return factory(args(name), handle)
@@ -126,7 +96,7 @@ def _built(name: str, factory: PluginFactory, args: Callable[[str], Any], handle
 
 
 class Framework:
-    """The plugins of one profile, built and put in order."""
+    """Framework of one profile: its plugins, built and in order."""
 
     def __init__(
         self,
@@ -137,7 +107,9 @@ class Framework:
         handle: Handle,
         metrics: SchedulerMetrics,
     ) -> None:
-        """Build every plugin named in ``points`` (point key to (name, weight) in order) once.
+        """Build every plugin that ``points`` names, once.
+
+        ``points`` is point key to (plugin name, weight), in order. ``args`` returns a plugin's arguments by its name.
 
         Raises:
             ConfigError: ``initializing plugin "…": …`` when a plugin cannot be built.
@@ -149,7 +121,7 @@ class Framework:
         for name in dict.fromkeys(name for entries in points.values() for name, _ in entries):
             self.plugins[name] = _built(name, registry[name], args, handle)
         self.turn = Turn()
-        #: By name, the plugins as the decision core asks them.
+        #: Plugin name to the object through which the decision core asks it.
         self.answering = {
             name: answering(plugin, handle, self.turn, {key for key, listed in points.items() if name in dict(listed)})
             for name, plugin in self.plugins.items()
@@ -171,23 +143,24 @@ class Framework:
             ScoreEntry(self.answering[name], weight or 1, evaluations=score[name])
             for name, weight in self.points["score"]
         )
-        #: The greatest total score that a node can have.
+        #: Greatest total score that a node can have.
         self.most_total = MAX_NODE_SCORE * sum([entry.weight for entry in self.scores])
         self._with_extensions = tuple(
             plugin for plugin in self._points["preFilter"] if self.answering[plugin.name].has_what_if
         )
-        #: The PreEnqueue methods, by plugin, in order. What one raises, and nonsense, is an Error status.
+        #: PreEnqueue by plugin name, in order. An exception, or an answer of the wrong form, becomes an Error status.
         self.pre_enqueue_plugins: Mapping[str, Callable[[PodInfo], Status | None]] = {
             plugin.name: partial(self._pre_enqueue, plugin) for plugin in self._points["preEnqueue"]
         }
         throughout = frozenset(name for name, plugin in self.answering.items() if plugin.asks.throughout)
-        #: The plugins to call after the choice of a node, by the names of those that the pod has no question to.
+        #: Function that returns the plugins to call after the choice of a node; its argument names the plugins that
+        #: the pod has no question to.
         self.concerned = Concerns(self._points, throughout).without
         #: The points of the binding cycle.
         self.binding = BindingPoints(self._driver, self.concerned)
 
     def _evaluations(self) -> list[dict[str, CounterValue]]:
-        """By point and plugin, the count of its evaluations. The series of all plugins exist from the start, at 0."""
+        """Return a counter of evaluations by plugin, for each of four points. All exist from the start, at 0."""
         total = self.metrics.plugin_evaluation_total
         return [
             {plugin.name: total.labels(plugin.name, label, self.profile_name) for plugin in self._points[key]}
@@ -198,7 +171,7 @@ class Framework:
         return self._driver.now()
 
     def observe_success(self, point: str, seconds: float) -> None:
-        """Record how long all plugins of a point took that the decision core drives itself."""
+        """Record the seconds of a point whose plugins the decision core calls itself, and which succeeded."""
         self._driver.observe(point, Code.SUCCESS, seconds)
 
     # -- queue -----------------------------------------------------------------------------------------
@@ -227,7 +200,7 @@ class Framework:
         return bool(self.queue_sort.less(first, second))
 
     def event_plugins(self) -> list[Any]:
-        """The plugins whose rejections can be lifted by cluster events, in order of first use."""
+        """Return the plugins whose rejections cluster events can lift, in order of their first use."""
         keys = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
         return [self.plugins[name] for name in dict.fromkeys(name for key in keys for name, _ in self.points[key])]
 
@@ -236,12 +209,12 @@ class Framework:
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeList, only: Container[str] | None = None
     ) -> PreFilterOutcome:
-        """Run the PreFilter plugins (all, or those named in ``only``); merge the nodes they allow (spec section 4.5).
+        """Run the PreFilter plugins (all, or those named in ``only``) and merge their answers (rules/framework §4.5).
 
         Plugins that answer Skip are added to ``state.skip_filter``.
 
         Raises:
-            PluginFailedError: when a plugin fails or answers what PreFilter must not.
+            PluginFailedError: when a plugin fails, or gives an answer that PreFilter does not allow.
         """
         outcome = PreFilterOutcome()
         skipped: set[str] = set()
@@ -260,7 +233,7 @@ class Framework:
             if status is None or status.code is Code.SUCCESS:
                 return True
             if status.code is Code.UNSCHEDULABLE:
-                # The others still run: preemption may follow and needs their state.
+                # The other plugins still run: preemption may follow and needs their state.
                 outcome.status = status.with_plugin(plugin)
                 return True
             state.pre_filter_ended_by = plugin
@@ -284,19 +257,19 @@ class Framework:
         raise PluginFailedError.of(ended)
 
     def _before(self, point: Point, plugin: str) -> Sequence[str]:
-        """The names of a point's plugins before this one."""
+        """Return the names of a point's plugins that come before this plugin."""
         names = [other.name for other in self._points[point.key]]
         return names[: names.index(plugin)]
 
     def _at(self, point: Point, only: Container[str] | None, absent: frozenset[str]) -> Sequence[Any]:
-        """The plugins of a point: all, or those named in ``only``, without the absent ones."""
+        """Return the plugins of a point (all, or those named in ``only``), without the absent ones."""
         plugins = self._points[point.key]
         if only is None and not absent:
             return plugins
         return [plugin for plugin in plugins if (only is None or plugin.name in only) and plugin.name not in absent]
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
-        """Inform the PreFilter plugins of a pod added to a node in a what-if.
+        """Tell the PreFilter plugins to assume that a pod was added to a node.
 
         Raises:
             PluginFailedError: from the first plugin that fails.
@@ -304,7 +277,7 @@ class Framework:
         self._extension(ADD_POD, state, pod, added, node)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
-        """Inform the PreFilter plugins of a pod removed from a node in a what-if.
+        """Tell the PreFilter plugins to assume that a pod was removed from a node.
 
         Raises:
             PluginFailedError: from the first plugin that fails.
@@ -312,7 +285,7 @@ class Framework:
         self._extension(REMOVE_POD, state, pod, removed, node)
 
     def has_active_extensions(self, state: CycleState, skip: AbstractSet[str] = frozenset()) -> bool:
-        """Whether some plugin must be informed of pods added or removed in a what-if; those in ``skip`` need not."""
+        """Return True if :meth:`add_pod` and :meth:`remove_pod` have a plugin to call, apart from those in ``skip``."""
         return any(plugin.name not in state.skip_filter and plugin.name not in skip for plugin in self._with_extensions)
 
     def _extension(self, point: Point, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
@@ -322,7 +295,7 @@ class Framework:
             raise PluginFailedError.of(problem)
 
     def filter_node(self, state: CycleState, pod: PodInfo, table: NodeTable, node: NodeInfo) -> Status | None:
-        """Run the filters on one node; the first rejection, or None.
+        """Run the filters on one node. Return the first rejection, or None.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -338,9 +311,9 @@ class Framework:
     def filter_with_nominated(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, node: NodeInfo, nominated: Sequence[PodInfo]
     ) -> Status | None:
-        """Filter one node as if these pods ran there, and, if that passes, as it is (spec section 4.8).
+        """Filter a node as if its nominated pods ran there; if it passes, also without them (rules/framework §4.8).
 
-        ``nominated`` are the pods nominated to the node that count for the pod.
+        ``nominated`` are the pods nominated to the node that count for the pod. Return the first rejection, or None.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -354,7 +327,9 @@ class Framework:
     def filter_with_pods(
         self, trial: CycleState, pod: PodInfo, snapshot: Snapshot, node: NodeInfo, others: Sequence[PodInfo]
     ) -> Status | None:
-        """Filter one node as if ``others`` ran there. ``trial`` is a clone of the attempt's state, to be thrown away.
+        """Filter one node as if ``others`` ran there. Return the first rejection, or None.
+
+        ``trial`` is a clone of the attempt's state, of no use afterwards.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -367,52 +342,26 @@ class Framework:
     def post_filter(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> PostFilterAnswer | Awaitable[PostFilterAnswer]:
-        """Run the PostFilter plugins until one succeeds (spec section 4.9).
+        """Run the PostFilter plugins until one succeeds (rules/framework §4.9).
 
-        The answer is awaitable when a plugin's is: one that has to wait for the API server or an extender.
+        The answer is awaitable if a plugin's answer is, because it has to wait for the API server or an extender.
         """
         if state.skip_all_post_filter:
             return None, Status.unschedulable("All PostFilter plugins are skipped")
-        chosen: PostFilterResult | None = None
-        reasons: list[str] = []
-        first = ""
-
-        def take(plugin: str, result: PostFilterResult | None, status: Status | None) -> bool | Status:
-            nonlocal chosen, first
-            if status is None or status.code is Code.SUCCESS:
-                chosen = result
-                return Status(Code.SUCCESS)
-            if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                chosen = result
-                return status.with_plugin(plugin)
-            if not status.is_rejected:
-                chosen = None
-                return Status.from_error(status.as_error() or RuntimeError(status.message()), plugin)
-            first = first or plugin
-            reasons.extend(status.reasons())
-            if (
-                result is not None
-                and result.nominating is not None
-                and (result.nominating.mode is NominatingMode.OVERRIDE)
-            ):
-                chosen = result
-            return True
-
+        outcome = PostFilterOutcome()
         start = self._driver.now()
 
         def finish(status: Status | None) -> PostFilterAnswer:
-            if status is None:
-                status = Status(Code.UNSCHEDULABLE, *reasons, plugin=first)
-            self._driver.observed(POST_FILTER, start, status)
-            return chosen, None if is_success(status) else status
+            answer = outcome.answer(status)
+            self._driver.observed(POST_FILTER, start, answer[1])
+            return answer
 
         async def go_on(waiting: Any, answer: Awaitable[Any], left: Sequence[Any]) -> PostFilterAnswer:
-            more, status = self._driver.outcome(
-                POST_FILTER, waiting, await self._driver.awaited(POST_FILTER, waiting, answer), take
-            )
+            asked = await self._driver.awaited(POST_FILTER, waiting, answer)
+            more, status = self._driver.outcome(POST_FILTER, waiting, asked, outcome.take)
             for plugin in left if more else ():
                 asked = await self._driver.ask_async(state, POST_FILTER, plugin, pod, statuses)
-                more, status = self._driver.outcome(POST_FILTER, plugin, asked, take)
+                more, status = self._driver.outcome(POST_FILTER, plugin, asked, outcome.take)
                 if not more:
                     break
             return finish(status)
@@ -422,7 +371,7 @@ class Framework:
             answer = self._driver.ask_or_await(state, POST_FILTER, plugin, pod, statuses)
             if not isinstance(answer, tuple):
                 return go_on(plugin, answer, plugins[place + 1 :])
-            more, status = self._driver.outcome(POST_FILTER, plugin, answer, take)
+            more, status = self._driver.outcome(POST_FILTER, plugin, answer, outcome.take)
             if not more:
                 return finish(status)
         return finish(None)
@@ -434,7 +383,7 @@ class Framework:
     def pre_score(
         self, state: CycleState, pod: PodInfo, nodes: NodeList, only: Container[str] | None = None
     ) -> Status | None:
-        """Prepare scoring (all plugins, or those named in ``only``). None on success.
+        """Run the PreScore plugins (all, or those named in ``only``). Return None on success.
 
         Plugins that answer Skip are added to ``state.skip_score``.
         """
@@ -461,12 +410,12 @@ class Framework:
         return self._driver.run(state, RESERVE, plugins, pod, node_name) if plugins else None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Undo Reserve for all its plugins in reverse order, also those that never ran. A failure is only logged."""
+        """Undo Reserve: call all its plugins in reverse order, also those that never ran. A failure is only logged."""
         for plugin in self.concerned(state.absent).unreserve:
             self._driver.ask(state, UNRESERVE, plugin, pod, node_name)  # logs a failure; the others still run
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, dict[str, float]]:
-        """Run Permit: (status, plugin to seconds it wants to wait). A Wait status has a non-empty map."""
+        """Run Permit. Return the status, and for a Wait status the seconds that each plugin wants to wait."""
         plugins = self.concerned(state.absent).permit
         if not plugins:
             return None, {}
@@ -487,7 +436,7 @@ class Framework:
         return status, {}
 
     def close(self) -> list[str]:
-        """Close every plugin that can be closed; the errors, as texts."""
+        """Close every plugin that has a method ``close``. Return the errors as texts."""
         errors = []
         for name, plugin in self.plugins.items():
             if hasattr(plugin, "close"):

@@ -1,7 +1,8 @@
-"""Naming a plugin that holds the event loop: by a call that does not return, or by many short ones.
+"""Watch for slow plugins: it names a plugin that holds the event loop, with one long call or with many short ones.
 
-A thread samples the stack of the thread that schedules. Plugins are recognised by the code of their methods, so calls cost
-nothing. Work that a plugin awaits is not seen here, and holds up nothing. Callers: the commands and :mod:`kubesched.lab.simulate`.
+A thread samples the stack of the thread that schedules. It recognises plugins by the code objects of their methods, so
+calls cost nothing. Work that a plugin awaits is not seen, but it holds up nothing. Callers: the commands and
+:mod:`kubesched.lab.simulate`.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from .question import Question, defines
 
 __all__ = ["SLOW_SECONDS", "loop_progress", "plugins_of", "watching_plugins"]
 
-#: A call that takes longer is reported.
+#: Longest duration of a call that is not reported, in seconds.
 SLOW_SECONDS: Final = 1.0
-#: How often the stack is sampled during that time.
+#: Samples of the stack during that time.
 _SAMPLES: Final = 4
-#: Calls that go on for so many times as long are reported while they last, not at their end.
+#: Short calls in a row are reported when they end; after this many times the duration above, while they go on.
 _LONG: Final = 10
 
 _METHODS: Final = tuple(name for name, member in vars(Contract).items() if inspect.isfunction(member))
@@ -33,7 +34,7 @@ _ASKED: Final = tuple(name for name, member in vars(Question).items() if callabl
 
 
 def _codes(plugins: Iterable[object]) -> dict[CodeType, tuple[str, str]]:
-    """The code of every method of the interface, of plugins and of their questions, to plugin and method."""
+    """Return (plugin name, method) by code object, for all interface methods of the plugins and their questions."""
     found: dict[CodeType, tuple[str, str]] = {}
     for plugin in plugins:
         asks = getattr(plugin, "asks", Question)
@@ -55,12 +56,16 @@ def watching_plugins(
     thread: Callable[[], int | None] | None = None,
     progress: Callable[[], object] | None = None,
 ) -> Iterator[None]:
-    """While this lasts, ``report`` receives a text about each plugin's method of which a call takes longer than ``seconds``.
+    """Watch for slow plugins while the context lasts.
 
-    The same when many calls take as long together, with their total: between two steps of ``progress``, or without it one after the
-    other. It is called in a thread of its own, once for each method of a plugin. What is watched is the thread that enters, or
-    the one that ``thread`` names at the time. While ``progress`` gives something else each time, no call lasts, and the stack is
-    not sampled: reading the frames of a thread that runs on meanwhile has ended in a segmentation fault (Python 3.11).
+    ``report`` is called with a text when one call of a plugin's method takes longer than ``seconds``, or when many
+    calls together do. Many calls count together if nothing else is done between them: ``progress`` returns the same
+    value, or without ``progress`` every sample finds a plugin. ``report`` is called in a thread of its own, once for
+    each method of a plugin.
+
+    The watched thread is the one that enters the context, or the one that ``thread`` returns at the time. While
+    ``progress`` returns a new value each time, no call is slow, and the stack is not sampled: reading the frames of a
+    thread that goes on to run has ended in a segmentation fault (Python 3.11).
     """
     own = threading.get_ident()
     watch = _Watch(_codes(plugins), thread or (lambda: own), report, seconds, progress)
@@ -74,7 +79,10 @@ def watching_plugins(
 
 
 def loop_progress(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
-    """``progress`` for :func:`watching_plugins` of a loop in real time: it counts once after each time that this is read."""
+    """Return a ``progress`` for :func:`watching_plugins` that follows an event loop in real time.
+
+    Each call schedules a step in the loop; the value grows when the loop has run it.
+    """
     count = 0
 
     def add() -> None:
@@ -107,11 +115,11 @@ class _Watch:
         self._reported: set[tuple[str, str]] = set()
 
     def run(self) -> None:
-        """Sample until stopped. A call is slow when it was seen in so many samples, one after the other; so are many calls."""
+        """Sample until stopped. A call is slow when it is seen in more than ``_SAMPLES`` samples in a row."""
         call: FrameType | None = None
         seen = 0
         reached: object = None
-        #: Samples of each method since there was progress.
+        # Number of samples of each method since the last progress.
         held: Counter[tuple[str, str]] = Counter()
         while not self.stop.wait(self._seconds / _SAMPLES):
             before, reached = reached, self._progress() if self._progress is not None else None
@@ -129,7 +137,7 @@ class _Watch:
         self._end(held, _SAMPLES)
 
     def _end(self, held: Counter[tuple[str, str]], samples: int) -> None:
-        """Report the methods that were seen more often than this."""
+        """Report the methods that were seen in more than ``samples`` samples."""
         for which, count in held.items():
             if count > samples and which not in self._reported:
                 self._reported.add(which)
@@ -139,7 +147,7 @@ class _Watch:
                 )
 
     def _call(self) -> FrameType | None:
-        """The frame of the plugin's method that runs now; the outermost one, if plugins call one another."""
+        """Return the frame of the plugin's method that runs now, or None; the outermost if plugins call one another."""
         thread = self._thread()
         frame = sys._current_frames().get(thread) if thread is not None else None
         found: FrameType | None = None
@@ -161,5 +169,5 @@ class _Watch:
 
 
 def plugins_of(frameworks: Iterable[Any]) -> list[object]:
-    """All plugins of some profiles."""
+    """Return all plugins of some profiles."""
     return [plugin for framework in frameworks for plugin in framework.plugins.values()]

@@ -1,7 +1,6 @@
-"""What an extension point answers: a rejection is a value, a fault is an exception.
+"""Status: the answer of an extension point. A rejection is a value, a fault is an exception.
 
-Source: rules/framework §1 (upstream ``framework.Status``). ``None`` represents success
-everywhere a status is expected.
+Wherever a status is expected, None represents success. Source: rules/framework §1 (upstream ``framework.Status``).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ __all__ = ["Code", "Status", "is_rejected", "is_success"]
 
 
 class Code(enum.IntEnum):
-    """Outcome of an extension point; ``label`` is the name in metrics and golden files."""
+    """Code of a status; ``label`` is its name in metrics and golden files."""
 
     SUCCESS = 0
     ERROR = 1
@@ -43,10 +42,10 @@ _REJECTED: Final = frozenset((Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOL
 
 
 class Status:
-    """A code, ordered reasons, an optional wrapped error and the plugin that answered.
+    """Status: a code, ordered reasons, an optional wrapped error, and the plugin that answered.
 
-    The framework fills in ``plugin``; plugins give code and reasons. Two statuses are equal when code,
-    reasons, plugin and the wrapped error (by identity) are.
+    A plugin sets code and reasons, the framework fills in ``plugin``. Two statuses are equal if their code, reasons and
+    plugin are equal and they wrap the same error object.
     """
 
     __slots__ = ("code", "error", "plugin", "reason_list")
@@ -65,12 +64,12 @@ class Status:
 
     @classmethod
     def unschedulable(cls, *reasons: str) -> Status:
-        """The pod does not fit, but removing other pods may help."""
+        """Make the status of a pod that does not fit, but would perhaps fit if other pods were removed."""
         return cls(Code.UNSCHEDULABLE, *reasons)
 
     @classmethod
     def unresolvable(cls, *reasons: str) -> Status:
-        """The pod does not fit, and removing other pods cannot help."""
+        """Make the status of a pod that does not fit, whatever other pods are removed."""
         return cls(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, *reasons)
 
     @classmethod
@@ -87,7 +86,7 @@ class Status:
 
     @classmethod
     def from_error(cls, error: BaseException | str, plugin: str = "") -> Status:
-        """An internal failure: code Error wrapping ``error`` (a text makes a plain error)."""
+        """Make the status of a failure: code Error, wrapping ``error`` (or a RuntimeError with that text)."""
         return cls(Code.ERROR, error=RuntimeError(error) if isinstance(error, str) else error, plugin=plugin)
 
     @property
@@ -95,24 +94,24 @@ class Status:
         return self.code in _REJECTED
 
     def reasons(self) -> list[str]:
-        """The wrapped error's text, if any, then the reasons."""
+        """Return the wrapped error's text, if there is one, and then the reasons."""
         return [str(self.error), *self.reason_list] if self.error is not None else list(self.reason_list)
 
     def message(self) -> str:
         return ", ".join(self.reasons())
 
     def as_error(self) -> BaseException | None:
-        """None for Success, Wait and Skip; else the wrapped error, or a new one saying the message."""
+        """Return the wrapped error, or a new one with the message; None for Success, Wait and Skip."""
         if self.code in (Code.SUCCESS, Code.WAIT, Code.SKIP):
             return None
         return self.error if self.error is not None else RuntimeError(self.message())
 
     def with_plugin(self, plugin: str) -> Status:
-        """A copy that names the plugin."""
+        """Return a copy with this plugin."""
         return Status(self.code, *self.reason_list, error=self.error, plugin=plugin)
 
     def with_reasons(self, reasons: Iterable[str]) -> Status:
-        """A copy with more reasons at the end."""
+        """Return a copy with more reasons at the end."""
         return Status(self.code, *self.reason_list, *reasons, error=self.error, plugin=self.plugin)
 
     def __eq__(self, other: object) -> bool:
@@ -134,10 +133,10 @@ class Status:
 
 
 def is_success(status: Status | None) -> bool:
-    """No status at all means success."""
+    """Return True for None and for code Success."""
     return status is None or status.code is Code.SUCCESS
 
 
 def is_rejected(status: Status | None) -> bool:
-    """Unschedulable, UnschedulableAndUnresolvable or Pending."""
+    """Return True for the codes Unschedulable, UnschedulableAndUnresolvable and Pending."""
     return status is not None and status.code in _REJECTED

@@ -1,6 +1,6 @@
-"""Pods that wait on Permit, and pods in PreBind (rules/framework §6).
+"""Pods that wait on Permit, and pods in PreBind, by UID (rules/framework §6).
 
-Shared by all profiles, keyed by pod UID. The first verdict on a waiting pod is final.
+All profiles share them. The first verdict on a waiting pod is final.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["PodInPreBind", "PodsInPreBind", "WaitingPod", "WaitingPods", "go_dur
 
 
 def go_duration(seconds: float) -> str:
-    """A duration as Go prints it: ``5m0s``, ``1h0m0s``, ``1.5s``, ``100ms``."""
+    """Format a duration as Go does: ``5m0s``, ``1h0m0s``, ``1.5s``, ``100ms``."""
     if seconds < 0:
         return f"-{go_duration(-seconds)}"
     if seconds < 1:
@@ -32,10 +32,10 @@ def go_duration(seconds: float) -> str:
 
 
 class WaitingPod:
-    """One pod held by Permit plugins, each with its own timer."""
+    """Pod that Permit plugins hold, each with its own timer."""
 
     def __init__(self, pod: PodInfo, timeouts: Mapping[str, float]) -> None:
-        """Start the timers; must be called in a running event loop. ``timeouts`` are seconds per plugin."""
+        """Start the timers. Call it in a running event loop. ``timeouts`` are seconds, by plugin."""
         loop = asyncio.get_running_loop()
         self.pod = pod
         self._verdict: asyncio.Future[Status] = loop.create_future()
@@ -51,11 +51,11 @@ class WaitingPod:
 
     @property
     def pending_plugins(self) -> list[str]:
-        """The plugins that still have to allow the pod."""
+        """Names of the plugins that still have to allow the pod."""
         return list(self._timers)
 
     def allow(self, plugin: str) -> None:
-        """One plugin allows the pod; when all have, it continues."""
+        """Allow the pod in the name of one plugin. When all plugins have, the pod goes on."""
         timer = self._timers.pop(plugin, None)
         if timer is not None:
             timer.cancel()
@@ -63,11 +63,11 @@ class WaitingPod:
             self._verdict.set_result(Status(Code.SUCCESS))
 
     def reject(self, plugin: str, message: str) -> bool:
-        """Reject the pod; False when a verdict was there already."""
+        """Reject the pod; False if there was a verdict already."""
         return self._decide(Status(Code.UNSCHEDULABLE, message, plugin=plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """Fail the pod because it was preempted while waiting."""
+        """Fail the pod because it was preempted; False if there was a verdict already."""
         return self._decide(Status(Code.ERROR, message, plugin=plugin))
 
     def _decide(self, status: Status) -> bool:
@@ -80,12 +80,12 @@ class WaitingPod:
         return True
 
     async def wait(self) -> Status:
-        """Block until there is a verdict."""
+        """Wait for the verdict and return it."""
         return await self._verdict
 
 
 class WaitingPods:
-    """UID to waiting pod."""
+    """Pods that wait on Permit, by UID."""
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
@@ -100,7 +100,7 @@ class WaitingPods:
         self._pods.pop(uid, None)
 
     def reject(self, uid: str) -> bool:
-        """Reject a waiting pod because it was removed; False when it is not waiting."""
+        """Reject a waiting pod because it was removed; False if it does not wait."""
         waiting = self._pods.get(uid)
         return waiting is not None and waiting.reject("", "removed")
 
@@ -112,33 +112,33 @@ class WaitingPods:
 
 
 class PodInPreBind:
-    """A pod whose PreBind work is running, so that a preemptor can still cancel it."""
+    """Pod whose PreBind work is running; a preemptor can still cancel it."""
 
     def __init__(self, work: asyncio.Future[Status | None]) -> None:
         self._work = work
         self._finished = False
-        #: Why the pod was cancelled; empty when it was not.
+        #: Reason for which the pod was cancelled; empty if it was not.
         self.cause = ""
-        #: The scheduler stops: a plugin that waits for something should give up. Its failure is not reported.
+        #: True when the scheduler stops. A plugin that waits should give up then; its failure is not reported.
         self.stopping = False
         self._wake: list[Callable[[], None]] = []
 
     def wake_on_end(self, callback: Callable[[], None]) -> None:
-        """For plugins that wait: call ``callback`` when the pod is deleted, and when the scheduler stops."""
+        """Call ``callback`` when the pod is deleted and when the scheduler stops; for plugins that wait."""
         self._wake.append(callback)
 
     def removed(self) -> None:
-        """The pod was deleted."""
+        """Wake the plugins that wait, because the pod was deleted."""
         for callback in self._wake:
             callback()
 
     def stop(self) -> None:
-        """The scheduler stops."""
+        """Wake the plugins that wait, because the scheduler stops."""
         self.stopping = True
         self.removed()
 
     def cancel(self, message: str) -> bool:
-        """Cancel the pod; False when PreBind is over already."""
+        """Cancel the pod; False if PreBind is over already."""
         if self._finished:
             return False
         self.cause = self.cause or message
@@ -146,14 +146,14 @@ class PodInPreBind:
         return True
 
     def mark_prebound(self) -> bool:
-        """PreBind is over; False when the pod was cancelled."""
+        """Note that PreBind is over; False if the pod was cancelled."""
         if self.cause:
             return False
         self._finished = True
         return True
 
     async def result(self) -> Status | None:
-        """The status of the work; a failure with the cause when it was cancelled."""
+        """Wait for the work and return its status; if it was cancelled, an error with the cause."""
         try:
             return await self._work
         except asyncio.CancelledError:
@@ -163,7 +163,7 @@ class PodInPreBind:
 
 
 class PodsInPreBind:
-    """UID to pod in PreBind."""
+    """Pods in PreBind, by UID."""
 
     def __init__(self) -> None:
         self._pods: dict[str, PodInPreBind] = {}
@@ -181,13 +181,13 @@ class PodsInPreBind:
         self._pods.pop(uid, None)
 
     def removed(self, uid: str) -> None:
-        """A pod was deleted; nothing happens when it is not in PreBind."""
+        """Wake the plugins that wait for a pod, because it was deleted. Without effect if it is not in PreBind."""
         entry = self._pods.get(uid)
         if entry is not None:
             entry.removed()
 
     def stop(self) -> None:
-        """The scheduler stops: nothing more is waited for."""
+        """Wake all plugins that wait, because the scheduler stops."""
         self._stopping = True
         for entry in list(self._pods.values()):
             entry.stop()

@@ -1,4 +1,4 @@
-"""Nodes, and the pods on them, as plugins and the scheduler read them: one column a property, one row a node."""
+"""Nodes and the pods on them, as the scheduler and its plugins read them: a row per node, a column per property."""
 
 from .node_table import NodeTable
 from .nodeinfo import NodeInfo

@@ -1,8 +1,7 @@
-"""Recount the term index from the pods on the rows, and compare.
+"""Checker of the term index: recounts it from the pods on the rows, and compares.
 
-Called by :mod:`..cache.check`, hence after every test scenario and on demand in a running scheduler. It only reads:
-what is behind is compared as it would be once caught up, what will be added up again is left alone, and
-nothing is allocated that stays.
+Called by :mod:`..cache.check`, after every test scenario and on demand in a running scheduler. It only reads. Sums that
+are behind are compared as they would be once caught up. Sums that will be added up again are not compared.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["RowTerms", "check_terms"]
 
 
 class RowTerms:
-    """The pods of a row as the index counts them: pod classes, and terms that they carry."""
+    """Pods of a row as the index counts them: by pod class, and by carried term."""
 
     __slots__ = ("carried", "classes")
 
@@ -46,7 +45,10 @@ class RowTerms:
 
 
 def check_terms(table: NodeTable, rows: Mapping[int, RowTerms]) -> Steps[list[str]]:
-    """Every difference between the index and the rows; also in sums that plugins hold. ``rows`` are as they are now."""
+    """Return every difference between the index and the rows, also in the sums that plugins hold.
+
+    ``rows`` must have been counted since the last change.
+    """
     index, problems = table.terms, list[str]()
     classes: dict[object, dict[int, int]] = {}
     carried: dict[object, dict[int, int]] = {}
@@ -81,7 +83,7 @@ def check_terms(table: NodeTable, rows: Mapping[int, RowTerms]) -> Steps[list[st
 
 
 def _check_rules(index: TermIndex) -> list[str]:
-    """Counted rules against the classes, which were compared with the pods before."""
+    """Compare the counted rules with the classes, which were compared with the pods before."""
     problems = []
     for pod_set, counter in index.sets().items():
         want: Tally[int] = Tally()
@@ -108,7 +110,7 @@ def _check_counter(counter: Counter) -> list[str]:
 
 
 class _Nodes:
-    """Labels and masks of the nodes, read once for all sums."""
+    """Labels and masks of the nodes, read once and compared with all sums."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -121,7 +123,7 @@ class _Nodes:
         column, counter, mask = domains.column, domains.counter, domains._mask
         steps = [] if domains._steps is None else copy(domains._steps).read()
         if column is not self._columns.get(domains.key) or column.version != domains._version or steps is None:
-            return []  # labels changed or it is far behind: the next read adds up again
+            return []  # labels changed, or the sums are far behind: the next read adds them up again
         values = self._values_of(domains.key)
         problems: list[str] = []
         rows: frozenset[int] | None = None
@@ -160,7 +162,7 @@ class _Nodes:
         return mask._seen == (table.labels_version, table.taints_version if mask._tolerates else 0, table.capacity)
 
     def _recounted(self, mask: RowMask) -> tuple[frozenset[int], list[str]]:
-        """The rows a mask should have, and what is wrong with it (reported once)."""
+        """Return the rows that a mask should have, and its problems; problems are returned once per mask."""
         if mask in self._masks:
             return self._masks[mask], []
         affinity, tolerates = mask._affinity, mask._tolerates

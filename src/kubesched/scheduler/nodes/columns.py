@@ -1,7 +1,7 @@
-"""Columns that encode strings as small integers: node labels and taint sets.
+"""Columns of node labels and taints, encoded as small integers.
 
-Both hand out codes that stay valid while some node carries the value, and take a code back when the last
-such node is removed, so that a churning cluster does not grow them. ``-1`` means absent.
+A code stays valid while any node has its value. When the last such node is removed, the code is free for another value,
+so the columns do not grow in a cluster whose nodes come and go. ``-1`` means absent.
 
 Used by :mod:`.node_table`; column plugins read them through it.
 """
@@ -39,30 +39,30 @@ IntArray = npt.NDArray[np.int64]
 RowArray = npt.NDArray[np.integer]
 IntpArray = npt.NDArray[np.intp]
 
-#: Beyond so many distinct numbers sorting is quicker.
+#: Most distinct numbers that are searched for one by one; for more, sorting is quicker.
 _FEW_DISTINCT: Final = 8
 
 NO_ROWS: Final[IntpArray] = np.zeros(0, np.intp)
 
-#: How many arrays of rows a column remembers its codes for.
+#: Most arrays of rows for which a column keeps the codes.
 _KEPT_GATHERS: Final = 4
 
-#: The rows of a code are kept as an array of their own if they are more.
+#: Most rows of a code that are sliced anew at each call; the array of more rows is kept.
 _SMALL_PART: Final = 8
 
-#: How many label keys keep a column; beyond it the least recently used is dropped (a selector that needs it later scans again).
+#: Most label keys that have a column; beyond, the least recently used column is dropped, and built again when needed.
 _MAX_COLUMNS: Final = 256
 
 
 def joined(parts: Sequence[RowArray]) -> RowArray:
-    """Some arrays of rows as one, which may name a row several times."""
+    """Join arrays of rows into one, in which a row may occur several times."""
     if not parts:
         return NO_ROWS
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def equal_places(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, IntpArray]]:
-    """Each distinct number with its places, ascending. Quick for few distinct numbers, which ``np.unique`` is not."""
+    """Yield each distinct number with its positions, ascending. For few distinct numbers it beats ``np.unique``."""
     places = np.arange(len(numbers))
     for _ in range(_FEW_DISTINCT):
         if not len(numbers):
@@ -83,27 +83,27 @@ def equal_places(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, IntpArray]]:
 
 
 class LabelColumn:
-    """One label key over all rows: ``codes`` is int32[capacity], -1 where the label is absent."""
+    """Column of one label key: ``codes`` is int32[capacity], -1 where the label is absent."""
 
     __slots__ = ("_counts", "_free", "_gathered", "_parts", "_sorted", "_sorted_version", "_starts", "code_of", "codes", "is_kept", "values", "version")  # fmt: skip
 
     def __init__(self, capacity: int) -> None:
         self.codes = np.full(capacity, ABSENT, np.int32)
-        #: False once it was dropped; it is not kept up to date then.
+        #: False once the column was dropped: then it is no longer updated.
         self.is_kept = True
         self.code_of: dict[str, int] = {}
-        #: code to value; a freed code keeps its last value until it is used again.
+        #: Code to value; a free code keeps its last value until it is used again.
         self.values: list[str] = []
         self._counts: list[int] = []
         self._free: list[int] = []
-        #: Grows whenever some row's code changes.
+        #: Grows when the code of any row changes.
         self.version = 0
         self._gathered: list[tuple[RowArray, int, IntpArray]] = []
-        #: All rows by code, and where each code's rows begin, as of a version.
+        #: All rows sorted by code, and the index at which each code's rows begin; valid for ``_sorted_version``.
         self._sorted: IntpArray = np.zeros(0, np.intp)
         self._starts: list[int] = []
         self._sorted_version = -1
-        #: The rows of codes that many rows have.
+        #: Code to its rows, for codes that many rows have.
         self._parts: dict[int, IntpArray] = {}
 
     def grow(self, capacity: int) -> None:
@@ -112,7 +112,7 @@ class LabelColumn:
         self.codes = grown
 
     def set(self, row: int, value: str | None) -> None:
-        """Put a row's value (None: absent)."""
+        """Set a row's value (None: absent)."""
         old = int(self.codes[row])
         if old != ABSENT:
             if self.values[old] == value:
@@ -127,7 +127,10 @@ class LabelColumn:
         self.codes[row] = ABSENT if value is None else self._acquire(value)
 
     def at(self, rows: RowArray) -> IntpArray:
-        """intp[len(rows)]: the codes of these rows. ExpiringCache for read-only arrays, which must stay as they are."""
+        """Return the codes of rows, intp[len(rows)].
+
+        The result for a read-only array is kept, by the array's identity; nobody may write to such an array.
+        """
         for kept, version, codes in self._gathered:
             if kept is rows and version == self.version:
                 return codes
@@ -137,7 +140,10 @@ class LabelColumn:
         return codes
 
     def rows_of(self, code: int) -> IntpArray:
-        """intp[n]: the rows with this code, ascending; read-only. The same array until some row changes, if they are many."""
+        """Return the rows with a code, intp[n], ascending, read-only.
+
+        If the rows are many, the array is the same until the code of any row changes.
+        """
         if self._sorted_version != self.version:
             self._sorted = np.argsort(self.codes, kind="stable")
             self._sorted.flags.writeable = False
@@ -167,7 +173,10 @@ class LabelColumn:
         return code
 
     def lookup(self, requirement: Requirement) -> BoolArray:
-        """A bool per code, and one more at the end for "absent": gather it with ``codes`` (-1 reads the end)."""
+        """Evaluate a requirement once per value: bool[codes + 1], True where it is met.
+
+        The last element is for "absent". Index the result with ``codes``: -1 reads the last element.
+        """
         table = np.zeros(len(self.values) + 1, np.bool_)
         match requirement.operator:
             case Operator.IN:
@@ -189,16 +198,16 @@ class LabelColumn:
 
 
 class LabelColumns:
-    """Label key to column, built when a selector first needs the key and kept up to date from then on."""
+    """Label columns by key. A column is built when a selector first needs its key, and updated from then on."""
 
     def __init__(self, capacity: int, scan: Callable[[], Iterable[tuple[int, Labels]]]) -> None:
-        """``scan`` yields (row, labels) of every node there is."""
+        """``scan`` yields (row, labels) of every node."""
         self._capacity = capacity
         self._scan = scan
         self._columns: dict[str, LabelColumn] = {}
 
     def column(self, key: str) -> LabelColumn:
-        """The column of a label key."""
+        """Return the column of a label key."""
         column = self._columns.pop(key, None)
         if column is None:
             column = LabelColumn(self._capacity)
@@ -208,7 +217,7 @@ class LabelColumns:
                     column.set(row, value)
             if len(self._columns) >= _MAX_COLUMNS:
                 self._columns.pop(next(iter(self._columns))).is_kept = False
-        # Last in the dict is most recently used.
+        # The last entry of the dict is the most recently used.
         self._columns[key] = column
         return column
 
@@ -225,7 +234,7 @@ class LabelColumns:
         return self._columns.items()
 
     def matches(self, requirements: Iterable[Requirement], rows: RowArray) -> BoolArray:
-        """bool[len(rows)]: which rows meet all requirements."""
+        """Return bool[len(rows)]: True for rows that meet all requirements."""
         result = np.ones(len(rows), np.bool_)
         for requirement in requirements:
             column = self.column(requirement.key)
@@ -234,7 +243,10 @@ class LabelColumns:
 
 
 class TaintSets:
-    """Distinct taint tuples: tolerations are evaluated once per tuple and gathered by ``codes`` (int32[capacity])."""
+    """Column of taints: ``codes`` is int32[capacity], a code per distinct tuple of taints.
+
+    Tolerations are evaluated once per distinct tuple.
+    """
 
     __slots__ = ("_counts", "_free", "_ids", "codes", "sets")
 
@@ -252,7 +264,7 @@ class TaintSets:
         self.codes = grown
 
     def set(self, row: int, taints: tuple[Taint, ...]) -> None:
-        """Put a row's taints."""
+        """Set a row's taints."""
         old = int(self.codes[row])
         if self.sets[old] == taints:
             return
@@ -278,7 +290,7 @@ class TaintSets:
         self.codes[row] = code
 
     def gather(self, answer: Callable[[tuple[Taint, ...]], int], rows: RowArray) -> IntArray:
-        """int64[len(rows)]: ``answer`` for each row's taints, called once per distinct tuple."""
+        """Return ``answer`` for each row's taints, int64[len(rows)]; it is called once per distinct tuple."""
         table = np.fromiter((answer(taints) for taints in self.sets), np.int64, len(self.sets))
         result: IntArray = table[self.codes[rows]]
         return result

@@ -1,12 +1,12 @@
-"""How many pods of one kind are on each row, and in each domain of a topology key.
+"""Counts of the pods that a rule matches, per row and per domain of a topology key.
 
-A :class:`Counter` is kept by the term index, one step per pod that is added or removed, and logs its steps. A
-:class:`DomainCounts` adds a counter up per value of a node label, over all nodes or those of a
-:class:`RowMask`, and keeps up by reading the log: its cost is the number of pods that moved, not of pods or
-nodes there are. When labels that matter to it change it adds up again, one vector operation over the rows.
+The term index updates a :class:`Counter` by one step for each pod that is added or removed; the counter logs its steps.
+A :class:`DomainCounts` sums a counter by value of a node label, over all nodes or over the nodes of a :class:`RowMask`.
+It keeps up by reading the log, so its cost is the number of pods that moved, not the number of pods or nodes. When
+labels change that matter to it, it sums again, in one vector operation over the rows.
 
-``counts`` arrays are never changed in place once handed out: a cycle state may hold on to one. Who reads single
-domains (``count``) or a copy (``copied``) spares the array that is made again for the next change.
+A ``counts`` array is never changed once it was returned, because a cycle state may keep it; the next change makes a new
+array. A reader of single domains (``count``) or of a copy (``copied``) avoids that.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from .columns import ABSENT, BoolArray, IntArray, LabelColumn, LabelColumns, Row
 
 __all__ = ["Counter", "DomainCounts", "NodeRows", "RowMask"]
 
-#: Steps of a counter, and changed domains, that are cached: at least this many, at most twice as many.
+#: Entries that a log of steps or of changed domains keeps: at least this many, at most twice as many.
 _KEEP: Final = 1024
-#: Up to so many numbers plain Python beats NumPy.
+#: Most numbers for which plain Python is quicker than NumPy.
 _FEW: Final = 16
 
 
 class NodeRows(Protocol):
-    """What counting reads of the node table: its rows, their labels and taints.
+    """Node table as counting reads it: its rows, their labels and taints.
 
     Attributes:
-        alive: bool[capacity]; the row has a node object.
-        labels_version, taints_version: grow when some node's labels or taints change, or a node is added or removed.
+        alive: bool[capacity]; True if the row has a node object.
+        labels_version, taints_version: grow when any node's labels or taints change, or a node is added or removed.
         readers: every :class:`DomainCounts` in use, for the checker.
     """
 
@@ -53,15 +53,15 @@ class NodeRows(Protocol):
 
 
 class Counter:
-    """Pods of one kind per row.
+    """Counter of the pods that a rule matches, per row.
 
     Attributes:
-        by_row: row to number of pods, rows without any left out.
-        total: their sum.
-        live: False once the index dropped the counter; its numbers are not kept up then.
-        used: the index's tick at which it was last used.
-        domains: topology key to this counter over all nodes, made on demand.
-        log: a row that gained a pod, or the complement (``~row``) of one that lost a pod.
+        by_row: row to number of pods, without rows that have none.
+        total: number of all these pods.
+        live: False once the index dropped the counter: its numbers are no longer updated.
+        used: time of the last use, in ticks of the index.
+        domains: topology key to the sums over all nodes, made on demand.
+        log: steps: ``row`` for a row that gained a pod, ``~row`` for a row that lost one.
     """
 
     __slots__ = ("_dense", "by_row", "domains", "live", "log", "total", "used")
@@ -76,7 +76,7 @@ class Counter:
         self.log: ChangeLog[int] = ChangeLog(_KEEP)
 
     def bump(self, row: int, delta: int) -> None:
-        """One pod more (1) or less (-1) on a row."""
+        """Count one pod more (``delta`` 1) or less (-1) on a row."""
         count = self.by_row.get(row, 0) + delta
         if count:
             self.by_row[row] = count
@@ -85,7 +85,7 @@ class Counter:
         self.total += delta
         dense = self._dense
         if dense is None:
-            return  # nothing reads it by array, so the log is not needed
+            return  # without an array nothing reads the log
         if row >= len(dense):
             self.rest()  # the table grew; the next read adds up again
             return
@@ -93,7 +93,7 @@ class Counter:
         self.log.append(row if delta > 0 else ~row)
 
     def dense(self, capacity: int) -> npt.NDArray[np.int32]:
-        """int32[capacity]: pods per row. Kept up in place; read it, do not keep it."""
+        """Return the pods per row, int32[capacity]. Do not keep the array: it is updated in place."""
         dense = self._dense
         if dense is None or len(dense) != capacity:
             dense = self._dense = np.zeros(capacity, np.int32)
@@ -103,14 +103,17 @@ class Counter:
         return dense
 
     def rest(self) -> None:
-        """Release the arrays; they are made again when needed."""
+        """Release the arrays; the next read makes them again."""
         self._dense = None
         self.domains.clear()
         self.log.forget()
 
 
 class RowMask:
-    """The nodes that a pod's rule counts: those with all ``keys``, that match a node affinity, that are tolerated."""
+    """Mask of the nodes that a pod's rule counts.
+
+    These nodes have all label ``keys``, match a node affinity, and have only tolerated taints.
+    """
 
     __slots__ = ("_affinity", "_keys", "_nodes", "_seen", "_tolerates", "rows", "version")
 
@@ -121,7 +124,7 @@ class RowMask:
         affinity: RequiredNodeAffinity | None = None,
         tolerates: Callable[[tuple[Taint, ...]], bool] | None = None,
     ) -> None:
-        """``affinity`` and ``tolerates`` None: not considered."""
+        """``affinity`` or ``tolerates`` None: it excludes no node."""
         self._nodes = nodes
         self._keys = keys
         self._affinity = affinity
@@ -132,7 +135,7 @@ class RowMask:
         self.rows: BoolArray = np.zeros(0, np.bool_)
 
     def sync(self) -> None:
-        """Look again if node labels, taints or the set of nodes changed; ``version`` grows then."""
+        """Compute ``rows`` again, and raise ``version``, if node labels, taints or the set of nodes changed."""
         nodes = self._nodes
         seen = (nodes.labels_version, nodes.taints_version if self._tolerates else 0, nodes.capacity)
         if seen == self._seen:
@@ -153,12 +156,13 @@ class RowMask:
 
 
 class DomainCounts:
-    """A counter per value of a node label.
+    """Sums of a counter by value of a node label, over the counted nodes.
 
     Attributes, valid after :meth:`sync`:
         column: the label's column; its codes index ``counts``.
-        present: bool[codes]; values that some counted node has; ``places`` of them.
-        total: pods counted.
+        present: bool[codes]; True for values that a counted node has.
+        places: number of these values.
+        total: number of counted pods.
         log: codes whose count changed.
     """
 
@@ -181,7 +185,7 @@ class DomainCounts:
     )
 
     def __init__(self, nodes: NodeRows, counter: Counter | None, key: str, mask: RowMask | None = None) -> None:
-        """``counter`` None: a rule that matches no pod; its domains are there, with 0 pods each."""
+        """``counter`` None: a rule that matches no pod; each domain has 0 pods."""
         self._nodes = nodes
         self._mask = mask
         self._mask_version = 0
@@ -192,7 +196,7 @@ class DomainCounts:
         self.key = key
         self.column: LabelColumn = nodes.labels.column(key)
         self._counts: IntArray = np.zeros(1, np.int64)
-        #: The array was read as a whole, and may be held.
+        #: True if the array was returned as a whole: a reader may keep it.
         self._is_held = False
         self.present: BoolArray = np.zeros(0, np.bool_)
         self.places = 0
@@ -249,27 +253,27 @@ class DomainCounts:
                 self.log.append(code)
 
     def _own(self) -> IntArray:
-        """The counts, to be changed: another array if the last one may be held."""
+        """Return the array of counts for a change: a copy if a reader may keep the present one."""
         if self._is_held:
             self._counts, self._is_held = self._counts.copy(), False
         return self._counts
 
     @property
     def counts(self) -> IntArray:
-        """int64[codes + 1]: pods per label value; the last element, 0, is what "absent" (-1) reads. Never changed."""
+        """Pods per label value, int64[codes + 1]; never changed. The last element, 0, is for "absent" (-1)."""
         self._is_held = True
         return self._counts
 
     def copied(self) -> IntArray:
-        """int64[codes + 1]: the same; the array is the caller's."""
+        """Return a copy of ``counts``, which the caller may change."""
         return self._counts.copy()
 
     def count(self, code: int) -> int:
-        """Pods of one label value."""
+        """Return the number of pods of one label value."""
         return self._counts.item(code)
 
     def least(self, counts: IntArray | None = None) -> int:
-        """The smallest count of a present value (0 without any), of ``counts`` if given."""
+        """Return the least count of the present values, 0 without any. ``counts`` is used instead of the own ones."""
         counts = self._counts if counts is None else counts
         if not self.places:
             return 0
@@ -277,7 +281,7 @@ class DomainCounts:
         return min(present.tolist()) if self.places <= _FEW else int(np.minimum.reduce(present))
 
     def includes(self, row: int) -> bool:
-        """Whether the pods on a node are counted."""
+        """Return True if the pods on a node are counted."""
         return bool(self.column.codes[row] != ABSENT) and (self._mask is None or bool(self._mask.rows[row]))
 
     def _add_up(self, column: LabelColumn) -> None:

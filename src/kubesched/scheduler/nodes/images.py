@@ -1,4 +1,4 @@
-"""Which images are on which nodes (rules/cache-and-events §6.3)."""
+"""Table of the container images on the nodes (rules/cache-and-events §6.3)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ImageState", "ImageTable"]
 
 
 class ImageState:
-    """One image name: its size in bytes as first reported, and the rows of the nodes that have it."""
+    """State of an image name: its size in bytes as first reported, and the rows of the nodes that have the image."""
 
     __slots__ = ("rows", "size")
 
@@ -18,7 +18,10 @@ class ImageState:
 
 
 class ImageTable:
-    """Image name to state. ``version`` grows whenever any spread changes, ``names_version`` when a name comes or goes."""
+    """Table of images, by name.
+
+    ``version`` grows when the set of nodes of any image changes, ``names_version`` when a name comes or goes.
+    """
 
     def __init__(self) -> None:
         self.states: dict[str, ImageState] = {}
@@ -26,7 +29,10 @@ class ImageTable:
         self.names_version = 0
 
     def replace(self, row: int, old: Node | None, new: Node | None) -> None:
-        """Take a row from its old node object to its new one. The size stays the first seen while any node has the image."""
+        """Replace the images of a row's old node object by those of its new one.
+
+        An image keeps the size that was reported first, as long as any node has the image.
+        """
         if old is not None and new is not None and old.status.images == new.status.images:
             return
         if old is not None:

@@ -1,7 +1,8 @@
-"""What the pods below a priority request on each node, as columns kept up to date by the change journal.
+"""Columns of the amounts that pods below a priority request on each node, updated from the change journal.
 
-For preemption: one pass over these columns finds which nodes could hold a pod if everything below its priority left.
-Rows are read again when their pods changed, all at once when many did; the pods of a row are sorted only when they are read.
+Preemption needs them: one pass over these columns finds the nodes that could hold a pod if all pods below its priority
+left. A row is read again when its pods changed; all rows are, when many changed. The pods of a row are sorted only when
+they are read.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ T = TypeVar("T")
 
 __all__ = ["LowerPriority", "LowerPriorityColumns"]
 
-#: So many priorities are kept, the least recently used go first.
+#: Most priorities that are kept; the least recently used is dropped first.
 _MOST: Final = 8
-#: Reading one changed row costs as much as so many pods in a pass over all, which costs as much as so many pods itself.
+#: Cost of reading one changed row, in pods of a pass over all pods.
 _ROW_COST: Final = 200
+#: Fixed cost of a pass over all pods, in pods.
 _FEW: Final = 5_000
 
 
 class LowerPriorityColumns:
-    """The pods below one priority.
+    """Columns of the pods below one priority.
 
     Attributes:
-        amounts: int64[R, capacity]; what they request, indexed as the node table's ``requested``; the last of the fixed
-            indexes counts them.
+        amounts: int64[R, capacity]; the sums that these pods request, by resource index and row of the node table.
+            Resource ``PODS_ROW`` is the number of these pods.
     """
 
     def __init__(self, table: NodeTable, priority: int) -> None:
@@ -64,7 +66,7 @@ class LowerPriorityColumns:
                 self._pods.pop(row, None)
 
     def _read_all(self) -> None:
-        """All rows, from the columns of pods. Sums beyond 64 bits wrap around, where ``requested`` is saturated."""
+        """Read all rows, from the columns of pods. A sum beyond 64 bits wraps around here; ``requested`` is limited."""
         table, amounts = self._table, self.amounts
         self._pods.clear()
         amounts[:] = 0
@@ -93,7 +95,7 @@ class LowerPriorityColumns:
             column[:] = requested_by(lower, self._table)
 
     def pods(self, row: int, ordered: Callable[[list[PodInfo]], T]) -> T:
-        """What ``ordered`` makes of the row's pods below the priority; called once until they change."""
+        """Return the result of ``ordered`` for the row's pods below the priority; it is kept until they change."""
         found: T | None = self._pods.get(row)
         if found is None:
             priority = self._priority
@@ -103,14 +105,14 @@ class LowerPriorityColumns:
 
 
 class LowerPriority:
-    """Priority to columns, made when first asked for."""
+    """Columns of pods below a priority, by priority; made at first use."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._kept: OrderedDict[int, LowerPriorityColumns] = OrderedDict()
 
     def of(self, priority: int) -> LowerPriorityColumns:
-        """The columns of the pods below ``priority``, up to date."""
+        """Return the columns of the pods below ``priority``, up to date."""
         columns = self._kept.get(priority)
         if columns is None:
             columns = self._kept[priority] = LowerPriorityColumns(self._table, priority)

@@ -1,11 +1,11 @@
-"""The node table: one row per node, one column per fact.
+"""Node table: one row per node, one column per property.
 
-A row is a :class:`~kubesched.scheduler.nodes.nodeinfo.NodeInfo` in plain Python integers, which is authoritative, and
-its mirror in NumPy columns, which is what column plugins read. Both are written together, here and only
-here, and every write is put in the change journal. Row numbers are stable; a removed node frees its row.
+A row exists twice. A :class:`~kubesched.scheduler.nodes.nodeinfo.NodeInfo` holds it in plain Python integers, and is
+authoritative. NumPy columns mirror it, and column plugins read them. Both are written together, only in this module,
+and every write goes into the change journal. Row numbers are stable; a removed node frees its row.
 
 Callers: :mod:`..cache.cache` (writes), column plugins and the decision core (read).
-Shapes: ``capacity`` is the number of rows allocated, ``R`` the number of resources that nodes have had so far.
+Shapes: ``capacity`` is the number of allocated rows, ``R`` at least the number of resources that nodes have had so far.
 """
 
 from __future__ import annotations
@@ -35,43 +35,49 @@ from .term_index import TermIndex
 
 __all__ = ["CPU_ROW", "EPHEMERAL_ROW", "MEMORY_ROW", "NODE_CHANGED", "PODS_CHANGED", "PODS_ROW", "NodeTable"]
 
-#: Fixed resource indexes; scalar resources follow as nodes have them.
+#: Indexes of the fixed resources; scalar resources follow in the order in which nodes first have them.
 CPU_ROW: Final = 0
 MEMORY_ROW: Final = 1
 EPHEMERAL_ROW: Final = 2
 PODS_ROW: Final = 3
 
-#: The kinds of journal entries: the pods of the node changed; the node object changed, came or went.
+#: Kind of a journal entry: the pods of the node changed.
 PODS_CHANGED: Final = 0
+#: Kind of a journal entry: the node object, or other data about the node, changed; or the node came or went.
 NODE_CHANGED: Final = 1
 
+#: Rows at the start.
 _FIRST_CAPACITY: Final = 64
+#: Entries that the journal keeps, at least.
 _KEPT_CHANGES: Final = 1 << 16
 
 
 def _int64(value: int) -> int:
-    """Saturate: columns are int64, sums of absurd quantities are not."""
+    """Limit a number to int64, the type of the columns: sums of absurd quantities may be greater."""
     return value if -INT64_MAX <= value <= INT64_MAX else (INT64_MAX if value > 0 else -INT64_MAX)
 
 
 def _grown(matrix: IntArray, used: int, shape: tuple[int, int]) -> IntArray:
-    """A matrix of this shape that begins with the first ``used`` lines of another; zeros take no memory until written."""
+    """Return a copy of a matrix with a greater shape. Only the first ``used`` lines are copied; the rest is 0.
+
+    Zeros take no memory until they are written.
+    """
     grown = np.zeros(shape, np.int64)
     grown[:used, : matrix.shape[1]] = matrix[:used]
     return grown
 
 
 class NodeTable:
-    """Rows and columns of all nodes.
+    """Table of all nodes, as rows and columns.
 
     Attributes (read-only outside this module):
-        allocatable, requested: int64[R, capacity]; milli-CPU, bytes, counts; the pod count is resource ``PODS_ROW``. Rows
-            beyond those of ``resource_index`` are spare and 0.
-        nonzero: int64[2, capacity]; milli-CPU and bytes requested with scoring defaults.
-        alive: bool[capacity]; the row has a node object.
+        allocatable, requested: int64[R, capacity]; milli-CPU, bytes or counts by resource index. The number of pods is
+            resource ``PODS_ROW``. Lines beyond ``resource_index`` are spare, and 0.
+        nonzero: int64[2, capacity]; milli-CPU and bytes requested, with the defaults for scoring.
+        alive: bool[capacity]; True if the row has a node object.
         unschedulable: bool[capacity].
         features: int64[capacity]; bit set of declared features, as in ``api.declared_features``.
-        infos: row to NodeInfo, or None for a free row.
+        infos: row to NodeInfo; None for a free row.
         journal: every write to a row, as ``row * 2 + kind``; the kind is ``PODS_CHANGED`` or ``NODE_CHANGED``.
     """
 
@@ -79,7 +85,7 @@ class NodeTable:
         capacity = _FIRST_CAPACITY
         self.capacity = capacity
         self.resource_index: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2, PODS: 3}
-        #: By row: the resources besides the first four that its node has.
+        #: Row to the indexes of the scalar resources that its node has.
         self._scalars: dict[int, tuple[int, ...]] = {}
         self.allocatable = np.zeros((4, capacity), np.int64)
         self.requested = np.zeros((4, capacity), np.int64)
@@ -94,24 +100,24 @@ class NodeTable:
         self._asked_again = 0
         self.tree = NodeTree()
         self.journal: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
-        #: Grows when a node is added, removed or changes its zone: what the node order depends on.
+        #: Grows when a node is added, removed or changes its zone.
         self.membership_version = 0
-        #: Grow when some node's labels or taints change, and when a node is added or removed.
+        #: Grow when any node's labels or taints change, and when a node is added or removed.
         self.labels_version = 0
         self.taints_version = 0
-        #: Every count per domain that is in use by any holder; for the checker.
+        #: Counts per domain that are in use anywhere; the checker compares them.
         self.readers: WeakSet[DomainCounts] = WeakSet()
-        #: How many pods each rule between pods matches.
+        #: Number of pods that each rule between pods matches.
         self.terms = TermIndex(self)
-        #: (protocol, port) to rows that use it: what host-port conflicts are looked up in.
+        #: (protocol, port) to the rows that use it, to find host-port conflicts.
         self.port_rows: dict[tuple[str, int], set[int]] = {}
-        #: Disk named without a claim, to the rows with pods that use it: what disk conflicts are looked up in.
+        #: Disk named without a claim to the rows whose pods use it, to find disk conflicts.
         self.disk_rows: dict[Disk, set[int]] = {}
-        #: Rows whose pods are not the real ones just now (what-if), to how many questions about them are open.
+        #: Row to the number of open what-if blocks that change its pods.
         self.trials: dict[int, int] = {}
-        #: ``namespace/claim`` to number of volumes that use it, cluster-wide.
+        #: ``namespace/claim`` to the number of volumes in the cluster that use it.
         self.pvc_counts: dict[str, int] = {}
-        #: The pods on nodes as columns of their own.
+        #: Columns of the pods on nodes.
         self.placed = PlacedPods()
         self._row_of: dict[str, int] = {}
         self._free: list[int] = list(range(capacity - 1, -1, -1))
@@ -120,16 +126,16 @@ class NodeTable:
     # -- reading ---------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """How many nodes there are (imaginary and ghost nodes are none)."""
+        """Return the number of nodes, without imaginary and ghost nodes."""
         return len(self.tree)
 
     def row_of(self, name: str) -> int | None:
-        """The row of a node that exists, or None."""
+        """Return the row of a node that has an object, or None."""
         row = self._row_of.get(name)
         return row if row is not None and self.alive[row] else None
 
     def get(self, name: str) -> NodeInfo | None:
-        """The row's NodeInfo for any name in the table, imaginary and ghost nodes included."""
+        """Return the NodeInfo of a name, also of an imaginary or ghost node; None if the name has no row."""
         row = self._row_of.get(name)
         return None if row is None else self.infos[row]
 
@@ -139,11 +145,14 @@ class NodeTable:
         return info
 
     def all_infos(self) -> Iterator[NodeInfo]:
-        """Every row in use, imaginary and ghost nodes included."""
+        """Return the NodeInfo of every row in use, also of imaginary and ghost nodes."""
         return (info for info in self.infos if info is not None)
 
     def order(self) -> RowArray:
-        """intp[n]: the rows of all nodes in list order (round robin over zones). Recomputed when membership changed."""
+        """Return the rows of all nodes in list order (round robin over zones), intp[n].
+
+        The order is computed again when a node came or went.
+        """
         if self._order is None:
             rows = self._row_of
             names = self.tree.order()
@@ -151,11 +160,11 @@ class NodeTable:
         return self._order
 
     def column(self, resource: str) -> int | None:
-        """The resource's index in ``allocatable`` and ``requested``, or None when no node ever had it."""
+        """Return a resource's index in ``allocatable`` and ``requested``; None if no node ever had the resource."""
         return self.resource_index.get(resource)
 
     def matches_term(self, term: TermMatcher, rows: RowArray) -> BoolArray:
-        """bool[len(rows)]: which rows match one node selector term."""
+        """Return bool[len(rows)]: True for rows that match a node selector term."""
         result = self.labels.matches(term.labels, rows)
         for requirement in term.fields:
             if requirement.key == "metadata.name":
@@ -169,14 +178,14 @@ class NodeTable:
         return result
 
     def matches_selector(self, selector: NodeSelectorMatcher, rows: RowArray) -> BoolArray:
-        """bool[len(rows)]: which rows match any term."""
+        """Return bool[len(rows)]: True for rows that match any term of a node selector."""
         result = np.zeros(len(rows), np.bool_)
         for term in selector.terms:
             result |= self.matches_term(term, rows)
         return result
 
     def matches_affinity(self, affinity: RequiredNodeAffinity, rows: RowArray) -> BoolArray:
-        """bool[len(rows)]: which rows match a pod's nodeSelector and required node affinity."""
+        """Return bool[len(rows)]: True for rows that match a pod's nodeSelector and required node affinity."""
         result = self.labels.matches(affinity.node_selector.requirements, rows)
         if affinity.affinity is not None:
             result &= self.matches_selector(affinity.affinity, rows)
@@ -185,7 +194,7 @@ class NodeTable:
     # -- nodes -----------------------------------------------------------------------------------------
 
     def ensure_row(self, name: str) -> int:
-        """The row of a name, made up (imaginary, without a node object) when it is new."""
+        """Return the row of a name. A new name gets a row without a node object: an imaginary node."""
         row = self._row_of.get(name)
         if row is None:
             if not self._free:
@@ -196,7 +205,7 @@ class NodeTable:
         return row
 
     def set_node(self, node: Node) -> int:
-        """Add a node or replace its object; the pods recorded for it are kept. Returns the row.
+        """Add a node or replace its object, and keep the pods that were recorded for it. Return the row.
 
         Raises:
             QuantityError: when an allocatable amount is not a quantity; nothing is changed then.
@@ -227,22 +236,25 @@ class NodeTable:
         return row
 
     def node_changed(self, name: str) -> None:
-        """Journal a change that is not in the node object; nothing happens when there is no such node."""
+        """Journal a change of further data about a node, besides its object; without effect if there is no node."""
         row = self.row_of(name)
         if row is not None:
             self.journal.append(row * 2 + NODE_CHANGED)
 
     @property
     def questions_version(self) -> int:
-        """Grows when what questions ``by_spec`` depend on besides a pod changes: the names of images, or by :meth:`ask_again`."""
+        """Version of the data that questions ``by_spec`` depend on besides the pod.
+
+        It grows when an image name comes or goes, and with :meth:`ask_again`.
+        """
         return self.images.names_version + self._asked_again
 
     def ask_again(self) -> None:
-        """All pods are to be asked for again."""
+        """Have the plugins asked again for all pods."""
         self._asked_again += 1
 
     def remove_node(self, name: str) -> bool:
-        """Drop a node; with pods left it becomes a ghost, invisible to plugins. False when it was not there."""
+        """Remove a node; False if there is none. A node that still has pods becomes a ghost, invisible to plugins."""
         row = self._row_of.get(name)
         if row is None or not self.alive[row]:
             return False
@@ -276,7 +288,7 @@ class NodeTable:
     # -- pods ------------------------------------------------------------------------------------------
 
     def add_pod(self, row: int, pod: PodInfo, *, journal: bool = True) -> None:
-        """Charge a pod to a row."""
+        """Add a pod to a row. ``journal`` is False in a what-if: then neither the journal nor ``placed`` is written."""
         info = self.info(row)
         info.add_pod(pod)
         kind = self.terms.add(row, pod).kind
@@ -293,7 +305,9 @@ class NodeTable:
             self.journal.append(row * 2 + PODS_CHANGED)
 
     def remove_pod(self, row: int, uid: str, *, journal: bool = True) -> PodInfo:
-        """Take a pod off a row; an empty row without a node object is freed.
+        """Remove a pod from a row. A row without pods and without a node object is freed.
+
+        ``journal`` is that of :meth:`add_pod`; in a what-if no row is freed.
 
         Raises:
             KeyError: when the pod is not on that row.
@@ -321,7 +335,7 @@ class NodeTable:
         return pod
 
     def replace_pod(self, row: int, uid: str, pod: PodInfo) -> None:
-        """Put a newer object in a pod's place when nothing that is counted changed: no journal entry, same position."""
+        """Replace a pod's object by a newer one that counts alike. There is no journal entry."""
         self.info(row).pods[uid] = pod
         self.placed.replace(row, pod)
 
@@ -334,7 +348,7 @@ class NodeTable:
             self._index_port(info, key)
 
     def _index_port(self, info: NodeInfo, key: tuple[str, int]) -> None:
-        """Bring ``port_rows`` in line with the row's port table for one (protocol, port)."""
+        """Update ``port_rows`` from the row's port table, for one (protocol, port)."""
         if any(key in used for used in info.used_ports.by_ip.values()):
             self.port_rows.setdefault(key, set()).add(info.row)
         else:
@@ -359,7 +373,7 @@ class NodeTable:
         try:
             requested[CPU_ROW, row], requested[MEMORY_ROW, row] = total.milli_cpu, total.memory
             nonzero[0, row], nonzero[1, row] = info.nonzero_cpu, info.nonzero_memory
-        except OverflowError:  # more than 64 bits hold
+        except OverflowError:  # a number beyond 64 bits
             requested[CPU_ROW, row], requested[MEMORY_ROW, row] = _int64(total.milli_cpu), _int64(total.memory)
             nonzero[0, row], nonzero[1, row] = _int64(info.nonzero_cpu), _int64(info.nonzero_memory)
         if pod.requests.ephemeral_storage:
@@ -367,7 +381,7 @@ class NodeTable:
         if pod.requests.scalars:
             for name in pod.requests.scalars:
                 index = self.resource_index.get(name)
-                if index is not None:  # else no node ever had it, and any pod may name thousands
+                if index is not None:  # no column for resources that no node has: a pod may name thousands
                     self.requested[index, row] = _int64(total.scalars[name])
 
     def _mirror_allocatable(self, row: int, amounts: Resources) -> None:
@@ -386,13 +400,13 @@ class NodeTable:
             self._scalars[row] = tuple(scalars)
 
     def _add_resources(self, new: Sequence[str]) -> None:
-        """Begin the columns of resources that no node had before; pods may have requested them all the same."""
+        """Add columns for resources that no node had before, with the amounts that pods have requested already."""
         if not new:
             return
         used = len(self.resource_index)
         self.resource_index.update(zip(new, range(used, used + len(new)), strict=True))
         if len(self.resource_index) > len(self.allocatable):
-            # More than needed: every node may have a resource of its own, and each growth copies all there is.
+            # Double the size: every node may have its own resource, and each growth copies both matrices.
             shape = 2 * len(self.resource_index), self.capacity
             self.allocatable, self.requested = (
                 _grown(self.allocatable, used, shape),

@@ -1,4 +1,4 @@
-"""The order in which nodes are evaluated: round robin over zones.
+"""Node tree: the nodes in the order in which they are evaluated, round robin over zones.
 
 Source: rules/cache-and-events §8 (upstream ``nodeTree``).
 """
@@ -16,17 +16,17 @@ _REGION: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernet
 
 
 def zone_key(labels: Labels) -> str:
-    """Region and zone of a node; the deprecated label wins when it is there, whatever its value."""
+    """Return a key of a node's region and zone. A deprecated label wins over the new one, even if it is empty."""
     zone = labels.get(_ZONE[0]) if _ZONE[0] in labels else labels.get(_ZONE[1], "")
     region = labels.get(_REGION[0]) if _REGION[0] in labels else labels.get(_REGION[1], "")
     return f"{region}:\x00:{zone}" if zone or region else ""
 
 
 class NodeTree:
-    """Zones in the order they were first seen, nodes within a zone in the order they came."""
+    """Tree of zones and nodes: zones in the order of their first node, nodes of a zone in the order of arrival."""
 
     def __init__(self) -> None:
-        # Dicts as ordered sets: removal from the middle costs nothing.
+        # Dicts serve as ordered sets, because removal from the middle is cheap.
         self._zones: dict[str, dict[str, None]] = {}
         self._zone_of: dict[str, str] = {}
 
@@ -37,7 +37,7 @@ class NodeTree:
         return name in self._zone_of
 
     def add(self, name: str, labels: Labels) -> bool:
-        """Put a node at the end of its zone; a node that is known moves only if its zone changed. True if it moved."""
+        """Put a node at the end of its zone; False if it is in this zone already, and stays where it is."""
         key = zone_key(labels)
         if self._zone_of.get(name) == key:
             return False
@@ -47,7 +47,7 @@ class NodeTree:
         return True
 
     def remove(self, name: str) -> bool:
-        """Take a node out; False when it was not there. A zone is removed with its last node."""
+        """Remove a node; False if it was not there. A zone is removed with its last node."""
         key = self._zone_of.pop(name, None)
         if key is None:
             return False
@@ -58,7 +58,7 @@ class NodeTree:
         return True
 
     def order(self) -> list[str]:
-        """First node of each zone, then the second of each, and so on."""
+        """Return the node names: the first node of each zone, then the second of each, and so on."""
         if len(self._zones) == 1:
             return list(next(iter(self._zones.values())))
         names: list[str] = []

@@ -1,7 +1,7 @@
-"""A node with the pods on it and the totals they add up to (upstream ``framework.NodeInfo``).
+"""Node info: a node, the pods on it, and the sums of their requests (upstream ``framework.NodeInfo``).
 
-Plain plugins get one of these per call. The cache owns them; its node table mirrors their numbers into
-columns, and the consistency checker compares the two.
+A plain plugin gets one per call. The cache owns them. Its node table mirrors their numbers into columns, and the
+checker of the cache compares the two.
 
 Source: rules/cache-and-events §4.2.
 """
@@ -25,9 +25,10 @@ _WILDCARD_IP: Final = "0.0.0.0"
 
 
 class PortTable:
-    """Host ports in use: ip to set of (protocol, port).
+    """Host ports in use: IP to set of (protocol, port).
 
-    A set, not a count: removing one of two pods that hold the same port frees it (upstream quirk Q6, kept).
+    Ports are in a set and not counted, as upstream: when one of two pods with the same port is removed, the port
+    becomes free (rules/node-plugins §11 quirk 6).
     """
 
     __slots__ = ("by_ip",)
@@ -48,7 +49,7 @@ class PortTable:
                     del self.by_ip[ip]
 
     def conflicts(self, wanted: HostPort) -> bool:
-        """Whether a wanted port is taken: on any IP for the wildcard, else on that IP or on the wildcard."""
+        """Return True if a wanted port is taken: on any IP for the wildcard IP, else on its IP or on the wildcard."""
         if not self.by_ip:
             return False
         ip, protocol, port = wanted
@@ -71,7 +72,7 @@ class PortTable:
 
 
 def _release(counts: dict[_Key, int], key: _Key) -> None:
-    """One user less."""
+    """Lower a count by 1, and drop it at 0."""
     left = counts.get(key, 0) - 1
     if left > 0:
         counts[key] = left
@@ -80,10 +81,10 @@ def _release(counts: dict[_Key, int], key: _Key) -> None:
 
 
 class NodeInfo:
-    """One node as plugins see it.
+    """Node as plugins see it. Plugins must not change it.
 
-    ``node`` is None for an imaginary node (pods arrived before it) or a ghost (it left before its pods);
-    plugins never see those. ``row`` is the node's row in the columns. Plugins must not change anything here.
+    ``row`` is the node's row in the columns. ``node`` is None for an imaginary node (its pods arrived before it) and
+    for a ghost (it left before its pods); plugins see neither.
     """
 
     __slots__ = (
@@ -105,16 +106,16 @@ class NodeInfo:
         self.name = name
         self.row = row
         self.node: Node | None = None
-        #: UID to pod, in the order in which they came.
+        #: UID to pod, in the order of arrival.
         self.pods: dict[str, PodInfo] = {}
         self.allocatable = Resources()
         self.requested = Resources()
         self.nonzero_cpu = 0
         self.nonzero_memory = 0
         self.used_ports = PortTable()
-        #: ``namespace/claim`` to number of volumes that use it.
+        #: ``namespace/claim`` to the number of volumes that use it.
         self.pvc_counts: dict[str, int] = {}
-        #: Use of a disk named without a claim, to number of volumes.
+        #: Use of a disk that is named without a claim, to the number of volumes.
         self.disk_counts: dict[DiskUse, int] = {}
         self.image_names: frozenset[str] = frozenset()
         if node is not None:
@@ -133,7 +134,7 @@ class NodeInfo:
         return self.node is not None and self.node.spec.unschedulable
 
     def set_node(self, node: Node) -> None:
-        """Adopt a node object.
+        """Replace the node object.
 
         Raises:
             QuantityError: when an allocatable amount is not a quantity; nothing is changed then.
@@ -143,7 +144,7 @@ class NodeInfo:
         self.image_names = frozenset(name for image in node.status.images for name in image.names)
 
     def remove_node(self) -> None:
-        """Keep the accounts but forget the object: a ghost."""
+        """Forget the node object but keep the pods: the node becomes a ghost."""
         self.node = None
 
     def add_pod(self, pod: PodInfo) -> None:
@@ -158,10 +159,10 @@ class NodeInfo:
                 self.disk_counts[use] = self.disk_counts.get(use, 0) + 1
 
     def remove_pod(self, uid: str) -> PodInfo:
-        """Take a pod off, with the amounts it was added with.
+        """Remove a pod, and subtract the amounts that were added with it.
 
         Raises:
-            KeyError: when the pod is not here.
+            KeyError: when the pod is not on the node.
         """
         pod = self.pods.pop(uid)
         self._account(pod, -1)

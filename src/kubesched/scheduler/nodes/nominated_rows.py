@@ -1,7 +1,7 @@
-"""The pods nominated to each row that count for pods of one priority, kept up to date by the nominator's changes.
+"""Nominated pods by row, for each priority: the nominated pods that count for pods of that priority.
 
-Counting are nominated pods of equal or higher priority. Read by the decision core (filters with nominated pods) and by
-preemption, so that neither has to go through all nominations for every pod.
+Nominated pods of equal or higher priority count. The rows are updated from the nominator's log of changes, so that
+neither the decision core (filters with nominated pods) nor preemption goes through all nominations for every pod.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from .podinfo import PodInfo
 
 __all__ = ["NominatedPods", "NominatedRows", "requested_by"]
 
-#: So many priorities are kept, the least recently used go first.
+#: Most priorities that are kept; the least recently used is dropped first.
 _MOST: Final = 16
+#: Entries that a log of changed rows keeps, at least.
 _KEPT_CHANGES: Final = 1 << 14
 _NO_PODS: Final[list[PodInfo]] = []
 
 
 class NominatedPods:
-    """What counts for one priority.
+    """Nominated pods that count for one priority.
 
     Attributes:
-        pods: row to the pods nominated there that count, oldest nomination first; no empty lists.
-        row_of: UID to row, of those pods.
-        log: the rows whose nominations changed.
+        pods: row to its nominated pods that count, oldest nomination first; there are no empty lists.
+        row_of: UID to row of these pods.
+        log: rows whose nominations changed.
     """
 
     def __init__(self, table: NodeTable, nominations: Nominations, priority: int) -> None:
@@ -67,7 +68,7 @@ class NominatedPods:
             known = self.pods.get(row, _NO_PODS)
             if len(counting) == len(known) and all(map(_is_counted_like, counting, known)):
                 if counting:
-                    self.pods[row] = counting  # newer versions that mean the same
+                    self.pods[row] = counting  # newer versions of these pods, which count alike
                 continue
             for pod in self.pods.pop(row, ()):
                 if self.row_of.get(pod.uid) == row:
@@ -79,7 +80,7 @@ class NominatedPods:
             self.log.append(row)
 
     def amounts(self) -> IntArray:
-        """int64[R, capacity]: what the counting pods of each row request, indexed as the node table's ``requested``."""
+        """Return the sums that the counting pods request, int64[R, capacity], by resource index and row."""
         table, amounts = self._table, self._amounts
         changed = self._unsummed.read()
         if amounts.shape != table.requested.shape or changed is None:
@@ -91,12 +92,12 @@ class NominatedPods:
 
 
 def _is_counted_like(one: PodInfo, other: PodInfo) -> bool:
-    """Whether two versions of a nominated pod mean the same for other pods."""
+    """Return True if two nominated pods are one pod, in versions that count alike for other pods."""
     return one is other or (one.uid == other.uid and one.counts_like(other))
 
 
 def requested_by(pods: Iterable[PodInfo], table: NodeTable) -> list[int]:
-    """What pods request together, indexed as the node table's ``requested``; saturated at 64 bits."""
+    """Return the sums that pods request, by resource index of the node table; limited to int64."""
     found = [0] * len(table.requested)
     for pod in pods:
         requests = pod.requests
@@ -112,7 +113,7 @@ def requested_by(pods: Iterable[PodInfo], table: NodeTable) -> list[int]:
 
 
 class NominatedRows:
-    """Priority to what counts for it, made when first asked for. ``nominations`` are those that it follows."""
+    """Nominated pods that count, by priority; made at first use. They follow ``nominations``."""
 
     def __init__(self, table: NodeTable, nominations: Nominations) -> None:
         self._table = table
@@ -120,7 +121,7 @@ class NominatedRows:
         self._kept: OrderedDict[int, NominatedPods] = OrderedDict()
 
     def of(self, priority: int) -> NominatedPods:
-        """What counts for pods of this priority, up to date."""
+        """Return the nominated pods that count for pods of this priority, up to date."""
         view = self._kept.get(priority)
         if view is None:
             view = self._kept[priority] = NominatedPods(self._table, self.nominations, priority)

@@ -1,7 +1,8 @@
-"""What an attempt does with a pod's nominated node (upstream ``framework.NominatingInfo``).
+"""Nominating info: the change of a pod's nominated node by an attempt (upstream ``framework.NominatingInfo``).
 
-Source: rules/queue §12, rules/framework §4.9. PostFilter plugins make
-it, the failure handler hands it to the queue's nominator.
+PostFilter plugins make it; the failure handler passes it to the queue's nominator.
+
+Source: rules/queue §12, rules/framework §4.9.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["NoNominations", "NominatingInfo", "NominatingMode", "Nominations", "
 
 
 class NominatingMode(enum.IntEnum):
-    """``NOOP``: leave the nomination as ``status.nominatedNodeName`` says. ``OVERRIDE``: set it."""
+    """Mode of a change: ``NOOP`` leaves the nomination as ``status.nominatedNodeName`` says, ``OVERRIDE`` sets it."""
 
     NOOP = 0
     OVERRIDE = 1
@@ -27,45 +28,48 @@ class NominatingMode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NominatingInfo:
-    """A mode and, for ``OVERRIDE``, the node; an empty name clears the nomination. None means ``NOOP``."""
+    """Change of a nomination: a mode and, for ``OVERRIDE``, the node; an empty name clears the nomination.
+
+    Where a NominatingInfo may be None, None means ``NOOP``.
+    """
 
     mode: NominatingMode = NominatingMode.NOOP
     nominated_node_name: str = ""
 
     @classmethod
     def override(cls, node_name: str) -> NominatingInfo:
-        """Nominate ``node_name``, whatever the pod's status says."""
+        """Return the change that nominates ``node_name``, whatever the pod's status says."""
         return cls(NominatingMode.OVERRIDE, node_name)
 
     @classmethod
     def clear(cls) -> NominatingInfo:
-        """Take the nomination away."""
+        """Return the change that clears the nomination."""
         return cls(NominatingMode.OVERRIDE, "")
 
 
 class Nominations(Protocol):
-    """What may be read of the queue's nominator.
+    """Nominations of pods to nodes, as the queue's nominator shows them.
 
     Attributes:
-        changed: the nodes whose nominations changed.
+        changed: log of the nodes whose nominations changed.
     """
 
     @property
     def changed(self) -> ChangeLog[str]: ...
 
     def nominated_nodes(self) -> Iterable[str]:
-        """The nodes with nominations."""
+        """Return the names of the nodes with nominations."""
         ...
 
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]: ...
 
     def node_of(self, uid: str) -> str | None:
-        """The node a pod is nominated to, None without a nomination."""
+        """Return the name of the node that a pod is nominated to; None without a nomination."""
         ...
 
 
 class NoNominations:
-    """Where there is no queue, nothing is nominated."""
+    """Nominations where there is no queue: always empty."""
 
     changed: ChangeLog[str] = ChangeLog(0)
 
@@ -80,6 +84,6 @@ class NoNominations:
 
 
 def nominations_that_count(nominated: Iterable[PodInfo], pod: PodInfo) -> list[PodInfo]:
-    """Those of the pods nominated to a node whose resources ``pod`` must not use: others, of equal or higher priority."""
+    """Return the nominated pods whose resources ``pod`` must not use: other pods, of equal or higher priority."""
     priority, uid = pod.priority, pod.uid
     return [other for other in nominated if other.priority >= priority and other.uid != uid]

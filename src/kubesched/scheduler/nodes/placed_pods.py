@@ -1,8 +1,8 @@
-"""The pods on nodes as columns, one entry per pod, in no particular order.
+"""Columns of the pods on nodes, one entry per pod, in no particular order.
 
-For questions about many pods at once, such as which victims a preemption would find on each of thousands of nodes.
-Written by the node table together with its rows; what-if changes leave no trace here. The numbers are kept in plain
-arrays because entries are written one at a time; readers get copies as NumPy arrays.
+They serve questions about many pods at once, for example the possible victims of a preemption on thousands of nodes.
+The node table writes them together with its rows; what-if changes are not written. The numbers are in plain arrays,
+because entries are written one at a time; readers get NumPy copies.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ __all__ = [
     "PlacedPods",
 ]
 
-#: What label selectors can distinguish: namespace, labels.
+#: Kind of a pod: its namespace and labels. Label selectors cannot distinguish pods of one kind.
 Kind = tuple[str, frozenset[tuple[str, str]]]
 
-#: The columns. NUMBER grows with every pod that is added: the order of a node's pods. KIND is as in ``kinds``.
+#: Indexes of the columns. NUMBER grows with every pod that is added, so it orders a node's pods. KIND is a number of
+#: ``kinds``.
 ROW_AT: Final = 0
 PRIORITY_AT: Final = 1
 NUMBER_AT: Final = 2
@@ -47,16 +48,18 @@ EPHEMERAL_AT: Final = 5
 KIND_AT: Final = 6
 
 _COLUMNS: Final = 7
-#: A quarter of the entries there are is made at a time, but at least and at most so many: 78 ms for a quarter of 800,000.
+#: Fewest and most entries that are added when none is free; between them, a quarter of the present number. The upper
+#: bound keeps the pause short: a quarter of 800,000 would take 78 ms.
 _LEAST: Final = 64
 _MOST: Final = 1 << 14
-#: The priority of a free entry: it is below none.
+#: Priority of a free entry; it is below no priority.
 _FREE: Final = INT64_MAX
+#: Entries that the log of restarted pods keeps, at least.
 _KEPT_CHANGES: Final = 1 << 14
 
 
 class KindNumbers:
-    """A number for each kind of pods, as long as there is such a pod; then it is given to another kind.
+    """Numbers of the kinds of pods. When the last pod of a kind is gone, its number is free for another kind.
 
     ``version`` grows when a kind gets a number.
     """
@@ -65,26 +68,26 @@ class KindNumbers:
 
     def __init__(self) -> None:
         self._numbers: dict[Kind, int] = {}
-        #: By number.
+        #: Number to kind, and below, number to number of pods.
         self._kinds: list[Kind] = []
         self._counts: list[int] = []
         self._free: list[int] = []
         self.version = 0
 
     def __len__(self) -> int:
-        """One more than the greatest number."""
+        """Return one more than the greatest number."""
         return len(self._kinds)
 
     def get(self, kind: Kind) -> int | None:
-        """The number of a kind; None when there is no such pod."""
+        """Return the number of a kind; None when there is no pod of the kind."""
         return self._numbers.get(kind)
 
     def counts(self) -> dict[Kind, int]:
-        """How many pods there are of each kind; for the checker."""
+        """Return the number of pods by kind; for the checker."""
         return {kind: self._counts[number] for kind, number in self._numbers.items()}
 
     def add(self, kind: Kind) -> int:
-        """One more pod of a kind; its number."""
+        """Count one more pod of a kind. Return the kind's number."""
         number = self._numbers.get(kind)
         if number is not None:
             self._counts[number] += 1
@@ -101,7 +104,7 @@ class KindNumbers:
         return number
 
     def remove(self, number: int) -> None:
-        """One pod less of a kind."""
+        """Count one pod less of the kind with this number."""
         self._counts[number] -= 1
         if not self._counts[number]:
             del self._numbers[self._kinds[number]]
@@ -109,11 +112,11 @@ class KindNumbers:
 
 
 class PlacedPods:
-    """Entries of all pods on nodes, by UID.
+    """Columns of all pods on nodes.
 
     Attributes:
-        restarted: the rows of pods whose start time changed; the table's journal does not have these.
-        kinds: the numbers of the kinds of pods on nodes.
+        restarted: log of the rows of pods whose start time changed; the table's journal does not have these changes.
+        kinds: numbers of the kinds of pods on nodes.
     """
 
     __slots__ = (
@@ -131,13 +134,13 @@ class PlacedPods:
     def __init__(self) -> None:
         self._columns = tuple(array("q") for _ in range(_COLUMNS))
         self._starts = array("d")
-        #: By row: the entries of its pods by UID. One dictionary of all pods would be copied in one step when it grows.
+        #: Row to the entries of its pods by UID. One dictionary of all pods would cause a long pause when it grows.
         self._places: dict[int, dict[str, int]] = {}
         self._free: list[int] = []
         self._count = 0
-        #: How many pods there are of each priority.
+        #: Priority to number of pods.
         self._of_priority: Counter[int] = Counter()
-        #: The pods that request more than CPU, memory and ephemeral storage, by entry.
+        #: Entry to pod, for pods that request scalar resources.
         self._scalars: dict[int, PodInfo] = {}
         self.restarted: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
         self.kinds = KindNumbers()
@@ -146,7 +149,7 @@ class PlacedPods:
         return len(self._starts) - len(self._free)
 
     def add(self, row: int, pod: PodInfo, kind: Kind) -> None:
-        """A pod of this kind is on a row."""
+        """Add the entry of a pod of this kind on a row."""
         if not self._free:
             self._grow()
         place = self._free.pop()
@@ -159,7 +162,7 @@ class PlacedPods:
         try:
             cpu[place], memory[place] = requests.milli_cpu, requests.memory
             ephemeral[place] = requests.ephemeral_storage
-        except OverflowError:  # more than 64 bits hold
+        except OverflowError:  # a number beyond 64 bits
             cpu[place], memory[place] = min(requests.milli_cpu, INT64_MAX), min(requests.memory, INT64_MAX)
             ephemeral[place] = min(requests.ephemeral_storage, INT64_MAX)
         self._starts[place] = _start(text) if text else math.inf
@@ -180,7 +183,7 @@ class PlacedPods:
         self._free.extend(range(size + more - 1, size - 1, -1))
 
     def remove(self, row: int, uid: str) -> None:
-        """A pod left its row."""
+        """Remove the entry of a pod that left its row."""
         places = self._places[row]
         place = places.pop(uid)
         if not places:
@@ -195,7 +198,7 @@ class PlacedPods:
         self._scalars.pop(place, None)
 
     def replace(self, row: int, pod: PodInfo) -> None:
-        """A pod has another version with the same requests and priority."""
+        """Update the entry of a pod from another version with the same requests and priority."""
         text, place = pod.pod.status.start_time, self._places[row][pod.uid]
         start = _start(text) if text else math.inf
         if start != self._starts[place]:
@@ -203,18 +206,18 @@ class PlacedPods:
             self.restarted.append(row)
 
     def has_below(self, priority: int) -> bool:
-        """Whether any pod has a lower priority."""
+        """Return True if any pod has a lower priority."""
         return any(one < priority for one in self._of_priority)
 
     def below(self, priority: int, on: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.intp]:
-        """The places of the entries of lower priority, of these rows (bool[capacity]) only if given."""
+        """Return the entries of pods of lower priority, intp[n]. ``on`` (bool[capacity]): only pods on these rows."""
         found = np.frombuffer(self._columns[PRIORITY_AT], np.int64) < priority
         if on is not None:
             found &= on[np.frombuffer(self._columns[ROW_AT], np.int64)]
         return np.flatnonzero(found)
 
     def rows_of(self, kinds: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """int64[n]: the rows of the pods of these kinds (bool[kinds]), one per pod."""
+        """Return the row of each pod of these kinds (bool[kinds]), int64[n]."""
         alive = np.frombuffer(self._columns[PRIORITY_AT], np.int64) != _FREE
         alive &= kinds[np.frombuffer(self._columns[KIND_AT], np.int64)]
         rows: npt.NDArray[np.int64] = np.frombuffer(self._columns[ROW_AT], np.int64)
@@ -222,25 +225,25 @@ class PlacedPods:
         return found
 
     def numbers(self, column: int, places: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-        """int64[places] of one of the columns; a copy."""
+        """Return a column's numbers at some entries, int64[len(places)]; a copy."""
         return np.frombuffer(self._columns[column], np.int64)[places]
 
     def starts(self, places: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-        """float64[places]: when the pods started, infinite for those that have not; a copy."""
+        """Return start times in seconds at some entries, float64[len(places)]; infinite for pods that did not start."""
         return np.frombuffer(self._starts, np.float64)[places]
 
     def with_scalars_below(self, priority: int) -> list[tuple[int, PodInfo]]:
-        """(row, pod) of the pods of lower priority that request scalar resources."""
+        """Return (row, pod) for each pod of lower priority that requests scalar resources."""
         rows, priorities = self._columns[ROW_AT], self._columns[PRIORITY_AT]
         return [(rows[place], pod) for place, pod in self._scalars.items() if priorities[place] < priority]
 
     def entry(self, row: int, uid: str) -> tuple[list[int], float] | None:
-        """Numbers and start time of a pod on a row, or None; for the checker."""
+        """Return the numbers and the start time of a pod on a row, or None; for the checker."""
         place = self._places.get(row, {}).get(uid)
         return None if place is None else ([column[place] for column in self._columns], self._starts[place])
 
     def uids(self) -> list[str]:
-        """The pods that have an entry; for the checker."""
+        """Return the UIDs of the pods that have an entry; for the checker."""
         return [uid for places in self._places.values() for uid in places]
 
 

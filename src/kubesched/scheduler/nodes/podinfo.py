@@ -1,7 +1,8 @@
-"""A pod with what the scheduler derives from it, computed once.
+"""Pod info: a pod with the data that the scheduler derives from it, computed once.
 
-Source: rules/cache-and-events §4.1 (upstream ``framework.PodInfo`` and ``QueuedPodInfo``).
-Plugins receive :class:`PodInfo`; queue, cache and cycle pass the same object along.
+Plugins receive :class:`PodInfo`; queue, cache and cycle pass on the same object.
+
+Source: rules/cache-and-events §4.1 (upstream ``framework.PodInfo``).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = [
     "host_ports",
 ]
 
-#: (ip, protocol, port), with the defaults ``0.0.0.0`` and ``TCP`` filled in.
+#: (IP, protocol, port), with the defaults ``0.0.0.0`` and ``TCP`` filled in.
 HostPort = tuple[str, str, int]
 
 _WILDCARD_IP: Final = "0.0.0.0"
@@ -55,7 +56,7 @@ _WILDCARD_IP: Final = "0.0.0.0"
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """A processed (anti-)affinity term: which pods it means, and within which topology."""
+    """Compiled term of pod affinity or anti-affinity: selectors of pods and namespaces, and a topology key."""
 
     namespaces: frozenset[str]
     selector: Selector
@@ -63,7 +64,7 @@ class AffinityTerm:
     namespace_selector: Selector
 
     def matches(self, pod: Pod, namespace_labels: dict[str, str]) -> bool:
-        """Whether the term means ``pod``; ``namespace_labels`` are those of the pod's namespace."""
+        """Return True if the term selects ``pod``; ``namespace_labels`` are the labels of the pod's namespace."""
         in_namespace = pod.namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return in_namespace and self.selector.matches(pod.metadata.labels)
 
@@ -85,10 +86,10 @@ def _process_term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
 
 
 class AffinityTerms:
-    """The four lists of (anti-)affinity terms of a pod, compiled. Pods with equal terms share one of these.
+    """Compiled affinity and anti-affinity terms of a pod, in four lists. Pods with equal terms share one object.
 
-    A list with an invalid selector is empty, as upstream; ``errors`` says what is wrong with it, in
-    upstream's words: the message an incoming pod is rejected with.
+    A list with an invalid selector is empty, as upstream. Its entry in ``errors`` is the message with which an incoming
+    pod is rejected, in upstream's words.
     """
 
     __slots__ = ("_hash", "_key", "errors", "preferred", "preferred_anti", "required", "required_anti")
@@ -138,7 +139,7 @@ def _preferred(
 
 
 def _first_problem(terms: Sequence[PodAffinityTerm]) -> str:
-    """Upstream's message for the first selector it cannot parse."""
+    """Return upstream's message for the first selector that cannot be parsed."""
     problems = (
         label_selector_problem(selector)
         for term in terms
@@ -148,13 +149,14 @@ def _first_problem(terms: Sequence[PodAffinityTerm]) -> str:
 
 
 NO_AFFINITY_TERMS: Final = AffinityTerms(("", b""), None, None)
-#: Compiled terms by owner namespace and text; emptied when it grows too large.
+#: Compiled terms by the pod's namespace and the terms' text.
 _COMPILED: Final[dict[tuple[str, bytes], AffinityTerms]] = {}
+#: Most entries of it; at this number it is emptied.
 _MOST_COMPILED: Final = 8192
 
 
 def affinity_terms(pod: Pod) -> AffinityTerms:
-    """A pod's terms about other pods, compiled; equal ones are shared."""
+    """Return a pod's compiled terms about other pods; equal terms are one object."""
     affinity = pod.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_AFFINITY_TERMS
@@ -177,12 +179,12 @@ def _port_containers(pod: Pod) -> tuple[Container, ...]:
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
-    """The host ports of sidecars and containers, in order (ordinary init containers do not count)."""
+    """Return the host ports of sidecars and containers, in order (ordinary init containers do not count)."""
     return tuple(_wanted(port) for container in _port_containers(pod) for port in container.ports if port.host_port > 0)
 
 
 def _pvc_keys(namespace: str, storage: tuple[Volume, ...]) -> tuple[str, ...]:
-    """``namespace/claim`` of every volume that names a claim, one per volume."""
+    """Return ``namespace/claim`` for every volume that names a claim."""
     return tuple(
         f"{namespace}/{volume.persistent_volume_claim.claim_name}"
         for volume in storage
@@ -191,18 +193,18 @@ def _pvc_keys(namespace: str, storage: tuple[Volume, ...]) -> tuple[str, ...]:
 
 
 class PodInfo:
-    """A pod and the totals and terms derived from it.
+    """Pod with the amounts and terms derived from it.
 
-    Attributes computed at once (every pod needs them):
+    Attributes that are computed at once, because every pod needs them:
         pod: the API object.
-        requests: what a node is charged for the pod (status-aware).
+        requests: amounts that a node is charged for the pod; a resize in the pod's status counts.
         nonzero_cpu, nonzero_memory: milli-CPU and bytes charged for scoring, with defaults.
         ports: host ports.
-        storage: the volumes that storage plugins may have to do with.
-        pvcs: the keys of the claims that volumes name.
-        disks: the disks that volumes name without a claim.
+        storage: volumes that storage plugins may have to handle.
+        pvcs: keys of the claims that the volumes name.
+        disks: disks that the volumes name without a claim.
 
-    The rest is computed when first asked for.
+    Other data is computed at its first use.
     """
 
     __slots__ = (
@@ -235,16 +237,19 @@ class PodInfo:
         self.storage: tuple[Volume, ...] = tuple([one for one in volumes if one.has_storage]) if volumes else ()
         self.pvcs: tuple[str, ...] = _pvc_keys(pod.metadata.namespace, self.storage) if self.storage else ()
         self.disks: tuple[DiskUse, ...] = disk_uses(self.storage) if self.storage else ()
-        #: What the decision core remembers this pod's answers under; filled in by it, per plugin.
+        #: Keys of the pod's questions to the plugins, kept here by the decision core; None until it has asked.
         self.signature: Any = None
-        #: A pod with the same spec object, in the same namespace, if one is known.
+        #: Pod with the same spec object in the same namespace, if one is known.
         self.model: PodInfo | None = None
         self._fit_requests: Resources | None = None
         self._score_requests: Resources | None = None
         self._affinity_terms: AffinityTerms | None = None
 
     def with_pod(self, pod: Pod) -> PodInfo:
-        """The same derived data around another version of the pod (see :meth:`derive` for what must not differ)."""
+        """Return a PodInfo with this derived data for another version of the pod.
+
+        :meth:`derive` says which fields of the versions must be equal.
+        """
         twin = PodInfo.__new__(PodInfo)
         twin.pod = pod
         twin.requests = self.requests
@@ -256,22 +261,22 @@ class PodInfo:
         return twin
 
     def alike(self, pod: Pod) -> PodInfo:
-        """A PodInfo for another pod with the same spec object, in the same namespace."""
+        """Return a PodInfo with this derived data for another pod with the same spec object in the same namespace."""
         twin = self.with_pod(pod)
         twin.model = self
         return twin
 
     def derive_all(self) -> None:
-        """Compute what is otherwise computed when first asked for, so that twins share it."""
+        """Compute the data that is otherwise computed at its first use, so that later copies share it."""
         _ = self.fit_requests, self.score_requests, self.affinity_terms
 
     def on_node(self, node_name: str) -> PodInfo:
-        """The pod with its node filled in."""
+        """Return the pod with its node filled in."""
         return self.with_pod(self.pod.on_node(node_name))
 
     @classmethod
     def derive(cls, pod: Pod, like: PodInfo | None) -> PodInfo:
-        """A PodInfo for another version of a pod, reusing what was derived where it cannot have changed.
+        """Return a PodInfo for another version of a pod; it takes over the derived data that cannot have changed.
 
         Raises:
             QuantityError: when a request is not a quantity.
@@ -295,7 +300,7 @@ class PodInfo:
         return cls(pod)
 
     def counts_like(self, other: PodInfo) -> bool:
-        """Whether a node's accounts and the rules between pods cannot distinguish the two (same pod, same node)."""
+        """Return True if both are versions of one pod on one node that count alike for sums and rules between pods."""
         mine, its = self.pod, other.pod
         return (
             mine.metadata.uid == its.metadata.uid
@@ -338,7 +343,7 @@ class PodInfo:
 
     @property
     def priority(self) -> int:
-        """``spec.priority``, 0 when unset."""
+        """``spec.priority``, or 0 if it is not set."""
         return self.pod.spec.priority or 0
 
     @property
@@ -351,7 +356,7 @@ class PodInfo:
 
     @property
     def has_device_requests(self) -> bool:
-        """Whether the pod requests, or claims, what may be devices."""
+        """True if the pod has resource claims, or requests a resource that may stand for devices."""
         if self.pod.spec.resource_claims:
             return True
         scalars = self.requests.scalars
@@ -359,7 +364,7 @@ class PodInfo:
 
     @property
     def fit_requests(self) -> Resources:
-        """What an incoming pod is filtered by: the spec alone, resizes not counted."""
+        """Requests that an incoming pod is filtered by: the spec alone, without a resize in the status."""
         if self._fit_requests is None:
             actual = has_actual_resources(self.pod)
             self._fit_requests = pod_requests(self.pod, status_aware=False) if actual else self.requests
@@ -371,21 +376,21 @@ class PodInfo:
 
     @property
     def score_requests(self) -> Resources:
-        """What NodeResourcesFit scores an incoming pod by (upstream quirk Q1)."""
+        """Requests that NodeResourcesFit scores an incoming pod by (rules/node-plugins §11 quirk 1)."""
         if self._score_requests is None:
             self._score_requests = container_requests_with_defaults(self.pod)
         return self._score_requests
 
     @property
     def affinity_terms(self) -> AffinityTerms:
-        """The pod's terms about other pods, compiled."""
+        """Compiled terms of the pod about other pods."""
         if self._affinity_terms is None:
             self._affinity_terms = affinity_terms(self.pod)
         return self._affinity_terms
 
     @property
     def has_affinity(self) -> bool:
-        """``podAffinity`` or ``podAntiAffinity`` is present, even if empty."""
+        """True if ``podAffinity`` or ``podAntiAffinity`` is present, even if it is empty."""
         affinity = self.pod.spec.affinity
         return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
 

@@ -1,8 +1,8 @@
-"""The cluster as one scheduling cycle sees it, and what-if questions about it.
+"""Snapshot: the cluster as one scheduling cycle sees it, with what-if changes.
 
-A cycle is synchronous and nothing else runs meanwhile, so a snapshot is the node table itself, not a copy.
-What-if changes are made in place and undone on leaving the ``with`` block; they leave no trace in the
-change journal, so cached answers about the real state stay valid.
+A cycle is synchronous and nothing else runs meanwhile, so a snapshot is the node table itself, not a copy. What-if
+changes are made in place, and undone at the end of the ``with`` block. They are not in the change journal, so kept
+answers about the real cluster stay valid.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["NodeList", "Snapshot", "WhatIf"]
 
 
 class NodeList(Sequence[NodeInfo]):
-    """Some rows of the table as a sequence of NodeInfo; ``rows`` (int32[n]) is what column code reads."""
+    """Sequence of the NodeInfo of some rows; column code reads ``rows``, intp[n] or int32[n]."""
 
     __slots__ = ("_table", "rows")
 
@@ -44,24 +44,27 @@ class NodeList(Sequence[NodeInfo]):
 
 
 class Snapshot:
-    """Read access to all nodes in list order, plus what-if changes: :meth:`what_if`, :meth:`without`, :meth:`with_pods`."""
+    """Snapshot of all nodes in list order.
+
+    What-if changes: :meth:`what_if`, :meth:`without`, :meth:`with_pods`.
+    """
 
     def __init__(self, table: NodeTable) -> None:
         self.table = table
         self._nominated: NominatedRows | None = None
 
     def nominated_rows(self, nominations: Nominations) -> NominatedRows:
-        """What nominations mean by row, kept once for all readers."""
+        """Return the nominated pods by row; all readers share one object."""
         if self._nominated is None or self._nominated.nominations is not nominations:
             self._nominated = NominatedRows(self.table, nominations)
         return self._nominated
 
     def nodes(self) -> NodeList:
-        """All nodes, round robin over zones."""
+        """Return all nodes, round robin over zones."""
         return NodeList(self.table, self.table.order())
 
     def get(self, name: str) -> NodeInfo:
-        """One node.
+        """Return one node.
 
         Raises:
             KeyError: ``nodeinfo not found for node name "…"``.
@@ -72,12 +75,12 @@ class Snapshot:
         return self.table.info(row)
 
     def is_pvc_used(self, key: str) -> bool:
-        """Whether a scheduled pod uses the claim ``namespace/name``."""
+        """Return True if a pod on a node uses the claim ``namespace/name``."""
         return key in self.table.pvc_counts
 
     @contextmanager
     def what_if(self, node: NodeInfo) -> Iterator[WhatIf]:
-        """Pods added to and removed from ``node`` inside the block are back, or gone again, at its end."""
+        """Allow changes of a node's pods within the block; they are undone at its end."""
         trial = WhatIf(self.table, node)
         try:
             yield trial
@@ -86,7 +89,7 @@ class Snapshot:
 
     @contextmanager
     def without(self, victims: Iterable[tuple[NodeInfo, PodInfo]]) -> Iterator[None]:
-        """The cluster as if these pods were not on these nodes.
+        """Show the cluster within the block as if these pods were not on these nodes.
 
         Raises:
             KeyError: when a pod is not on its given node; nothing is changed then.
@@ -101,7 +104,7 @@ class Snapshot:
 
     @contextmanager
     def with_pods(self, node: NodeInfo, pods: Iterable[PodInfo]) -> Iterator[None]:
-        """The cluster as if these pods were on ``node`` as well."""
+        """Show the cluster within the block as if these pods were on ``node``, too."""
         with self.what_if(node) as trial:
             for pod in pods:
                 trial.add(pod)
@@ -109,17 +112,17 @@ class Snapshot:
 
 
 class WhatIf:
-    """Changes of one node's pods that are going to be undone. Such blocks may be nested."""
+    """What-if changes of one node's pods, which will be undone. They may be nested."""
 
     __slots__ = ("_by_ip", "_done", "_node", "_pods", "_table")
 
     def __init__(self, table: NodeTable, node: NodeInfo) -> None:
         self._table = table
         self._node = node
-        #: What the opposite of each change does not restore by itself: the order of the pods, and ports held by several pods.
+        # Undoing each change does not restore the order of the pods, nor ports that several pods hold: keep both.
         self._pods = dict(node.pods)
         self._by_ip = {ip: set(used) for ip, used in node.used_ports.by_ip.items()}
-        #: (pod, whether it was added), in order.
+        #: Changes in order: (pod, True if it was added, False if it was removed).
         self._done: list[tuple[PodInfo, bool]] = []
         table.trials[node.row] = table.trials.get(node.row, 0) + 1
 
@@ -128,12 +131,16 @@ class WhatIf:
         self._done.append((pod, True))
 
     def remove(self, pod: PodInfo) -> None:
-        """Raises KeyError when the pod is not on the node."""
+        """Remove a pod.
+
+        Raises:
+            KeyError: when the pod is not on the node.
+        """
         removed = self._table.remove_pod(self._node.row, pod.uid, journal=False)
         self._done.append((removed, False))
 
     def undo(self) -> None:
-        """Bring everything back as it was."""
+        """Undo all changes."""
         node, table = self._node, self._table
         for pod, added in reversed(self._done):
             if added:

@@ -1,7 +1,7 @@
-"""What pods with the same spec have in common is derived once.
+"""Templates of pods: the data that pods with one spec share is derived once.
 
-Pods of one template are decoded with one shared spec object (:mod:`kubesched.api.shared_parts`). The first of them is the
-model of the others. Caller: the scheduling queue's records.
+Pods of one template are decoded with one shared spec object (:mod:`kubesched.api.shared_parts`). The first of them
+becomes the model of the others. Caller: the records of the scheduling queue.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from .podinfo import PodInfo
 
 __all__ = ["PodTemplates"]
 
+#: Most models that are kept; at this number all are dropped.
 _MOST: Final = 1 << 10
 
 
 class PodTemplates:
-    """The models, by spec and namespace; emptied when there are too many."""
+    """Model pods, by spec object and namespace."""
 
     def __init__(self) -> None:
-        # A model keeps its spec alive, so no other has the same identity.
+        # A model keeps its spec object alive, so no other object can get the same id.
         self._models: dict[tuple[int, str], PodInfo] = {}
 
     def info(self, pod: Pod) -> PodInfo:
-        """A PodInfo that shares what its model has: amounts, ports, terms, and later its signature.
+        """Return a PodInfo that shares its model's amounts, ports and terms, and later its signature.
 
         Raises:
             QuantityError: when a request is not a quantity.

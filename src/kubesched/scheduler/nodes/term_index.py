@@ -1,16 +1,16 @@
-"""The term index: how many pods a rule between pods matches, per row and per domain, without ever recounting.
+"""Term index: the number of pods that a rule between pods matches, per row and per domain, kept up to date.
 
-Three layers, all moved by the node table when a pod is added or removed (also in a what-if):
+It has three parts. The node table updates all of them when a pod is added or removed, also in a what-if:
 
-* **pod classes**: pods that no rule can distinguish (namespace, labels, being deleted or not) share a class
-  with a count per row. Rules are matched against classes, not pods.
-* **counted rules** (:class:`PodSet`): registered when a plugin first needs it, by going over the classes that
-  can match; from then on each class knows the rules that count it. Unused rules age out.
-* **carried rules**: the affinity and anti-affinity terms that pods on nodes carry, each distinct one once,
-  with the number of carriers per row; an incoming pod is matched against the distinct ones that can match it.
+* **Pod classes.** Pods that no rule can distinguish (same namespace and labels, both or neither being deleted) share a
+  class, which has a count per row. Rules are matched against classes, not against pods.
+* **Counted rules** (:class:`PodSet`). A rule is registered when a plugin first needs it: it is matched against the
+  classes that are possible. From then on each class knows the rules that count it. Unused rules are dropped.
+* **Carried rules**: the affinity and anti-affinity terms of pods on nodes. Each distinct term exists once, with the
+  number of its carriers per row. An incoming pod is matched against the terms that are possible.
 
-Namespace labels live here, too: a counted rule's namespaceSelector is resolved to names by the plugin that
-registers it, a carried rule's is evaluated when an incoming pod is matched.
+The index also keeps the labels of namespaces. The plugin that registers a counted rule resolves its namespaceSelector
+to names. A carried rule's namespaceSelector is evaluated when an incoming pod is matched.
 
 Picture and figures: ``docs/term-index.md``. Callers: :mod:`.node_table` and :mod:`..cache.cache` (writes), the
 topology plugins (reads), :mod:`.check_terms` (recounts).
@@ -32,22 +32,25 @@ from .term_lookup import TermLookup, narrowest
 
 __all__ = ["CarriedTerm", "PodClass", "PodSet", "Role", "TermIndex"]
 
-#: Memory for counted rules (bytes), what one takes besides its arrays, and how many are kept whatever their size.
+#: Memory budget for counted rules, in bytes.
 _BUDGET: Final = 48 << 20
+#: Memory of a counted rule besides its arrays, in bytes.
 _RULE_BYTES: Final = 3 << 10
+#: Counted rules that are kept in any case, whatever their memory.
 _LEAST_SETS: Final = 64
-#: A counted rule that was not used for this many pod movements is dropped.
+#: Pods added or removed until a counted rule that was not used meanwhile is dropped.
 _AGE: Final = 1 << 16
+#: Pods added or removed between two searches for unused rules.
 _SWEEP_EVERY: Final = 1 << 13
 
 _ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
 
 
 class PodSet:
-    """Which pods a rule counts: all of ``terms`` must match a pod. Immutable, hashed once.
+    """Set of pods that a rule counts: the pods that all ``terms`` match. Immutable, hashed once.
 
-    A term is (namespaces, selector); namespaces None means all. ``terminating`` is whether pods that
-    are being deleted count.
+    A term is (namespaces, selector); None means all namespaces. ``terminating`` is True if pods that are being deleted
+    count.
     """
 
     __slots__ = ("_hash", "terminating", "terms")
@@ -68,7 +71,7 @@ class PodSet:
         return self.terminating == other.terminating and self.terms == other.terms
 
     def matches(self, namespace: str, labels: Labels, terminating: bool) -> bool:
-        """Whether a pod with these properties is counted."""
+        """Return True if a pod with these properties is counted."""
         if terminating and not self.terminating:
             return False
         for namespaces, selector in self.terms:
@@ -78,18 +81,21 @@ class PodSet:
 
 
 class Role(enum.IntEnum):
-    """What a carried term is for its carrier."""
+    """Role of a term for the pod that carries it."""
 
-    #: Required anti-affinity: keeps pods it matches out of its domain.
+    #: Required anti-affinity: keeps pods that it matches out of its domain.
     ANTI = 0
     #: Required affinity: counts in scoring with the configured weight.
     HARD = 1
-    #: Preferred affinity, or anti-affinity with a negative weight.
+    #: Preferred affinity; or preferred anti-affinity, with a negative weight.
     SOFT = 2
 
 
 class PodClass:
-    """Pods that no rule can distinguish; ``kind`` is what label selectors can."""
+    """Class of pods that no rule can distinguish.
+
+    ``kind`` is the namespace and labels; ``by_row`` is row to number of pods.
+    """
 
     __slots__ = ("by_row", "counters", "kind", "labels", "namespace", "terminating")
 
@@ -99,12 +105,12 @@ class PodClass:
         self.labels = labels
         self.terminating = terminating
         self.by_row: dict[int, int] = {}
-        #: The counted rules that match these pods.
+        #: Counted rules that match these pods.
         self.counters: list[SetCounter] = []
 
 
 class SetCounter(Counter):
-    """A counted rule and the classes it counts."""
+    """Counter of a counted rule, with the classes that the rule counts."""
 
     __slots__ = ("classes", "pod_set")
 
@@ -115,7 +121,7 @@ class SetCounter(Counter):
 
 
 class CarriedTerm(Counter):
-    """A distinct term that pods carry, and how many carry it on each row (a pod that lists it twice counts twice)."""
+    """Counter of a carried term: the number of carriers per row. A pod that lists the term twice counts twice."""
 
     __slots__ = ("bundles", "role", "term", "weight")
 
@@ -124,17 +130,17 @@ class CarriedTerm(Counter):
         self.role = role
         self.term = term
         self.weight = weight
-        #: The term lists this is part of, for forgetting them together.
+        #: Term lists that contain the term; they are dropped together with it.
         self.bundles: set[AffinityTerms] = set()
 
 
 class TermIndex:
-    """Counts of pods by rule, for one node table."""
+    """Term index of one node table: counts of pods by rule."""
 
     def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self._classes: dict[_ClassKey, PodClass] = {}
-        #: Namespace to label pair (None: every class) to classes.
+        #: Namespace to label pair to classes; the pair None has every class of the namespace.
         self._shelves: dict[str, dict[tuple[str, str] | None, dict[PodClass, None]]] = {}
         self._sets: dict[PodSet, SetCounter] = {}
         self._set_lookup: TermLookup[SetCounter] = TermLookup()
@@ -142,12 +148,12 @@ class TermIndex:
         self._bundles: dict[AffinityTerms, tuple[CarriedTerm, ...]] = {}
         self._anti: TermLookup[CarriedTerm] = TermLookup()
         self._scoring: TermLookup[CarriedTerm] = TermLookup()
-        #: Some pod on a node carries required anti-affinity; a term that counts in scoring.
+        #: True if a pod on a node carries required anti-affinity; or a term that counts in scoring.
         self.has_anti = self.has_scoring = False
-        #: Counters with domains, hence with arrays.
+        #: Counters that have domains, and therefore arrays.
         self._awake: dict[Counter, None] = {}
         self._tick = 0
-        #: Grows when a carried rule is added or removed: what :meth:`anti_terms` and :meth:`scoring_terms` choose from.
+        #: Grows when a carried rule is added or removed, which may change :meth:`anti_terms` and :meth:`scoring_terms`.
         self.carried_version = 0
         self.namespaces: dict[str, Labels] = {}
         #: Grows when a namespace is added, removed or changes its labels.
@@ -156,7 +162,7 @@ class TermIndex:
     # -- pods ------------------------------------------------------------------------------------------
 
     def add(self, row: int, pod: PodInfo) -> PodClass:
-        """A pod is on a row from now on."""
+        """Count a pod that was added to a row. Return its class."""
         meta = pod.pod.metadata
         key = (meta.namespace, frozenset(meta.labels.items()), meta.deletion_timestamp is not None)
         group = self._classes.get(key)
@@ -172,7 +178,7 @@ class TermIndex:
         return group
 
     def remove(self, row: int, pod: PodInfo) -> None:
-        """A pod (as it was added, or one that counts like it) is no longer on a row."""
+        """Discount a pod that was removed from a row. ``pod`` counts like the pod that was added."""
         meta = pod.pod.metadata
         key = (meta.namespace, frozenset(meta.labels.items()), meta.deletion_timestamp is not None)
         group = self._classes[key]
@@ -222,7 +228,7 @@ class TermIndex:
     # -- counted rules ---------------------------------------------------------------------------------
 
     def counter(self, pod_set: PodSet) -> Counter:
-        """The counter of a rule, registered now if it is new. Keep it, and :meth:`touch` it when you use it."""
+        """Return the counter of a rule; register a new rule. Keep the counter, and :meth:`touch` it at each use."""
         counter = self._sets.get(pod_set)
         if counter is None:
             self._drop_unused()
@@ -241,12 +247,12 @@ class TermIndex:
         return counter
 
     def touch(self, counter: Counter) -> bool:
-        """Note that a counter is in use; False when it was dropped and must be registered again."""
+        """Note that a counter is used; False if it was dropped, and the rule must be registered again."""
         counter.used = self._tick
         return counter.live
 
     def domains(self, counter: Counter, key: str) -> DomainCounts:
-        """A counter per value of a topology key, over all nodes; caught up."""
+        """Return a counter's sums by value of a topology key, over all nodes, up to date."""
         counter.used = self._tick
         domains = counter.domains.get(key)
         if domains is None:
@@ -260,7 +266,7 @@ class TermIndex:
         return domains
 
     def _possible(self, namespaces: frozenset[str] | None, selector: Selector) -> Iterator[PodClass]:
-        """The classes that a rule may match."""
+        """Yield the classes that a rule may match, and perhaps others."""
         if selector.matches_nothing:
             return
         names: Iterable[str] = self._shelves if namespaces is None else namespaces
@@ -272,11 +278,11 @@ class TermIndex:
                     yield from shelves.get(pair, ())
 
     def matching(self, namespace: str, selector: Selector) -> Iterator[PodClass]:
-        """The classes of the namespace's pods that the selector matches."""
+        """Return the classes of a namespace's pods that the selector matches."""
         return (group for group in self._possible(frozenset((namespace,)), selector) if selector.matches(group.labels))
 
     def _most(self) -> int:
-        """How many counters may have arrays, at 4 to 16 bytes a row each; and how many rules are counted."""
+        """Return the most counted rules, and the most counters with arrays, of 4 to 16 bytes a row each."""
         return max(_LEAST_SETS, _BUDGET // (_RULE_BYTES + 12 * self._nodes.capacity))
 
     def _drop_unused(self) -> None:
@@ -286,13 +292,13 @@ class TermIndex:
                 self._drop_set(counter)
 
     def _advance(self) -> None:
-        """One more movement; now and then what is not used is dropped."""
+        """Note that a pod was added or removed, and drop unused rules from time to time."""
         self._tick += 1
         if not self._tick % _SWEEP_EVERY:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Drop the rules that are no longer used, and the arrays of carried ones."""
+        """Drop the counted rules that are no longer used, and the arrays of unused carried rules."""
         long_ago = self._tick - _AGE
         for counter in [item for item in self._sets.values() if item.used < long_ago]:
             self._drop_set(counter)
@@ -312,11 +318,11 @@ class TermIndex:
     # -- carried rules ---------------------------------------------------------------------------------
 
     def anti_terms(self, namespace: str, labels: Labels) -> list[CarriedTerm]:
-        """The required anti-affinity terms of pods on nodes that match a pod with these properties."""
+        """Return the required anti-affinity terms, of pods on nodes, that match a pod with these properties."""
         return self._matching(self._anti, namespace, labels)
 
     def scoring_terms(self, namespace: str, labels: Labels) -> list[CarriedTerm]:
-        """The required affinity and all preferred terms of pods on nodes that match a pod with these properties."""
+        """Return the required affinity terms and preferred terms, of pods on nodes, that match such a pod."""
         return self._matching(self._scoring, namespace, labels)
 
     def _matching(self, lookup: TermLookup[CarriedTerm], namespace: str, labels: Labels) -> list[CarriedTerm]:
@@ -361,11 +367,11 @@ class TermIndex:
         del self._carried[carried.role, carried.term, carried.weight]
         (self._anti if carried.role is Role.ANTI else self._scoring).remove(carried)
         carried.live = False
-        carried.rest()  # its sums refer back to it: without this they would wait for the garbage collector
+        carried.rest()  # breaks a reference cycle with its sums, which would wait for the garbage collector
         self._carried_changed()
         self._awake.pop(carried, None)
         for terms in carried.bundles:
-            # The other terms of the list stay; the next pod that carries it finds them again.
+            # The other terms of the list stay; the next pod with this list finds them again.
             for other in self._bundles.pop(terms, ()):
                 if other is not carried:
                     other.bundles.discard(terms)
@@ -377,18 +383,18 @@ class TermIndex:
     # -- namespaces ------------------------------------------------------------------------------------
 
     def set_namespace(self, name: str, labels: Labels) -> None:
-        """A namespace is there, with these labels."""
+        """Add a namespace, or replace its labels."""
         if self.namespaces.get(name) != labels:
             self.namespaces[name] = labels
             self.namespace_version += 1
 
     def remove_namespace(self, name: str) -> None:
-        """A namespace was deleted."""
+        """Remove a namespace; without effect if it is unknown."""
         if self.namespaces.pop(name, None) is not None:
             self.namespace_version += 1
 
     def resolve(self, term: AffinityTerm) -> frozenset[str] | None:
-        """The namespaces that an incoming pod's term names or selects; None: all of them."""
+        """Return the namespaces that an incoming pod's term names or selects; None for all namespaces."""
         selector = term.namespace_selector
         if selector.matches_nothing:
             return term.namespaces

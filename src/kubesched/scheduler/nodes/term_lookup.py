@@ -1,7 +1,7 @@
-"""Which rules can match this pod? An index of label selectors by what they require.
+"""Lookup of the rules that may match a pod: an index of label selectors by a label value that they demand.
 
-Given a namespace and labels, it names the rules that may match: those that demand a label value the pod
-has, and those that demand none. The caller checks each of them; with thousands of rules that is a handful.
+Given a namespace and labels, it returns the rules that demand one of these label values, and the rules that demand
+none. The caller checks each of them: of thousands of rules, a handful.
 
 Used by :mod:`.term_index`, for the rules that are counted and for the rules that pods carry.
 """
@@ -19,12 +19,15 @@ __all__ = ["TermLookup", "narrowest"]
 T = TypeVar("T", bound=Hashable)
 _Pair = tuple[str, str]
 
-#: A rule for more namespaces times values than this is filed under "any namespace" instead.
+#: Most entries (namespaces times values) of a rule; a rule with more is filed under "any namespace" instead.
 _MOST_HOMES: Final = 64
 
 
 def narrowest(selector: Selector) -> tuple[_Pair, ...]:
-    """The (key, value) pairs of the In requirement with the fewest values: a match has one of them. Empty: no such demand."""
+    """Return the (key, value) pairs of the In requirement with the fewest values; () without an In requirement.
+
+    Labels that match the selector have one of these pairs.
+    """
     best: tuple[_Pair, ...] = ()
     for requirement in selector.requirements:
         if requirement.operator is Operator.IN and (not best or len(requirement.values) < len(best)):
@@ -33,7 +36,7 @@ def narrowest(selector: Selector) -> tuple[_Pair, ...]:
 
 
 class TermLookup(Generic[T]):
-    """Rules by namespace (None: any) and demanded label pair (None: no demand). A pod meets each rule at most once."""
+    """Rules by namespace (None: any) and demanded label pair (None: no demand). A pod finds each rule at most once."""
 
     def __init__(self) -> None:
         self._scopes: dict[str | None, dict[_Pair | None, dict[T, None]]] = {}
@@ -60,10 +63,10 @@ class TermLookup(Generic[T]):
             self._scopes.setdefault(scope, {}).setdefault(pair, {})[item] = None
 
     def remove(self, item: T) -> None:
-        """Forget a rule.
+        """Remove a rule.
 
         Raises:
-            KeyError: when it is not here.
+            KeyError: when the rule was not added.
         """
         for scope, pair in self._homes.pop(item):
             shelves = self._scopes[scope]
@@ -75,7 +78,7 @@ class TermLookup(Generic[T]):
                     del self._scopes[scope]
 
     def candidates(self, namespace: str, labels: Labels) -> list[T]:
-        """Every rule that may match, and a few that do not."""
+        """Return every rule that may match a pod; some of them do not."""
         found: list[T] = []
         for scope in (namespace, None):
             shelves = self._scopes.get(scope)

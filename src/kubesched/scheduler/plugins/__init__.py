@@ -12,13 +12,13 @@ __all__ = ["in_tree_registry"]
 
 
 def in_tree_registry() -> Registry:
-    """A fresh registry with every in-tree plugin."""
+    """Return a fresh registry with every in-tree plugin."""
     return _in_tree().copy()
 
 
 @cache
 def _in_tree() -> Registry:
-    """The classes are checked once, which takes 12 ms: every simulation asks for a fresh registry."""
+    """Check the classes once, which takes 12 ms: every simulation asks for a fresh registry."""
     registry = Registry()
     for row in IN_TREE.values():
         if row.module:

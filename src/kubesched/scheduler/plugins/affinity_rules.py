@@ -1,4 +1,4 @@
-"""A pod's affinity terms, compiled once per distinct pod, and the sums over domains they use.
+"""Affinity terms of a pod, compiled once per distinct pod, and the sums over domains that they use.
 
 Used by :mod:`.inter_pod_affinity`.
 """
@@ -20,7 +20,7 @@ __all__ = ["DomainSums", "Moved", "Rule", "Rules"]
 
 
 class Rule:
-    """One of an incoming pod's terms: which pods it counts, in which topology."""
+    """Term of an incoming pod: which pods it counts, in which topology."""
 
     __slots__ = ("_counter", "key", "pod_set", "weight")
 
@@ -31,7 +31,7 @@ class Rule:
         self._counter: Counter | None = None
 
     def counter(self, index: TermIndex) -> Counter:
-        """The index's counter of these pods."""
+        """Return the index's counter of the term's pods."""
         counter = self._counter
         if counter is None or not index.touch(counter):
             counter = self._counter = index.counter(self.pod_set)
@@ -39,7 +39,7 @@ class Rule:
 
 
 class Rules:
-    """The terms of pods with equal terms, with namespaces resolved as of ``namespace_version``."""
+    """Compiled terms of pods with equal terms, with namespaces resolved as of ``namespace_version``."""
 
     def __init__(self, terms: AffinityTerms, index: TermIndex) -> None:
         self.namespace_version = index.namespace_version
@@ -47,7 +47,7 @@ class Rules:
         def matched_pods(listed: Iterable[AffinityTerm]) -> PodSet:
             return PodSet(tuple([(index.resolve(term), term.selector) for term in listed]), terminating=True)
 
-        #: All required affinity terms have to match a pod for it to count, so there is one set for all of them.
+        #: Pods that all required affinity terms match. A pod counts only then, so one set serves all terms.
         self.affinity_set = matched_pods(terms.required) if terms.required else None
         self.affinity: tuple[Rule, ...] = ()
         if self.affinity_set is not None:
@@ -68,25 +68,25 @@ class _Source:
 
 
 class Moved(NamedTuple):
-    """Domains of a topology whose sums changed: (code, sum before, sum now) of each."""
+    """Domains of a topology whose sums changed, each as (code, sum before, sum now)."""
 
     column: LabelColumn
     domains: list[tuple[int, int, int]]
 
 
 class DomainSums:
-    """Weighted sums of some rules' counts, per domain.
+    """Weighted sums of the counts of some rules, per domain.
 
     Attributes:
-        by_key: topology key to the label's column and int64[codes + 1], the last one (0) for "no such label". The
-            arrays are changed in :meth:`catch_up` only.
+        by_key: label column and int64[codes + 1] by topology key. The array's last element (0) stands for "no such
+            label". The arrays are changed in :meth:`catch_up` only.
     """
 
     __slots__ = ("_sources", "by_key", "total")
 
     def __init__(self) -> None:
         self._sources: dict[str, list[_Source]] = {}
-        #: Pods that are counted, each once per rule and topology.
+        #: Number of pods counted, each once per rule and topology.
         self.total = 0
         self.by_key: dict[str, tuple[LabelColumn, IntArray]] = {}
 
@@ -102,7 +102,7 @@ class DomainSums:
         self.by_key[key] = (domains.column, counts if known is None else known[1] + counts)
 
     def catch_up(self, index: TermIndex) -> list[Moved] | None:
-        """Read the current counts; what moved since the last time, None when it cannot be known."""
+        """Read the current counts. Return what moved since the last time, None when it cannot be known."""
         found: list[Moved] = []
         if not self._sources:
             return found
@@ -124,7 +124,7 @@ class DomainSums:
         return found
 
     def _sum_up(self, key: str, sources: list[_Source], codes: Iterable[int]) -> Moved:
-        """Read these domains' sums again."""
+        """Read the sums of some domains again."""
         column, sums = self.by_key[key]
         changes: list[tuple[int, int, int]] = []
         for code in codes:

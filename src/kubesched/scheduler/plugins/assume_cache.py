@@ -1,8 +1,8 @@
-"""Objects as the informer shows them, and as the scheduler has written them since, or is going to (upstream ``assumecache``).
+"""Cache of objects as the informer shows them, overlaid by the scheduler's own writes (upstream ``assumecache``).
 
-An object that is *assumed* counts at once. It is what a write returned, and counts until the informer shows this version
-or a newer one; or what is to be written, and counts until the informer shows another version than it was made from.
-All changes of what counts are delivered to subscribers, in order.
+An *assumed* object counts at once, in place of the informer's. Either a write returned it: then it counts until the
+informer shows this version or a newer one. Or it is still to be written: then it counts until the informer shows
+another version than it was made from. Subscribers receive all changes of the objects that count, in order.
 
 Source: rules/cache-and-events §17, rules/volumes §2.2.
 """
@@ -26,11 +26,11 @@ _log = logging.getLogger("kubesched.scheduler.plugins")
 
 
 class AssumeError(LookupError):
-    """An object that is not there, or that is older than what is."""
+    """The object to assume is unknown, or older than the one that counts."""
 
 
 class Subscriber(Protocol):
-    """Receives changes, as a handler of an informer does."""
+    """Receiver of changes, like a handler of an informer."""
 
     def on_add(self, obj: Any, is_initial: bool) -> None: ...
     def on_update(self, old: Any, new: Any) -> None: ...
@@ -38,7 +38,7 @@ class Subscriber(Protocol):
 
 
 class OnChange:
-    """A subscriber, or handler of an informer, that says what an object was and what it is now; None: it is not there."""
+    """Handler that is told an object's old and new state. None stands for "not there"."""
 
     def __init__(self, changed: Callable[[Any, Any], None]) -> None:
         self._changed: Final = changed
@@ -58,9 +58,9 @@ class _Entry(Generic[T]):
 
     def __init__(self, obj: T, version: int) -> None:
         self.latest = self.api = obj
-        #: That of ``latest``.
+        #: Resource version of ``latest``, as a number.
         self.version = version
-        #: Whether the assumed object was written, though ``latest`` is not the answer to the write.
+        #: True when the assumed object was written, though ``latest`` is not the answer to the write.
         self.is_written = False
 
 
@@ -74,7 +74,7 @@ def _version(obj: Any) -> int | None:
 
 
 class AssumeCache(Generic[T]):
-    """Objects of one kind by key. A handler of the kind's informer."""
+    """Cache of objects of one kind, by key. It is a handler of the kind's informer."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class AssumeCache(Generic[T]):
         missing: str = 'could not find {what} "{key}"',
         stale: str = '{what} "{key}" is out of sync (stored: {stored}, assume: {assumed})',
     ) -> None:
-        """``what`` is the kind, for error texts: ``missing`` for an object that is not there, ``stale`` for an old one."""
+        """``what`` is the kind in error texts: ``missing`` for an unknown object, ``stale`` for an old one."""
         self._what: Final = what
         self._missing: Final = missing
         self._stale: Final = stale
@@ -94,7 +94,7 @@ class AssumeCache(Generic[T]):
     # -- reading ---------------------------------------------------------------------------------------
 
     def get(self, key: str) -> T:
-        """The object that counts.
+        """Return the object that counts.
 
         Raises:
             AssumeError: when there is none.
@@ -102,12 +102,12 @@ class AssumeCache(Generic[T]):
         return self._entry(key).latest
 
     def find(self, key: str) -> T | None:
-        """The object that counts, or None."""
+        """Return the object that counts, or None."""
         entry = self._entries.get(key)
         return None if entry is None else entry.latest
 
     def find_api(self, key: str) -> T | None:
-        """The object as the informer showed it last, or None."""
+        """Return the object as the informer showed it last, or None."""
         entry = self._entries.get(key)
         return None if entry is None else entry.api
 
@@ -115,11 +115,11 @@ class AssumeCache(Generic[T]):
         return set(self._entries)
 
     def values(self) -> Iterator[T]:
-        """All objects, as they count."""
+        """Iterate over all objects that count."""
         return (entry.latest for entry in self._entries.values())
 
     def assumed(self, *, written: bool = True) -> dict[str, T]:
-        """The assumed objects, by key: the informer has not shown them. Without ``written`` only those still to be written."""
+        """Assumed objects that the informer has not shown, by key; without ``written`` only those not yet written."""
         return {
             key: entry.latest
             for key, entry in self._entries.items()
@@ -138,10 +138,12 @@ class AssumeCache(Generic[T]):
     # -- the scheduler's side --------------------------------------------------------------------------
 
     def assume(self, obj: T) -> None:
-        """Let ``obj`` count: what the API server returned for a write, or what is to be written, made from what counts now.
+        """Let ``obj`` count: the API server's answer to a write, or an object still to be written.
+
+        The latter is made from the object that counts now.
 
         Raises:
-            AssumeError: when the object is not known, or newer.
+            AssumeError: when the object is unknown, or the one that counts is newer.
         """
         entry, version = self._entry(obj.key), _version(obj)
         if version is None or version < entry.version:
@@ -152,13 +154,13 @@ class AssumeCache(Generic[T]):
         self._deliver("on_update", old, obj)
 
     def written(self, obj: T) -> None:
-        """An assumed object has been written: the next version that the informer shows ends the assumption."""
+        """Note that an assumed object was written: the next version that the informer shows ends the assumption."""
         entry = self._entries.get(obj.key)
         if entry is not None:
             entry.is_written = True
 
     def restore(self, key: str, version: str | None = None) -> None:
-        """Let what the informer showed last count again; with ``version`` only in the place of what has that version."""
+        """Let the informer's last object count again. With ``version`` only if the one that counts has that version."""
         entry = self._entries.get(key)
         if entry is None:
             _log.debug("%s %s is not there any more; nothing to restore", self._what, key)
@@ -192,18 +194,18 @@ class AssumeCache(Generic[T]):
             self._entries[obj.key] = _Entry(obj, version)
             self._deliver("on_update", entry.latest, obj)
         elif version == entry.version and _version(entry.api) != version:
-            entry.api = entry.latest  # what was written has been shown: nothing older is restored any more
+            entry.api = entry.latest  # the written object has been shown: nothing older is restored any more
 
     # -- subscribers -----------------------------------------------------------------------------------
 
     def add_handler(self, handler: Subscriber) -> None:
-        """Subscribe; all objects are delivered as additions first."""
+        """Subscribe a handler. All objects are delivered to it as additions first."""
         for entry in list(self._entries.values()):
             handler.on_add(entry.latest, True)
         self._subscribers.append(handler)
 
     def _deliver(self, method: str, *args: Any) -> None:
-        """Deliver an event after those before it, also when a subscriber causes another one meanwhile."""
+        """Deliver an event after those before it, even if a subscriber causes another one meanwhile."""
         self._undelivered.extend((getattr(subscriber, method), args) for subscriber in self._subscribers)
         if self._is_delivering:
             return

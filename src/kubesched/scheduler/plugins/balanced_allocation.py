@@ -1,7 +1,7 @@
 """NodeResourcesBalancedAllocation: prefer nodes where the pod evens out the use of resources (PreScore, Score).
 
-rules/node-plugins §8.7. Both forms keep the very same order of IEEE-double
-operations, since the result is truncated.
+Source: rules/node-plugins §8.7. Both forms, one node and many rows, keep the same order of IEEE-double operations,
+since the result is truncated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HALF: Final = 50
 
 
 def _balance(fractions: list[float]) -> int:
-    """0…100: 100 minus the spread of the fractions in percent, truncated."""
+    """Balance 0…100: 100 minus the spread of the fractions in percent, truncated."""
     count = len(fractions)
     if count < 2:
         spread = 0.0
@@ -54,7 +54,10 @@ def _balance(fractions: list[float]) -> int:
 
 
 class _Balance(Question):
-    """Amounts that the pod adds to each resource. 50…100: at 75 the pod leaves the balance as it is."""
+    """Question of a pod by the amounts that it adds to each resource.
+
+    Scores are 50…100; at 75 the pod leaves the balance as it is.
+    """
 
     by_spec = True
     stands_alone = frozenset({"score"})
@@ -65,14 +68,14 @@ class _Balance(Question):
         self._counts = counts
         self._devices: Follower[int] | None = None
         asked = [(name, 0 if name == PODS else requests.get(name)) for name in names]
-        #: Without scalar resources that the pod does not request; empty when it requests nothing.
+        #: Amounts by resource, without scalar resources that the pod does not request; empty when it requests nothing.
         self._amounts: list[tuple[str, int]] = []
         if any(amount for _, amount in asked):
             self._amounts = [(name, amount) for name, amount in asked if amount or not is_scalar_resource(name)]
         self.key = tuple(self._amounts) if requests.scalars else requests.as_tuple()
         self.is_local = self.by_spec = (
             counts.of(requests) is None
-        )  # else the score changes with devices, whatever happens to the node
+        )  # with devices the score changes though the node does not
         if not self.is_local:
             self.key = self.key, counts.key(requests)
 
@@ -143,7 +146,7 @@ class _Balance(Question):
 
 
 class NodeResourcesBalancedAllocation(Plugin):
-    """Even use of resources; the question is :class:`_Balance`."""
+    """Preference for an even use of resources; the question is :class:`_Balance`."""
 
     name = "NodeResourcesBalancedAllocation"
     asks = _Balance
@@ -165,7 +168,7 @@ def _sum_as_float(used: IntArray, amount: int) -> Floats:
 
 
 def _balance_rows(fractions: list[Floats], valid: list[npt.NDArray[np.bool_]]) -> IntArray:
-    """int64[rows]: :func:`_balance` of each row's valid fractions."""
+    """Balance of each row's valid fractions (see :func:`_balance`), int64[rows]."""
     if len(fractions) == 2 and valid[0].all() and valid[1].all():
         spread = np.abs((fractions[0] - fractions[1]) / 2)
         return ((1 - spread) * 100.0).astype(np.int64)

@@ -1,7 +1,7 @@
-"""The topology constraints of a distinct pod, compiled once, and the counts they use.
+"""Topology constraints of a distinct pod, compiled once, and the counts that they use.
 
 A :class:`CompiledConstraints` holds the hard or the soft constraints of pods that cannot be distinguished, with one
-``DomainCounts`` per constraint. Catching up costs what moved since the last such pod.
+``DomainCounts`` per constraint. Catching up costs only what moved since the last such pod.
 
 Used by :mod:`.pod_topology_spread`.
 """
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledConstraints", "ConstraintCache"]
 
-#: Memory for compiled pods (bytes), and what one takes besides the masks and per-domain counts, which are as long as the table.
+#: Memory for compiled pods, in bytes. A pod takes ``_POD_BYTES`` besides its masks and counts per domain, which are
+#: as long as the table. The ``_LEAST_KEPT`` pods used last are kept whatever they take.
 _BUDGET: Final = 32 << 20
 _POD_BYTES: Final = 4 << 10
 _LEAST_KEPT: Final = 32
@@ -42,14 +43,14 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class CompiledConstraints:
-    """The hard or the soft constraints of a distinct pod.
+    """Hard or soft constraints of a distinct pod, compiled.
 
     Attributes, current after :meth:`sync`:
         constraints: in the pod's order.
-        own: per constraint, 1 when the pod itself is counted by it.
+        own: 1 for each constraint that counts the pod itself, else 0.
         domains: per constraint, pods per domain among the nodes it includes. Where ``by_row``, the topology alone.
-        by_row: per constraint, whether it counts by node: soft ones for hostnames.
-        requires_all: only nodes with all topology keys take part.
+        by_row: per constraint, True if it counts by node: a soft one for hostnames.
+        requires_all: True if only nodes with all topology keys take part.
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class CompiledConstraints:
         self.by_row = [kind == SOFT and constraint.key == HOSTNAME for constraint in constraints]
         self.own = [int(constraint.selector.matches(pod.labels)) for constraint in constraints]
         namespace = frozenset((pod.namespace,))
-        #: A selector that asks for nothing counts no existing pod, as upstream (quirk B-Q1).
+        #: Sets of counted pods, per constraint. A selector that asks for nothing counts no existing pod, as upstream
+        #: (rules/topology §B.13 quirk B-Q1).
         self._sets = [
             None
             if constraint.selector.is_empty or constraint.selector.matches_nothing
@@ -78,11 +80,11 @@ class CompiledConstraints:
         self._counters: list[Counter | None] = [None] * len(constraints)
         self._masks = self._make_masks(pod, comparison=comparison)
         self.domains: list[DomainCounts] = []
-        #: Place to (rows, column, its version, size) of the last time.
+        #: (rows, column, its version, size) of the last call of :meth:`size`, by the constraint's place.
         self._sizes: dict[int, tuple[RowArray, LabelColumn, int, int]] = {}
 
     def _make_masks(self, pod: PodInfo, *, comparison: bool) -> list[RowMask | None]:
-        """Per constraint which nodes it includes; None: all that have its key. Equal ones are shared."""
+        """Masks of the nodes that each constraint includes; None: all with its key. Equal masks are shared."""
         affinity = required_node_affinity(pod.spec)
         tolerations = pod.spec.tolerations
 
@@ -104,7 +106,7 @@ class CompiledConstraints:
         return masks
 
     def sync(self) -> None:
-        """Catch up with pods, nodes and labels; counters that aged out are registered again."""
+        """Catch up with pods, nodes and labels. Counters that aged out are registered again."""
         index = self._table.terms
         fresh = not self.domains
         for place, pod_set in enumerate(self._sets):
@@ -133,7 +135,7 @@ class CompiledConstraints:
     # -- scoring ---------------------------------------------------------------------------------------
 
     def size(self, place: int, rows: RowArray) -> int:
-        """How many domains the feasible nodes have; nodes without the key make up one of their own, called ""."""
+        """Number of domains among the feasible nodes. Nodes without the key make up one domain, called ""."""
         column = self.domains[place].column
         known = self._sizes.get(place)
         if known is not None and known[0] is rows and known[1] is column and known[2] == column.version:
@@ -148,11 +150,11 @@ class CompiledConstraints:
         return size
 
     def has_nameless(self, place: int) -> bool:
-        """Whether nodes without the key make up a domain that some node has as a value: ""."""
+        """True if nodes without the key belong to a domain "" that some node has as a value."""
         return not self.requires_all and "" in self.domains[place].column.code_of
 
     def per_domain(self, place: int) -> IntArray:
-        """int64[codes + 1]: pods per domain."""
+        """Pods per domain, int64[codes + 1]."""
         domains = self.domains[place]
         counter = self._counters[place]
         if counter is None or not self.has_nameless(place):
@@ -168,18 +170,18 @@ class CompiledConstraints:
         return counts
 
     def per_row(self, place: int) -> npt.NDArray[np.int32]:
-        """int32[capacity]: pods per node, whatever nodes the constraint includes. Kept up in place."""
+        """Pods per node, int32[capacity], whichever nodes the constraint includes. Updated in place later."""
         counter, capacity = self._counters[place], self._table.capacity
         return np.zeros(capacity, np.int32) if counter is None else counter.dense(capacity)
 
     def counter(self, place: int) -> Counter | None:
-        """The counter of a constraint's pods now; None when the constraint matches no pod."""
+        """Return the current counter of a constraint's pods; None when the constraint matches no pod."""
         return self._counters[place]
 
-    # -- what moved -------------------------------------------------------------------------------------
+    # -- changes ----------------------------------------------------------------------------------------
 
     def follower(self, place: int) -> Follower[int]:
-        """Reads the domains whose count changes from now on; where ``by_row``, the rows, or their complements."""
+        """Follower of the domains whose count changes from now on; where ``by_row``, of rows or their complements."""
         if not self.by_row[place]:
             return Follower.from_now(self.domains[place].log)
         counter = self._counters[place]
@@ -187,10 +189,10 @@ class CompiledConstraints:
 
 
 class ConstraintCache:
-    """Distinct pods to their compiled constraints, the least recently used dropped."""
+    """Cache of compiled constraints by distinct pod; the least recently used are dropped."""
 
     def __init__(self, handle: Handle, defaults: Sequence[TopologySpreadConstraint], *, system: bool) -> None:
-        """``defaults`` are for pods without constraints; ``system``: they are upstream's own."""
+        """``defaults`` serve pods without constraints; ``system`` is set when they are upstream's own."""
         self._handle = handle
         self._defaults = {kind: [item for item in defaults if item.when_unsatisfiable == kind] for kind in (HARD, SOFT)}
         self._any_default = bool(defaults)
@@ -198,12 +200,12 @@ class ConstraintCache:
         self._selectors = DefaultSelectors(handle)
         self._comparison = handle.gate("TaintTolerationComparisonOperators")
         self._kept: OrderedDict[Hashable, CompiledConstraints | None] = OrderedDict()
-        #: The pod whose text was made last, and the text. It is needed several times in a row, also for the next pod of the
-        #: same template, which shares spec and labels.
+        #: The pod whose text was made last, and the text. It is needed several times in a row, also for the next pod of
+        #: the same template, which shares spec and labels.
         self._last: tuple[Pod | None, bytes] = (None, b"")
 
     def constraints(self, pod: PodInfo, kind: str) -> tuple[Constraint, ...]:
-        """A pod's constraints of a kind, its own or the default ones.
+        """Compile a pod's constraints of a kind, its own or the default ones.
 
         Raises:
             SelectorError: when a selector of the pod cannot be parsed.
@@ -216,11 +218,11 @@ class ConstraintCache:
         return compile_constraints(defaults, kind, pod.labels, selector) if selector and not selector.is_empty else ()
 
     def has_no_default(self, pod: PodInfo) -> bool:
-        """Whether nothing is configured or known by which to spread a pod without constraints of its own."""
+        """True if no default constraint applies to a pod without constraints of its own."""
         return not self._any_default or self._selectors.is_empty(pod)
 
     def interaction_key(self, pod: PodInfo) -> tuple[Selector | None, bytes]:
-        """What of a pod its compiled constraints depend on: the default selector if it has no constraints, and its text."""
+        """Key by which pods share compiled constraints: the default selector, if it applies, and relevant fields."""
         listed = pod.spec.topology_spread_constraints
         selector = self._selectors.of(pod) if self._any_default and not listed else None
         if not listed and (selector is None or selector.is_empty):
@@ -239,7 +241,7 @@ class ConstraintCache:
         return selector, text
 
     def of(self, pod: PodInfo, kind: str) -> CompiledConstraints | None:
-        """A pod's constraints with current counts; None when there are none.
+        """Return a pod's constraints with current counts; None when there are none.
 
         Raises:
             SelectorError: when a selector of the pod cannot be parsed.

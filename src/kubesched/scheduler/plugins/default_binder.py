@@ -15,7 +15,7 @@ __all__ = ["DefaultBinder"]
 
 
 class DefaultBinder(Plugin):
-    """Posts a Binding with the pod's UID, so that a pod of the same name made meanwhile is not bound by mistake."""
+    """Writer of Bindings. Each carries the pod's UID, so that a later pod of the same name is not bound by mistake."""
 
     name = "DefaultBinder"
 

@@ -32,7 +32,7 @@ from .preemption.outcomes import FastDryRuns, FastFound, Questions, TrialOrder
 
 __all__ = ["DefaultPreemption"]
 
-#: A result (None leaves the pod's nomination alone), and a status (None: room is being made).
+#: Answer of PostFilter: a result (None leaves the pod's nomination alone), and a status (None: room is being made).
 Answer = tuple[PostFilterResult | None, Status | None]
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
@@ -41,7 +41,10 @@ _CLEARED: Final = PostFilterResult(NominatingInfo.clear())
 
 
 class DefaultPreemption(Plugin):
-    """Subclasses may replace hooks: which pods may be victims, pod by pod or node by node, and which of them matter more."""
+    """Eviction of pods of lower priority.
+
+    Subclasses may replace hooks: which pods may be victims, pod by pod or node by node, and which victims matter more.
+    """
 
     name = "DefaultPreemption"
     informs = ("poddisruptionbudgets",)
@@ -55,10 +58,11 @@ class DefaultPreemption(Plugin):
         self._budgets = BudgetReader()
         self._evictions = Evictions(self.name, handle)
         self._awaited = VictimsAwaited(self.name, handle, self._evictions.is_evicting)
-        #: Made when first needed: there is no snapshot yet while some handles are built.
+        #: Made when first needed: while some handles are built, there is no snapshot yet.
         self._fast: FastDryRuns | None = None
         self._questions = Questions(handle)
-        #: Where the next search begins, as a share of the nodes: a random place, the same one until a search has found victims.
+        #: Place where the next search begins, as a share (0…1) of the nodes. It is random, and kept until a search has
+        #: found victims.
         self._start: float | None = None
         cls = type(self)
         self._has_default_hooks = (
@@ -67,33 +71,36 @@ class DefaultPreemption(Plugin):
             and cls.potential_victims is DefaultPreemption.potential_victims
         )
 
-    # -- the hooks -------------------------------------------------------------------------------------
+    # -- hooks for subclasses --------------------------------------------------------------------------
 
     def is_eligible_victim(self, preemptor: PodInfo, pod: PodInfo) -> bool:
-        """Whether ``pod`` may be evicted for ``preemptor``. Called for pods of lower priority only."""
+        """True if ``pod`` may be evicted for ``preemptor``. Called for pods of lower priority only."""
         return True
 
     def potential_victims(self, preemptor: PodInfo, node: NodeInfo) -> list[PodInfo]:
-        """The pods of a node that may be evicted for ``preemptor``: those of lower priority that are eligible."""
+        """Return the pods of a node that may be evicted for ``preemptor``: eligible ones of lower priority."""
         priority = preemptor.priority
         return [
             pod for pod in node.pods.values() if pod.priority < priority and self.is_eligible_victim(preemptor, pod)
         ]
 
     def importance(self, pod: PodInfo, now: float) -> tuple[float, ...]:
-        """The sort key of victims: the most important first. Those that matter more are spared if possible."""
+        """Sort key of victims, the most important first. Important victims are spared if possible."""
         return importance(pod, now)
 
     # -- queue -----------------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """A preemptor waits until the last of its victims is on its way out."""
+        """Hold a preemptor until the last of its victims is being deleted."""
         if self._asynchronous and self._evictions.is_running(pod.uid):
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
         return None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """The end of a victim has PreEnqueue called again; whether the pod is tried is up to the filter that rejected it."""
+        """Register the end of a victim, so that PreEnqueue is called again. The hint itself never queues the pod.
+
+        The filter that rejected the pod decides whether it is tried.
+        """
         if not self._asynchronous:
             return []
         return [ClusterEventWithHint(ClusterEvent(EventResource.POD, ActionType.DELETE), self._after_pod_delete)]
@@ -102,7 +109,7 @@ class DefaultPreemption(Plugin):
         return QueueingHint.SKIP
 
     def hold_key(self, pod: PodInfo, rejectors: AbstractSet[str]) -> Hashable | None:
-        """Pods that wait for their victims are not tried again for deletions that cannot help them."""
+        """Return the key of a pod that awaits its victims, so that deletions that cannot help do not queue it."""
         return self._awaited.key(pod, rejectors)
 
     def may_help(self, key: Hashable, node_name: str) -> bool:
@@ -114,7 +121,10 @@ class DefaultPreemption(Plugin):
     # -- PostFilter ------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeToStatus) -> Answer | Awaitable[Answer]:
-        """Make room on one node, and nominate the pod there. Awaitable when an extender or the API server is waited for."""
+        """Make room on one node, and nominate the pod there.
+
+        The answer is awaitable when an extender or the API server has to be waited for.
+        """
         self.handle.framework.metrics.preemption_attempts_total.inc()
         live = self.handle.live_pod(pod.pod)
         if live is None:
@@ -126,9 +136,9 @@ class DefaultPreemption(Plugin):
             return None, _prefixed(Status.unschedulable(reason))
         nodes = statuses.nodes_for_code(Code.UNSCHEDULABLE)
         if self._has_default_hooks and not self.handle.snapshot.table.placed.has_below(pod.priority):
-            # As in most batches: no pod can be a victim, so there is nothing to try.
+            # The usual case in a batch: no pod can be a victim, so there is nothing to try.
             return _CLEARED, self._not_helpful({NO_VICTIMS.message(): len(nodes)} if nodes else {}, len(nodes))
-        # With extenders the statuses are as old as the first answer, else of this moment.
+        # With extenders the statuses are as old as the first answer, else they are current.
         rejecting = statuses.rejecting(Code.UNSCHEDULABLE) if not self.handle.extenders else frozenset()
         found = self._find(state, pod, nodes, rejecting)
         if not found:
@@ -148,7 +158,7 @@ class DefaultPreemption(Plugin):
         return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
 
     def _why_not_eligible(self, pod: PodInfo, statuses: NodeToStatus) -> str:
-        """Empty when the pod may preempt (spec section 3.1)."""
+        """Return why the pod may not preempt, empty if it may (rules/preemption §3.1)."""
         if pod.spec.preemption_policy == "Never":
             return _NEVER
         nominated = pod.status.nominated_node_name
@@ -171,7 +181,7 @@ class DefaultPreemption(Plugin):
     def _find(
         self, state: CycleState, pod: PodInfo, nodes: NodeList, rejecting: AbstractSet[str] = frozenset()
     ) -> Found | FastFound:
-        """Candidates among ``nodes``, which these plugins rejected just now, beginning with a random one."""
+        """Find candidates among ``nodes``, beginning at a random one; the ``rejecting`` plugins just rejected them."""
         if not nodes:
             return Found()
         if self._start is None:
@@ -189,14 +199,17 @@ class DefaultPreemption(Plugin):
         return find_candidates(plain, NodeList(self.handle.snapshot.table, order.all()), wanted)
 
     def _not_helpful(self, reasons: Mapping[str, int], tried: int) -> Status:
-        """What to say when no node can be helped (spec section 3.3): the reasons of those that were tried, and of the others."""
+        """Status when no node can be helped (rules/preemption §3.3).
+
+        It counts the ``reasons`` of the ``tried`` nodes, and all other nodes as not helpful.
+        """
         all_nodes = len(self.handle.snapshot.table)
         if tried < all_nodes:
             reasons = {**reasons, _NOT_HELPFUL: reasons.get(_NOT_HELPFUL, 0) + all_nodes - tried}
         return _prefixed(Status.unschedulable(fit_error_text(all_nodes, reasons)))
 
     async def _slowly(self, extenders: Sequence[Any], pod: PodInfo, found: Found | FastFound) -> Answer:
-        """The rest of PostFilter when something has to be waited for."""
+        """Finish PostFilter when an extender or the API server has to be waited for."""
         candidates = found.candidates()
         rejected = found.rejected()
         try:
@@ -207,7 +220,7 @@ class DefaultPreemption(Plugin):
                     return None, Status.from_error(f'preemption: pod "{pod.name}" not found', self.name)
                 candidates = self._still_helpful(pod, candidates)
             if not candidates:
-                # Its victims, if it had any, are gone, and it fits nowhere: an old nomination would only keep out others.
+                # The pod's victims, if any, are gone and it fits nowhere: an old nomination would only keep out others.
                 return _CLEARED, _prefixed(Status.unschedulable("no candidate node for preemption"))
             now = self.handle.clock.now()
             chosen, lost = choose(candidates, now)
@@ -221,7 +234,9 @@ class DefaultPreemption(Plugin):
         return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
 
     def _still_helpful(self, pod: PodInfo, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Those that make room for the pod now. While extenders were awaited, other pods took nodes and preempted.
+        """Return the candidates that make room for the pod now.
+
+        While extenders were awaited, other pods took nodes and preempted.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -237,9 +252,10 @@ class DefaultPreemption(Plugin):
     def list_candidates(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> tuple[dict[str, tuple[Sequence[PodInfo], int]], dict[str, Status]]:
-        """What would be considered, without any limit and without doing anything; nothing for a pod that is not eligible.
+        """Return all candidates, without any limit and without doing anything; none for a pod that is not eligible.
 
-        Node name to (victims, budgets violated) where preemption helps, and to why not where it does not.
+        The first mapping has (victims, budgets violated) by node name where preemption helps. The second has the
+        rejection by node name where it does not.
         """
         if self._why_not_eligible(pod, statuses):
             return {}, {}
@@ -256,11 +272,11 @@ class DefaultPreemption(Plugin):
 
 
 def _prefixed(status: Status) -> Status:
-    """The status with ``preemption: `` before its text."""
+    """Put ``preemption: `` before a status's text."""
     text = f"preemption: {status.message()}"
     return Status.from_error(text) if status.code is Code.ERROR else Status(status.code, text)
 
 
 def _joined(errors: Sequence[str]) -> str:
-    """One error, or ``[e1, e2]``."""
+    """Return a single error as it is, several as ``[e1, e2]``."""
     return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"

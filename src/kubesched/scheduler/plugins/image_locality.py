@@ -1,6 +1,6 @@
 """ImageLocality: prefer nodes that have the pod's images already (Score).
 
-rules/node-plugins §7.8.
+Source: rules/node-plugins §7.8.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MOST_PER_CONTAINER: Final = 1000 * _MB
 
 
 def normalized_image(name: str) -> str:
-    """An image name with its tag: ``:latest`` when none is given. Registry and digest are not parsed."""
+    """Return an image name with its tag, ``:latest`` when none is given. Registry and digest are not parsed."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
 def _images(pod: PodInfo) -> tuple[str, ...]:
-    """The images of init containers, containers and image volumes; duplicates count as often as they occur."""
+    """Images of init containers, containers and image volumes; duplicates count as often as they occur."""
     spec = pod.spec
     names_ = [item.image for item in (*spec.init_containers, *spec.containers)]
     names_ += [volume.image.get("reference", "") for volume in spec.volumes if volume.image is not None]
@@ -38,7 +38,10 @@ def _images(pod: PodInfo) -> tuple[str, ...]:
 
 
 class _Images(Question):
-    """The pod's images. Each image's share is scattered to the rows that have it; rows without any cost nothing."""
+    """Question of a pod by its images.
+
+    Each image's share is added to the rows that have the image; rows without images cost nothing.
+    """
 
     by_spec = True
     reads = Reads.IMAGES
@@ -48,7 +51,7 @@ class _Images(Question):
         self._containers = len(pod.spec.init_containers) + len(pod.spec.containers)
         self._most = _MOST_PER_CONTAINER * self._containers
         self._images = _images(pod)
-        # Templates that differ in images alone are alike as long as no node has those.
+        # Templates that differ only in images that no node has get equal keys.
         known = sorted(name for name in self._images if name in nodes.images.states)
         self.key = (*known, self._containers) if known else ()
 
@@ -76,12 +79,12 @@ class _Images(Question):
 
 
 def _share(size: int, spread: int, nodes: int) -> int:
-    """The score of an image: its size, scaled by how widely it is spread (so no node becomes a hot spot)."""
+    """Score of an image: its size, scaled by the share of nodes that have it, so that no node becomes a hot spot."""
     return int(float(size) * (float(spread) / float(nodes)))
 
 
 class ImageLocality(Plugin):
-    """Images on nodes; the question is :class:`_Images`."""
+    """Preference for nodes that have the images; the question is :class:`_Images`."""
 
     name = "ImageLocality"
     asks = _Images

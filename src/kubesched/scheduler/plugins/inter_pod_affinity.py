@@ -1,9 +1,9 @@
 """InterPodAffinity: pods that want to be near other pods, or away from them, required and preferred.
 
-PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (rules/topology part A).
-Everything that is counted over pods is read from the term index (``cache.term_index``), summed per domain of a
-topology (:mod:`.affinity_rules`). Answers about a node depend on other nodes; for pods that are alike they are kept, and
-computed again in the domains that changed. For a pod that no rule concerns a few lookups suffice.
+PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (rules/topology §A.1 to §A.11).
+All counts over pods are read from the term index (``nodes.term_index``), summed per domain of a topology
+(:mod:`.affinity_rules`). Answers about a node depend on other nodes. For pods that are alike the answers are kept, and
+computed again in the domains that changed. A pod that no rule concerns costs a few lookups.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = ["InterPodAffinity"]
 _AFFINITY: Final = 1
 _ANTI_AFFINITY: Final = 2
 _EXISTING: Final = 3
-#: How many pods' compiled rules are kept.
+#: Most distinct sets of terms whose compiled rules are kept.
 _MOST_RULES: Final = 4096
 
 
 class _Neighbours(Question):
-    """Rules between the pod and pods on nodes, of either side.
+    """Question of a pod by its rules about pods on nodes, and their rules about it.
 
-    Arrays are shared with the index and never changed; pods that are assumed to come or leave go to ``added``.
+    Arrays are shared with the index and never changed; pods that are assumed to come or leave go to ``_added``.
     """
 
     is_local = False
@@ -55,22 +55,22 @@ class _Neighbours(Question):
         self._index = index = nodes.terms
         terms = pod.affinity_terms
         self.key = None if terms.errors else (pod.namespace, frozenset(pod.labels.items()), terms)
-        #: The versions of the index that the terms of pods on nodes were looked up in, for Filter and for Score.
+        #: Versions of the index in which the terms of pods on nodes were looked up, for Filter and for Score.
         self._filter_versions = self._score_versions = _versions(index)
         self._rules: Rules | None = None
-        #: The anti-affinity terms of pods on nodes that match the pod.
+        #: Anti-affinity terms of pods on nodes that match the pod.
         self._anti_terms: list[CarriedTerm] = []
         self._affinity, self._anti, self._existing = DomainSums(), DomainSums(), DomainSums()
-        #: Pods on a node with at least one of the affinity keys that meet all required affinity terms.
+        #: Number of pods on a node with at least one of the affinity keys that meet all required affinity terms.
         self._affinity_total = 0
         self._meets_itself = False
-        #: (what is counted, topology key, value) to change.
+        #: Changes of counts by (kind of term, topology key, value).
         self._added: dict[tuple[int, str, str], int] = {}
-        #: The terms of pods on nodes that match the pod and count for scores, and all sums; whether any pod is counted.
+        #: Terms of pods on nodes that match the pod and count for scores.
         self._scoring_terms: list[CarriedTerm] = []
         self._sums = DomainSums()
         self._counts_any = False
-        #: The growth of every node's sum alike. Scores leave it out: normalised, they are the same.
+        #: Growth common to every node's sum. Scores leave it out, since normalisation would remove it.
         self._shared = 0
 
     # -- filter ----------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class _Neighbours(Question):
         return twin
 
     def _shift(self, other: PodInfo, labels: Labels, delta: int) -> None:
-        """What if ``other`` came to (1) or left (-1) a node with these labels?"""
+        """Add ``other`` to (1) or remove it from (-1) the counts, as if it were on a node with these labels."""
         pod = self._pod
         if other.affinity_terms.required_anti:
             of_namespace = self._index.namespaces.get(pod.namespace, {})
@@ -157,7 +157,7 @@ class _Neighbours(Question):
         self._added[place] = self._added.get(place, 0) + delta
 
     def _is_first_of_its_kind(self) -> bool:
-        """No pod anywhere meets the required affinity, and the pod itself does: it may go anywhere with the keys."""
+        """True if only the pod itself meets its required affinity: then it may go to any node with the keys."""
         return self._affinity_total == 0 and self._meets_itself
 
     def verdicts(self, rows: RowArray) -> VerdictArray:
@@ -180,7 +180,7 @@ class _Neighbours(Question):
         return verdicts.astype(np.uint64)
 
     def verdict(self, node: NodeInfo) -> int:
-        """One node, in plain Python, with what was added and removed."""
+        """Judge one node, in plain Python, with the pods that were added and removed."""
         row, labels, added = node.row, node.labels, self._added
         affinity, existing = self._affinity.by_key, self._existing.by_key
 
@@ -234,7 +234,7 @@ class _Neighbours(Question):
         return None if self._counts_any else Status.skip()
 
     def _carried(self, own: bool) -> list[CarriedTerm]:
-        """The terms of pods on nodes that match the pod and count; ``own``: it has preferences itself."""
+        """Return the terms of pods on nodes that match the pod and count. ``own``: the pod has preferences itself."""
         pod, index, plugin = self._pod, self._index, self._plugin
         if not index.has_scoring or (plugin.ignores_existing and not own):
             return []
@@ -258,7 +258,7 @@ class _Neighbours(Question):
         for column, domains in moved:
             for code, before, now in domains:
                 rows = column.rows_of(code)
-                if len(rows) == nodes:  # such as the only region
+                if len(rows) == nodes:  # the only domain, such as one region
                     self._shared += now - before
                 else:
                     touched.append(rows)
@@ -291,7 +291,7 @@ class _Neighbours(Question):
 
 
 def _versions(index: TermIndex) -> tuple[int, int]:
-    """Grow when other terms of pods on nodes may match a pod."""
+    """Versions that grow when other terms of pods on nodes may match a pod."""
     return index.carried_version, index.namespace_version
 
 
@@ -319,7 +319,7 @@ class InterPodAffinity(Plugin):
         return self.handle.snapshot.table.terms
 
     def rules_of(self, terms: AffinityTerms, index: TermIndex) -> Rules:
-        """The compiled rules of a pod with these terms."""
+        """Return the compiled rules of pods with these terms."""
         rules = self._rules.get(terms)
         if rules is None or rules.namespace_version != index.namespace_version:
             if len(self._rules) >= _MOST_RULES:

@@ -1,4 +1,4 @@
-"""When is a pod that InterPodAffinity rejected worth another attempt? (rules/topology A.9)
+"""Queueing hints of InterPodAffinity: which events make a rejected pod worth another attempt (rules/topology §A.9).
 
 Called by :class:`~kubesched.scheduler.plugins.inter_pod_affinity.InterPodAffinity` to register its events.
 """
@@ -18,7 +18,7 @@ __all__ = ["events"]
 
 
 def events(index: Callable[[], TermIndex]) -> Sequence[ClusterEventWithHint]:
-    """The registrations; ``index`` gives the term index, which knows the labels of namespaces."""
+    """Make the registrations. ``index`` returns the term index, which knows the labels of namespaces."""
     pod = ClusterEvent(EventResource.POD, ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE)
     node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
 
@@ -33,7 +33,7 @@ def events(index: Callable[[], TermIndex]) -> Sequence[ClusterEventWithHint]:
 
 
 def _keys(waiting: PodInfo) -> list[str]:
-    """What a pod must be to help: one that all required terms match, or all required anti-affinity terms."""
+    """Keys of pods that may help: all required terms match them, or all required anti-affinity terms."""
     terms = waiting.affinity_terms
     if terms.errors:
         return [ANY]
@@ -43,7 +43,7 @@ def _keys(waiting: PodInfo) -> list[str]:
 
 def _keys_of_event(old: Pod | None, new: Pod | None) -> Collection[str] | None:
     if new is None and (old is None or affinity_terms(old).required_anti):
-        return None  # also the pods that the deleted one kept away
+        return None  # the event also concerns the pods that the deleted one kept away
     return keys_of_pods(old, new)
 
 
@@ -64,7 +64,7 @@ def _pod_helps(waiting: PodInfo, old: Pod | None, new: Pod | None, namespaces: d
     if new is not None and old is not None:
         if not all_match(terms.required, old) and all_match(terms.required, new):
             return True
-        # All terms, though one is enough for Filter to turn a pod down (upstream quirk A-Q3, kept).
+        # All terms have to match, though Filter rejects for one (rules/topology §A.11 quirk A-Q3, kept).
         return all_match(terms.required_anti, old) and not all_match(terms.required_anti, new)
     if new is not None:
         return all_match(terms.required, new)

@@ -1,7 +1,8 @@
-"""Keys by which an event about a pod finds the waiting pods whose selectors may match it.
+"""Keys of waiting pods, by which an event about another pod finds those whose selectors may match it.
 
-See :class:`~kubesched.scheduler.framework.events.KeyedHint`. A selector that demands a label value is found by it; others, and
-whatever no label decides, by a key that every event has. Used by the hints of PodTopologySpread and InterPodAffinity.
+See :class:`~kubesched.scheduler.framework.events.KeyedHint`. A selector that demands a label value has this pair as
+its key. Every other selector, and every pod that no label decides about, has a key that all events have. Used by the
+hints of PodTopologySpread and InterPodAffinity.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ANY: Final = ""
 
 
 def _keys(selector: Selector) -> list[str]:
-    """The label pairs of which a match has one; empty when there are none."""
+    """Label pairs of which every matching pod has one; empty when there are none."""
     return [f"{key}={value}" for key, value in narrowest(selector)]
 
 
@@ -41,7 +42,7 @@ def demanded_by_one(selectors: Iterable[Selector]) -> list[str]:
 
 
 def keys_of_pods(*pods: Pod | None) -> set[str]:
-    """The keys of an event about a pod, given its versions before and after; also the one of the pod itself."""
+    """Keys of an event about a pod, given its versions before and after; they include the pod's own key."""
     found = {ANY}
     for pod in pods:
         if pod is not None:
@@ -52,5 +53,5 @@ def keys_of_pods(*pods: Pod | None) -> set[str]:
 
 
 def own_key(uid: str) -> str:
-    """What only events about this pod have: no label key begins with a slash."""
+    """Key that only events about this pod have: no label key begins with a slash."""
     return f"/{uid}"

@@ -39,7 +39,7 @@ _POD: Final = 2
 
 
 class _NodeTerms(Question):
-    """The pod's node selector and affinity. They are compiled once and evaluated over label columns."""
+    """Question of a pod by its node selector and affinity, compiled once and evaluated over label columns."""
 
     by_spec = True
     reads = Reads.NODE
@@ -49,7 +49,7 @@ class _NodeTerms(Question):
     def __init__(
         self, pod: PodInfo, nodes: NodeTable, required: NodeSelectorMatcher | None, preferred: PreferredTerms | None
     ) -> None:
-        """``required`` and ``preferred`` are the operator's."""
+        """``required`` and ``preferred`` are the affinity that the operator added."""
         spec = pod.spec
         self._nodes = nodes
         self._spec = spec
@@ -112,7 +112,7 @@ class _NodeTerms(Question):
 
     @cached_property
     def _preferences(self) -> PreferredTerms:
-        """The preferences of the operator and of the pod.
+        """Preferences of the operator and of the pod.
 
         Raises:
             SelectorError: when one of the pod's terms cannot be parsed.
@@ -132,7 +132,7 @@ class _NodeTerms(Question):
 
 
 class NodeAffinity(Plugin):
-    """Node selectors and affinity; the question is :class:`_NodeTerms`."""
+    """Required and preferred node affinity; the question is :class:`_NodeTerms`."""
 
     name = "NodeAffinity"
     asks = _NodeTerms
@@ -170,7 +170,7 @@ class NodeAffinity(Plugin):
         return [ClusterEventWithHint(node, self._after_node)]
 
     def _after_node(self, pod: PodInfo, old: Node | None, new: Node) -> QueueingHint:
-        """Only the pod's own affinity is compared between old and new node (upstream quirk Q3, kept)."""
+        """Compare only the pod's own affinity between old and new node (rules/node-plugins §11 quirk Q3, kept)."""
         labels = new.metadata.labels
         if self._added_required is not None and not self._added_required.matches(labels, new.name):
             return QueueingHint.SKIP

@@ -1,6 +1,6 @@
 """NodeDeclaredFeatures: a pod that needs a feature runs where the node declares it (PreFilter, Filter).
 
-rules/node-plugins §7.10.
+Source: rules/node-plugins §7.10.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _USER_NAMESPACES: Final = feature_mask(("UserNamespacesHostNetworkSupport",))
 
 
 def required_features(pod: Pod) -> int:
-    """Bit set of the features a pod needs to be scheduled."""
+    """Bit set of the features that a pod needs to be scheduled."""
     spec, needed = pod.spec, 0
     for container in (*spec.containers, *spec.init_containers) if spec.init_containers else spec.containers:
         if container.restart_policy_rules and any(
@@ -43,7 +43,7 @@ def required_features(pod: Pod) -> int:
 
 
 class _NeededFeatures(Question):
-    """Feature bits that the pod needs, against the int64[row] column of declared ones."""
+    """Question of a pod by the feature bits that it needs, against the int64[row] column of declared features."""
 
     by_spec = True
     reads = Reads.NODE
@@ -68,7 +68,7 @@ class _NeededFeatures(Question):
 
 
 class NodeDeclaredFeatures(Plugin):
-    """Features that nodes declare; the question is :class:`_NeededFeatures`."""
+    """Check of features that nodes declare; the question is :class:`_NeededFeatures`."""
 
     name = "NodeDeclaredFeatures"
     asks = _NeededFeatures

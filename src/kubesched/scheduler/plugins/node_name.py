@@ -21,7 +21,7 @@ __all__ = ["NodeName"]
 
 
 class _NamedNode(Question):
-    """The node that ``spec.nodeName`` names."""
+    """Question of a pod by the node that ``spec.nodeName`` names."""
 
     by_spec = True
     reads = Reads.NODE
@@ -43,7 +43,7 @@ class _NamedNode(Question):
 
 
 class NodeName(Plugin):
-    """Passes every node when ``spec.nodeName`` is empty."""
+    """Check of the node that a pod names. Passes every node when ``spec.nodeName`` is empty."""
 
     name = "NodeName"
     asks = _NamedNode

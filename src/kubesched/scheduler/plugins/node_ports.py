@@ -1,4 +1,4 @@
-"""NodePorts: a node whose host ports are taken is no place for a pod that wants them (PreFilter, Filter)."""
+"""NodePorts: keep a pod that wants host ports off nodes where they are taken (PreFilter, Filter)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["NodePorts"]
 
 
 class _WantedPorts(Question):
-    """Host ports. Only rows in the table's port index are evaluated one by one; the rest pass."""
+    """Question of a pod by its host ports. Only rows in the table's port index are evaluated; the rest pass."""
 
     by_spec = True
     reads = Reads.PODS
 
     def __init__(self, pod: PodInfo, nodes: NodeTable) -> None:
-        #: All of ip, protocol and port: upstream's signature leaves the first two out (quirk Q9, fixed).
+        #: IP, protocol and port. Upstream's signature has the port only (rules/node-plugins §11 quirk Q9, fixed).
         self.key = self._ports = pod.ports
         self._nodes = nodes
 
@@ -53,7 +53,7 @@ class _WantedPorts(Question):
 
 
 class NodePorts(Plugin):
-    """Host ports of pods; the question is :class:`_WantedPorts`."""
+    """Check of host ports; the question is :class:`_WantedPorts`."""
 
     name = "NodePorts"
     asks = _WantedPorts

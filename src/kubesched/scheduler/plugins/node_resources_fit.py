@@ -1,7 +1,6 @@
 """NodeResourcesFit: does the pod fit, and how full would the node be? (PreFilter, Filter, PreScore, Score)
 
-rules/node-plugins §8.2 to §8.5. The three scoring strategies are in
-:mod:`.resource_scoring`.
+Source: rules/node-plugins §8.2 to §8.5. The three scoring strategies are in :mod:`.resource_scoring`.
 """
 
 from __future__ import annotations
@@ -34,14 +33,15 @@ __all__ = ["NodeResourcesFit", "insufficient"]
 
 _TOO_MANY_PODS: Final = 1
 _PODS_ROW: Final = 3
-#: Two bits a resource behind the first: insufficient, and more than the node has in all.
+#: Most resources that a verdict has bits for. Behind the first bit each has two: insufficient, and more than the
+#: node has in all.
 _MAX_COLUMN_RESOURCES: Final = 31
 
 
 class _Fit(Question):
-    """Amounts that the pod asks for, against the allocatable and requested columns.
+    """Question of a pod by the amounts that it asks for, against the allocatable and requested columns.
 
-    A verdict has one bit pair per resource asked for. Pods that ask for different devices are alike here, so that they share
+    A verdict has one bit pair per resource. Pods that ask for different devices have equal keys, so that they share
     what is remembered of nodes.
     """
 
@@ -56,10 +56,10 @@ class _Fit(Question):
         self._devices: Follower[int] | None = None
         delegated = plugin.delegated(wanted)
         unlimited = _unlimited(delegated, nodes)
-        #: The resources that a device class serves on nodes without a device plugin for them. They are not among the amounts
-        #: where no node has such a plugin.
+        #: Resources that a device class serves on nodes without a device plugin for them. A resource for which no
+        #: node has a device plugin is not among the amounts.
         self._delegated = delegated
-        #: (resource name, amount) of everything that the pod asks for and that counts.
+        #: (resource name, amount) of each resource that the pod asks for and that counts.
         self._amounts = [
             (name, amount)
             for name, amount in (
@@ -73,7 +73,7 @@ class _Fit(Question):
             for name, amount in wanted.scalars.items()
             if amount and name not in unlimited and not plugin.is_ignored(name)
         ]
-        #: Verdicts of pods with more resources than a verdict has bits: failures, interned.
+        #: Failures of pods with more resources than a verdict has bits; a verdict is the position here, from 1.
         self._outcomes: list[tuple[str, ...]] = []
         self.key = (
             (*wanted.as_tuple()[:3], _scalars(wanted, lambda name: name not in unlimited)),
@@ -83,12 +83,10 @@ class _Fit(Question):
             scored.ephemeral_storage,
             _scalars(scored, plugin.scored.__contains__),
         )
-        self.is_local = (
-            plugin.counts.of(scored) is None
-        )  # else the score changes with devices, whatever happens to the node
+        self.is_local = plugin.counts.of(scored) is None  # with devices the score changes though the node does not
         if not self.is_local:
             self.key = self.key, plugin.counts.key(scored)
-        self.by_spec = self.is_local and not delegated  # else what nodes have of the resources themselves counts, too
+        self.by_spec = self.is_local and not delegated  # else device plugins on nodes count, too
 
     # -- filter ----------------------------------------------------------------------------------------
 
@@ -134,7 +132,7 @@ class _Fit(Question):
         return verdict
 
     def _interned(self, verdict: int, node: NodeInfo) -> int:
-        """A verdict for a pod with very many resources: the position of its failures in a list, from 1."""
+        """Verdict for a pod with too many resources for bits: the position of its failures in a list, from 1."""
         failures = ["Too many pods"] if verdict else []
         unresolvable = ""
         for name, amount in self._amounts:
@@ -194,13 +192,13 @@ class _Fit(Question):
 
 
 def _unlimited(delegated: frozenset[str], nodes: NodeTable) -> frozenset[str]:
-    """Of these resources those that no node has itself: nothing here depends on them as long as that is so."""
+    """Return the delegated resources that no node has from a device plugin: Filter need not look at these."""
     columns = ((name, nodes.column(name)) for name in delegated)
     return frozenset([name for name, index in columns if index is None or not nodes.allocatable[index].any()])
 
 
 class NodeResourcesFit(Plugin):
-    """Resources that a pod asks for and nodes have; the question is :class:`_Fit`."""
+    """Fit of a pod's requests into nodes' allocatable; the question is :class:`_Fit`."""
 
     name = "NodeResourcesFit"
     asks = _Fit
@@ -213,21 +211,21 @@ class NodeResourcesFit(Plugin):
         self.scorer = ResourceScorer(args.scoring_strategy)
         self.scored = frozenset(self.scorer.names)
         self.counts = DeviceCounts(handle, self.scorer.names)
-        #: None without the gate: no resource is left to DynamicResources.
+        #: None without the gate: then no resource is left to DynamicResources.
         self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         return _Fit(self, pod, nodes)
 
     def delegated(self, requests: Resources) -> frozenset[str]:
-        """The resources that a device class serves: DynamicResources allocates them where the node has none itself."""
+        """Resources that a device class serves. DynamicResources allocates them on nodes without a device plugin."""
         if self._classes is None or not requests.scalars:
             return frozenset()
         class_of = self._classes.class_of
         return frozenset(name for name, amount in requests.scalars.items() if amount and class_of(name))
 
     def is_ignored(self, name: str) -> bool:
-        """Whether the configuration says that Filter leaves this resource out."""
+        """True if the configuration leaves this resource out of Filter."""
         return is_extended_resource(name) and (name in self._ignored or name.split("/", 1)[0] in self._ignored_groups)
 
     # -- queue -----------------------------------------------------------------------------------------
@@ -255,7 +253,7 @@ class NodeResourcesFit(Plugin):
         return QueueingHint.QUEUE if shrunk else QueueingHint.SKIP
 
     def _after_node(self, pod: PodInfo, old: Node | None, new: Node) -> QueueingHint:
-        """Ignored resources are not ignored here (upstream quirk Q2, kept)."""
+        """Compare allocatable. Ignored resources are not ignored here (rules/node-plugins §11 quirk Q2, kept)."""
         after = Resources.from_list(new.status.allocatable)
         requests = pod.fit_requests
         delegated = {name for name in self.delegated(requests) if not after.get(name)}
@@ -280,7 +278,7 @@ class NodeResourcesFit(Plugin):
 
 
 def _scalars(requests: Resources, counts: Callable[[str], bool]) -> tuple[tuple[str, int], ...]:
-    """The amounts of the scalar resources that count."""
+    """Amounts of the scalar resources for which ``counts`` is true, sorted."""
     scalars = requests.scalars
     return tuple(sorted((name, scalars[name]) for name in scalars if counts(name))) if scalars else ()
 
@@ -295,7 +293,7 @@ def _entries(requests: Resources) -> list[tuple[str, int]]:
 
 
 def insufficient(requests: Resources, allocatable: Resources, delegated: Collection[str] = ()) -> bool:
-    """Whether a pod would not even fit an empty node with this allocatable; ``delegated`` resources do not count."""
+    """True if a pod would not even fit an empty node with this allocatable; ``delegated`` resources do not count."""
     if allocatable.allowed_pods < 1:
         return True
     return any(

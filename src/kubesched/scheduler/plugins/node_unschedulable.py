@@ -26,7 +26,7 @@ _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDUL
 
 
 class _Cordons(Question):
-    """Cordoned nodes: one bool[row] column; the pod's tolerations are evaluated once."""
+    """Question of a pod by its toleration of cordons, against one bool[row] column."""
 
     by_spec = True
     reads = Reads.NODE
@@ -48,7 +48,7 @@ class _Cordons(Question):
 
 
 class NodeUnschedulable(Plugin):
-    """Cordons and the toleration of them; the question is :class:`_Cordons`."""
+    """Check of cordoned nodes; the question is :class:`_Cordons`."""
 
     name = "NodeUnschedulable"
     asks = _Cordons

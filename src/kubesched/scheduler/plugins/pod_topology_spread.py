@@ -1,10 +1,10 @@
 """PodTopologySpread: keep pods that belong together evenly spread over the domains of a topology.
 
-PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (rules/topology part
-B). Pods per domain come from the term index (``cache.term_index``); what a pod asks for is compiled once
-per distinct pod (:mod:`.compiled_constraints`) and only caught up with what moved since. The plugin signs pods only
-where no constraint applies, since its results for a node depend on other nodes; for pods that are
-identical they are cached all the same, and computed again in the domains that changed (``refresh_…``).
+PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (rules/topology §B.1 to §B.13).
+Pods per domain come from the term index (``nodes.term_index``). A distinct pod's constraints are compiled once
+(:mod:`.compiled_constraints`), then only caught up with what moved since. The plugin signs pods only where no
+constraint applies, since its results for a node depend on other nodes. For identical pods they are cached all the
+same, and computed again in the domains that changed (``changed`` and ``rescored``).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ __all__ = ["PodTopologySpread"]
 
 
 class _Part:
-    """One constraint in scoring.
+    """Share of one constraint in a score.
 
     Attributes:
-        column: the topology's labels.
+        column: labels of the topology.
         counts: pods per domain; int[capacity] per row where ``by_row``, else int64[codes + 1].
-        weight: of the topology: the more domains, the more a pod in one of them counts.
-        constant: for maxSkew.
+        weight: factor of the topology: the more domains, the more a pod in one of them counts.
+        constant: addend for maxSkew.
     """
 
     __slots__ = ("_counter", "_version", "by_row", "column", "constant", "counts", "domains", "moved", "weight")
@@ -66,7 +66,7 @@ class _Part:
         self.moved = compiled.follower(place)
 
     def is_current(self, compiled: CompiledConstraints, place: int) -> bool:
-        """Whether labels are those that the weight was made from, and pods are still counted by the same counter."""
+        """True if the weight was made from the current labels, and the same counter still counts the pods."""
         if compiled.domains[place] is not self.domains or compiled.counter(place) is not self._counter:
             return False
         if self.by_row and self._counter is not None and compiled.per_row(place) is not self.counts:
@@ -74,7 +74,7 @@ class _Part:
         return self.column is self.domains.column and self.column.version == self._version
 
     def gather(self, rows: RowArray) -> FloatArray:
-        """float64[len(rows)]: what the constraint adds to each row."""
+        """Return the constraint's addend for each row, float64[len(rows)]."""
         codes: IntpArray = self.column.at(rows)
         if self.by_row:
             part: FloatArray = self.counts[rows] * self.weight
@@ -88,19 +88,19 @@ class _Part:
         return gathered
 
     def of(self, row: int) -> float:
-        """What it adds to one row."""
+        """Return the constraint's addend for one row."""
         code = self.column.codes.item(row)
         return 0.0 if code < 0 else self.counts.item(row if self.by_row else code) * self.weight + self.constant
 
 
 class _ScoreState:
-    """What Score needs of the feasible nodes."""
+    """State of Score for a set of feasible nodes."""
 
     __slots__ = ("_everywhere", "_keys", "compiled", "parts")
 
     def __init__(self, compiled: CompiledConstraints, rows: RowArray) -> None:
         self.compiled = compiled
-        #: The labels a node must have to be scored at all.
+        #: Label columns in which a node must have a value to be scored at all.
         self._keys = [domains.column for domains in compiled.domains] if compiled.requires_all else []
         ignored = _lacking(self._keys, rows)
         self._everywhere = ignored is None
@@ -108,7 +108,7 @@ class _ScoreState:
         self.parts = [_Part(compiled, place, scored) for place in range(len(compiled.constraints))]
 
     def of_rows(self, rows: RowArray) -> IntArray:
-        """int64[len(rows)]: raw scores; NOT_SCORED where a node lacks a label that it must have."""
+        """Raw scores, int64[len(rows)]; NOT_SCORED where a node lacks a label that it must have."""
         total: FloatArray = sum([part.gather(rows) for part in self.parts[1:]], self.parts[0].gather(rows))
         if any(part.constant < 0 for part in self.parts):
             scores = np.copysign(np.floor(np.abs(total) + 0.5), total).astype(np.int64)
@@ -121,7 +121,7 @@ class _ScoreState:
         return scores
 
     def of_row(self, row: int) -> int:
-        """The raw score of a row."""
+        """Raw score of one row."""
         if any(column.codes[row] < 0 for column in self._keys):
             return NOT_SCORED
         total = 0.0
@@ -130,13 +130,13 @@ class _ScoreState:
         return _rounded(total)
 
     def catch_up(self) -> list[tuple[_Part, list[int]]] | None:
-        """Read the current counts; per part the codes (rows, where ``by_row``) that changed, None when it is not known."""
+        """Read the current counts. Return the codes that changed by part (rows, where ``by_row``), None if unknown."""
         compiled = self.compiled
         compiled.sync()
         found: list[tuple[_Part, list[int]]] = []
         for place, part in enumerate(self.parts):
             if not part.is_current(compiled, place) or (not part.by_row and compiled.has_nameless(place)):
-                return None  # also for pods on nameless nodes: no domain's log contains them
+                return None  # a pod may be on a nameless node, which no domain's log contains
             codes = part.moved.read()
             if codes is None:
                 return None
@@ -163,12 +163,12 @@ def _lacking(columns: list[LabelColumn], rows: RowArray) -> BoolArray | None:
 
 
 def _rounded(total: float) -> int:
-    """Halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     return int(total + 0.5) if total >= 0 else -int(0.5 - total)
 
 
 class _Spread(Question):
-    """The constraints of a pod. Its key says what the compiled constraints depend on."""
+    """Question of a pod by its constraints. The key holds all that the compiled constraints depend on."""
 
     is_local = False
 
@@ -180,7 +180,7 @@ class _Spread(Question):
         self._scored: _ScoreState | None = None
 
     def follow(self, kept: Self) -> Question:
-        # The objects that select for an earlier pod may be gone.
+        # The Services and owners that select for an earlier pod may be gone.
         self._filtered, self._scored = kept._filtered, kept._scored
         return self
 
@@ -262,7 +262,7 @@ class _Spread(Question):
 
     @staticmethod
     def normalized(scores: IntArray, low: int, high: int) -> IntArray:
-        """Fewest pods best: 100 * (greatest + least - score) / greatest, cut off."""
+        """Scale so that fewest pods are best: 100 * (greatest + least - score) / greatest, truncated."""
         greatest = max(0, high)
         if greatest == 0:
             return np.full(len(scores), 100, np.int64)
@@ -273,11 +273,11 @@ class _Spread(Question):
 
 
 class PodTopologySpread(Plugin):
-    """Topology spread constraints over the term index; the question is :class:`_Spread`."""
+    """Check and preference by topology spread constraints; the question is :class:`_Spread`."""
 
     name = "PodTopologySpread"
     asks = _Spread
-    #: Kinds whose objects the default selector is made of.
+    #: Kinds of objects from which the default selector is made.
     informs: ClassVar[tuple[str, ...]] = ("services", "replicationcontrollers", "replicasets", "statefulsets")
     REASON: Final = "node(s) didn't match pod topology spread constraints"
     REASON_MISSING: Final = "node(s) didn't match pod topology spread constraints (missing required label)"

@@ -1,4 +1,4 @@
-"""When is a pod that PodTopologySpread rejected worth another attempt? (rules/topology B.11)
+"""Queueing hints of PodTopologySpread: which events make a rejected pod worth another attempt (rules/topology §B.11).
 
 Called by :class:`~kubesched.scheduler.plugins.pod_topology_spread.PodTopologySpread` to register its events.
 """
@@ -21,7 +21,7 @@ _Constraints = Callable[[PodInfo], tuple[Constraint, ...]]
 
 
 def events(constraints: _Constraints) -> Sequence[ClusterEventWithHint]:
-    """The registrations; ``constraints`` gives a pod's hard constraints."""
+    """Make the registrations. ``constraints`` returns a pod's hard constraints."""
     pod = ClusterEvent(
         EventResource.POD,
         ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_TOLERATION | ActionType.DELETE,

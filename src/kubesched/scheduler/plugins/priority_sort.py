@@ -9,7 +9,7 @@ __all__ = ["PrioritySort"]
 
 
 class PrioritySort(Plugin):
-    """Order of the active queue; a pod without priority counts as 0."""
+    """Order of the active queue. A pod without a priority counts as 0."""
 
     name = "PrioritySort"
     sort_key = staticmethod(by_priority)

@@ -1,7 +1,7 @@
-"""How full would a node be? LeastAllocated, MostAllocated and RequestedToCapacityRatio.
+"""Scores by resource use: LeastAllocated, MostAllocated and RequestedToCapacityRatio.
 
-Used by NodeResourcesFit. rules/node-plugins §8.4 and §9.2. Column and one-node form
-give the same numbers; amounts so large that int64 products would overflow take the one-node form.
+NodeResourcesFit uses this module. Source: rules/node-plugins §8.4 and §9.2. The form for many rows and the form for
+one node give the same numbers. Amounts so large that int64 products would overflow take the form for one node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ResourceScorer", "broken_line", "trunc_div"]
 
-#: Amounts up to this many units can be multiplied by 100 in int64.
+#: Greatest amount that can be multiplied by 100 in int64.
 _SAFE: Final = INT64_MAX // 200
 _MAX_CUSTOM_SCORE: Final = 10
 
@@ -38,7 +38,7 @@ def trunc_div(value: int, divisor: int) -> int:
 
 
 def broken_line(points: Sequence[tuple[int, int]], x: int) -> int:
-    """The value at ``x`` of straight segments between (x, y) points in rising order of x; flat outside."""
+    """Value at ``x`` of straight segments between (x, y) points in rising order of x; flat outside."""
     for index, (right, top) in enumerate(points):
         if x <= right:
             if index == 0:
@@ -57,7 +57,7 @@ def _most(used: int, capacity: int) -> int:
 
 
 class ResourceScorer:
-    """Scores one pod request against nodes, by one of the three strategies."""
+    """Scorer of pod requests on nodes, by one of the three strategies."""
 
     def __init__(self, strategy: ScoringStrategy) -> None:
         self._resources = [(item.name, item.weight) for item in strategy.resources]
@@ -66,7 +66,7 @@ class ResourceScorer:
         if strategy.requested_to_capacity_ratio is not None:
             shape = strategy.requested_to_capacity_ratio.shape
         points = [(point.utilization, point.score * MAX_NODE_SCORE // _MAX_CUSTOM_SCORE) for point in shape]
-        #: Score at each whole utilisation 0…100.
+        #: Scores at the whole utilisations 0…100.
         self._line = [broken_line(points, x) for x in range(101)] if points else []
         self._line_column = np.array(self._line, np.int64)
         self._one: Callable[[int, int], int] = {
@@ -83,7 +83,7 @@ class ResourceScorer:
 
     @property
     def names(self) -> list[str]:
-        """The resources that count."""
+        """Names of the resources that count."""
         return [name for name, _ in self._resources]
 
     def score_node(self, requests: Resources, node: NodeInfo) -> int:
@@ -116,7 +116,7 @@ class ResourceScorer:
     def score_rows(
         self, requests: Resources, nodes: NodeTable, rows: RowArray, devices: Counts | None = None
     ) -> IntArray:
-        """The same for many rows; ``devices`` counts those of resources that nodes themselves have not."""
+        """Scores as :meth:`score_node`, for many rows. ``devices`` fills in resources that nodes themselves lack."""
         count = len(rows)
         total, weights = np.zeros(count, np.int64), np.zeros(count, np.int64)
         ratio = self._strategy == "RequestedToCapacityRatio"

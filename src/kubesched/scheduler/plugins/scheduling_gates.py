@@ -14,7 +14,7 @@ __all__ = ["SchedulingGates"]
 
 
 class SchedulingGates(Plugin):
-    """A gated pod waits until its last gate is removed."""
+    """Gate before the queue: a gated pod waits until its last gate is removed."""
 
     name = "SchedulingGates"
 

@@ -1,4 +1,4 @@
-"""What PodTopologySpread's Filter knows of a pod's hard constraints: pods per domain, and how many each may have.
+"""State of PodTopologySpread's Filter for a pod: pods per domain by hard constraint, and the most that may be there.
 
 Used by :mod:`.pod_topology_spread`.
 """
@@ -23,7 +23,7 @@ SKEWED: Final = 2
 
 
 class FilterState:
-    """What Filter needs. The arrays are shared and never changed; AddPod and RemovePod go to ``added``."""
+    """Counts and limits by hard constraint. The arrays are shared and never changed; ``added`` holds what-ifs."""
 
     __slots__ = ("_changes", "_compiled", "_domains", "added", "allowed", "columns", "counts")
 
@@ -33,9 +33,9 @@ class FilterState:
         self._changes = [Follower.from_now(domains.log) for domains in compiled.domains]
         self.columns = [domains.column for domains in compiled.domains]
         self.counts = [domains.counts for domains in compiled.domains]
-        #: Per constraint, the greatest number of pods a domain may have to take one more.
+        #: Per constraint, the most pods that a domain may have to take one more.
         self.allowed = [self._allowance(place, domains.counts) for place, domains in enumerate(compiled.domains)]
-        #: (place of the constraint, code of the domain) to change.
+        #: Changes of counts by (place of the constraint, code of the domain).
         self.added: dict[tuple[int, int], int] = {}
 
     def _allowance(self, place: int, counts: IntArray) -> int:
@@ -45,7 +45,7 @@ class FilterState:
         return constraint.max_skew + least - compiled.own[place]
 
     def catch_up(self) -> RowArray | None:
-        """Read the current counts; the rows whose verdict changed by it, None when they cannot be known."""
+        """Read the current counts. Return the rows whose verdict changed, None when they cannot be known."""
         compiled = self._compiled
         compiled.sync()
         touched: list[IntpArray] = []
@@ -54,7 +54,7 @@ class FilterState:
             if codes is None:
                 return None
             if not codes:
-                continue  # the counts are the same, hence the least of them
+                continue  # the counts are the same, so their minimum is, too
             before, was_allowed = self.counts[place], self.allowed[place]
             now = self.counts[place] = domains.counts
             allowed = self.allowed[place] = self._allowance(place, now)
@@ -67,14 +67,14 @@ class FilterState:
 
     def clone(self) -> FilterState:
         twin = FilterState.__new__(FilterState)
-        # Of a state and its clones only one catches up: that of a layer.
+        # Of a state and its clones only one catches up: the one that a layer keeps.
         twin._compiled, twin._domains, twin._changes = self._compiled, self._domains, self._changes
         twin.columns, twin.counts = self.columns, list(self.counts)
         twin.allowed, twin.added = list(self.allowed), dict(self.added)
         return twin
 
     def shift(self, pod: PodInfo, row: int, delta: int) -> None:
-        """One pod more or less on a node. Upstream quirk B-Q3, kept: pods being deleted count here."""
+        """Count a pod more or less on a node. Pods being deleted count here (rules/topology §B.13 quirk B-Q3, kept)."""
         compiled = self._compiled
         for place, (constraint, domains) in enumerate(zip(compiled.constraints, compiled.domains, strict=True)):
             if not constraint.selector.matches(pod.labels) or not domains.includes(row):

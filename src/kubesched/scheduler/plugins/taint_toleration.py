@@ -32,7 +32,7 @@ def _kept_away(taints: Sequence[Taint], tolerations: Sequence[Toleration], *, co
 
 
 class _Taints(Question):
-    """Tolerations are evaluated once per distinct taint tuple and gathered over the rows."""
+    """Question of a pod by its tolerations, evaluated once per distinct taint tuple and gathered over the rows."""
 
     by_spec = True
     reads = Reads.NODE
@@ -79,7 +79,7 @@ class _Taints(Question):
 
 
 class TaintToleration(Plugin):
-    """Taints and tolerations; the question is :class:`_Taints`."""
+    """Check of hard taints and preference by soft ones; the question is :class:`_Taints`."""
 
     name = "TaintToleration"
     asks = _Taints

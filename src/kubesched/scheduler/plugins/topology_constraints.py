@@ -1,7 +1,7 @@
 """Topology spread constraints, compiled: the pod's own, or the default constraints of the profile.
 
-Source: rules/topology B.2 (defaults of fields, matchLabelKeys) and B.3 (the default selector: the
-pod's Services and the object that owns it). Used by :mod:`.pod_topology_spread` and its hints.
+Source: rules/topology §B.2 (defaults of fields, matchLabelKeys) and rules/topology §B.3 (the default selector: the pod's Services
+and the object that owns it). Used by :mod:`.pod_topology_spread` and its hints.
 """
 
 from __future__ import annotations
@@ -42,12 +42,11 @@ HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
 HOSTNAME: Final = "kubernetes.io/hostname"
 _ZONE: Final = "topology.kubernetes.io/zone"
-#: How many selectors of each kind are kept.
+#: Most selectors of each kind that are kept.
 _MOST_SELECTORS: Final = 4096
-_IGNORE: Final = "Ignore"
 _HONOR: Final = "Honor"
 
-#: What pods without constraints of their own are spread by, unless configured otherwise.
+#: Default constraints of pods without their own, unless configured otherwise.
 SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SOFT, max_skew=3),
     TopologySpreadConstraint(topology_key=_ZONE, when_unsatisfiable=SOFT, max_skew=5),
@@ -56,7 +55,7 @@ SYSTEM_DEFAULTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint with every default filled in. ``selector`` includes what matchLabelKeys demand."""
+    """One constraint with every default filled in. ``selector`` includes the demands of matchLabelKeys."""
 
     key: str
     max_skew: int
@@ -69,7 +68,7 @@ class Constraint:
 def compile_constraints(
     listed: Sequence[TopologySpreadConstraint], kind: str, labels: Labels, selector: Selector | None = None
 ) -> tuple[Constraint, ...]:
-    """The constraints of a kind (HARD or SOFT), for a pod with these labels; ``selector`` replaces their own.
+    """Compile the constraints of a kind (HARD or SOFT) for a pod with these labels. ``selector`` replaces their own.
 
     Raises:
         SelectorError: ``obtaining pod's hard topology spread constraints: …``
@@ -109,23 +108,23 @@ def _with_match_label_keys(item: TopologySpreadConstraint, labels: Labels) -> Se
 
 
 class DefaultSelectors:
-    """Which pods belong together with a pod that has no constraints of its own."""
+    """Selectors of the pods that belong together with a pod that has no constraints of its own."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        #: (kind, namespace/name) to the owner object as last seen and its selector.
+        #: (owner object as last seen, its selector) by (kind, namespace/name).
         self._owners: dict[tuple[str, str], tuple[Any, Selector]] = {}
-        #: Labels to the selector of pods with all of them.
+        #: Selectors of pods with all of some labels, by these labels.
         self._of_labels: dict[tuple[tuple[str, str], ...], Selector] = {}
 
     def is_empty(self, pod: PodInfo) -> bool:
-        """Whether :meth:`of` is EVERYTHING: no Service and no owner to go by."""
+        """True if :meth:`of` is EVERYTHING: there is no Service and no owner to go by."""
         if not pod.pod.metadata.owner_references and not self._handle.informed_in("services", pod.namespace):
             return True
         return self.of(pod).is_empty
 
     def of(self, pod: PodInfo) -> Selector:
-        """What the pod's Services and its controller select, all together; EVERYTHING when there are none."""
+        """Merge the selectors of the pod's Services and its controller; EVERYTHING when there are none."""
         owners = pod.metadata.owner_references
         if not owners and not self._handle.informed_in("services", pod.namespace):
             return EVERYTHING
@@ -146,7 +145,7 @@ class DefaultSelectors:
         return self._selector(merged)
 
     def _selector(self, labels: Labels) -> Selector:
-        """What matches pods with all of these labels; EVERYTHING without any."""
+        """Selector of pods with all of these labels; EVERYTHING without any."""
         if not labels:
             return EVERYTHING
         key = tuple(labels.items())
@@ -158,7 +157,7 @@ class DefaultSelectors:
         return found
 
     def _owner(self, plural: str, key: str) -> Selector:
-        """The selector of a ReplicaSet or StatefulSet; EVERYTHING when it is unknown or cannot be used."""
+        """Selector of a ReplicaSet or StatefulSet; EVERYTHING when it is unknown or cannot be used."""
         owner = self._handle.informed(plural).get(key)
         known = self._owners.get((plural, key))
         if known is not None and known[0] is owner:
@@ -177,7 +176,7 @@ class DefaultSelectors:
 
 
 def service_selectors(handle: Handle, pod: PodInfo) -> list[Labels]:
-    """The selectors of the Services that select a pod, in the order of the Services."""
+    """Selectors of the Services that select a pod, in the order of the Services."""
     selectors = (_map_selector(service) for service in handle.informed_in("services", pod.namespace))
     return [selector for selector in selectors if selector and selector.items() <= pod.labels.items()]
 
@@ -188,7 +187,7 @@ def _spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _map_selector(obj: Mapping[str, Any]) -> dict[str, str]:
-    """A Service's or ReplicationController's selector; empty, hence ignored, when it is no map of strings."""
+    """Selector of a Service or ReplicationController; empty, hence ignored, when it is no map of strings."""
     selector = _spec(obj).get("selector")
     if not isinstance(selector, dict) or not all(isinstance(value, str) for value in selector.values()):
         return {}

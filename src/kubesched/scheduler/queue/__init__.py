@@ -1,4 +1,4 @@
-"""The scheduling queue and the nominator: see :mod:`kubesched.scheduler.queue.scheduling_queue`."""
+"""Scheduling queue and nominator: see :mod:`kubesched.scheduler.queue.scheduling_queue`."""
 
 from ..nodes.nominating import NominatingInfo, NominatingMode
 from .nominator import Nominator

@@ -1,8 +1,9 @@
-"""Pods that sit out a while after a failed attempt.
+"""Backoff queue: pods that wait for some time after a failed attempt.
 
-Source: rules/queue §4. Two heaps: pods that some plugin rejected, which Pop may take early
-when nothing else is there, and pods whose attempt failed by an error, which always wait. Filled and emptied
-by the scheduling queue.
+It has two heaps. One is for pods that a plugin rejected; Pop may take these early when no pod is active. The other is
+for pods whose attempt ended in an error; these always wait. The scheduling queue fills and empties both.
+
+Source: rules/queue §4.
 """
 
 from __future__ import annotations
@@ -21,19 +22,23 @@ __all__ = ["NEVER", "BackoffQueue"]
 
 _log = logging.getLogger("kubesched.scheduler.queue")
 
-#: The expiry of a pod that does not back off at all.
+#: Expiry of a pod that does not back off.
 NEVER: Final = -math.inf
 
 _NANOSECONDS: Final = 1_000_000_000
 
 
 class BackoffQueue:
-    """The pod and error backoff heaps. All times are seconds of the scheduler's clock.
+    """Backoff queue: ``pods`` holds rejected pods, ``errors`` pods after an error. Times are seconds of the clock.
 
-    ``initial`` doubles with each failure up to ``maximum``; a maximum of 0 turns backoff off. ``sort_key``
-    is the active queue's order: it ranks pods whose backoff ends in the same second. ``gauge`` counts the pods;
-    ``is_apart`` names those of the rejected pods that are popped apart from the others. Without ``whole_seconds`` (gate
-    SchedulerPopFromBackoffQ off) backoff ends exactly when it is over, and nothing ranks pods but that.
+    Args:
+        initial: backoff after the first failure; it doubles with each further failure.
+        maximum: longest backoff; 0 turns backoff off.
+        sort_key: the active queue's order; it decides between pods whose backoff ends in the same second.
+        gauge: counts the pods of both heaps.
+        is_apart: returns True for rejected pods that are popped apart.
+        whole_seconds: backoff ends at a whole second. If False (gate SchedulerPopFromBackoffQ off), it ends at its
+            exact time, and pods are ordered by that time alone.
     """
 
     __slots__ = ("_gauge", "_initial", "_maximum", "_whole_seconds", "errors", "pods")
@@ -57,7 +62,7 @@ class BackoffQueue:
         self.errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiry, gauge)
 
     def duration(self, count: int) -> float:
-        """How long a pod waits after its ``count``-th failure in a row, in seconds."""
+        """Return the backoff after the ``count``-th failure in a row, in seconds."""
         if count <= 0 or self._maximum == 0:
             return 0.0
         shift = count - 1
@@ -66,7 +71,10 @@ class BackoffQueue:
         return (self._initial << shift) / _NANOSECONDS
 
     def expiry(self, record: QueuedPodInfo) -> float:
-        """When the pod's backoff ends, floored to a whole second if so configured, kept in the record; or :data:`NEVER`."""
+        """Return the time when a pod's backoff ends, and keep it in the record; :data:`NEVER` without backoff.
+
+        With ``whole_seconds`` the time is rounded down to a whole second.
+        """
         count = record.consecutive_errors_count or record.unschedulable_count
         if count == 0 or self._maximum == 0:
             return NEVER
@@ -76,11 +84,11 @@ class BackoffQueue:
         return record.backoff_expiration
 
     def backing_off(self, record: QueuedPodInfo, now: float) -> bool:
-        """Whether the pod must still wait; the second in which its backoff ends counts as waiting."""
+        """Return True if the pod must still wait; with ``whole_seconds``, also during the second of its expiry."""
         return self.expiry(record) >= (math.floor(now) if self._whole_seconds else now)
 
     def put(self, key: str, record: QueuedPodInfo) -> bool:
-        """File a pod in the heap it belongs to. True when it was in neither (so it counts as incoming)."""
+        """Put a pod into its heap. True if it was in neither heap: then it counts as incoming."""
         heap: SplitHeap | KeyedHeap[QueuedPodInfo]
         other: SplitHeap | KeyedHeap[QueuedPodInfo]
         heap, other = (self.pods, self.errors) if record.has_rejectors else (self.errors, self.pods)
@@ -91,7 +99,7 @@ class BackoffQueue:
         return new
 
     def update(self, key: str, record: QueuedPodInfo) -> None:
-        """Give a changed pod its new place in the heap it is in."""
+        """Give a changed pod its new place in its present heap."""
         if key in self.pods:
             self.pods.put(key, record)
         else:
@@ -104,14 +112,14 @@ class BackoffQueue:
         return (self.pods.remove(key) or self.errors.remove(key)) if self._gauge.value else None
 
     def pop_completed(self, now: float) -> Iterator[QueuedPodInfo]:
-        """Take out every pod whose backoff is over, one by one: rejected pods first, then failed ones."""
+        """Remove and yield every pod whose backoff is over: rejected pods first, then pods after an error."""
         for heap in self._heaps():
             while (head := heap.peek()) is not None and not self.backing_off(head, now):
                 heap.pop()
                 yield head
 
     def next_completion(self) -> float | None:
-        """The first time at which the flush, which runs each whole second, finds a pod to move."""
+        """Return the time of the first flush that finds a pod to move (one runs each whole second), or None."""
         ends = [self.expiry(head) for heap in self._heaps() if (head := heap.peek()) is not None]
         return math.floor(min(ends)) + 1.0 if ends else None
 

@@ -1,9 +1,9 @@
-"""What events do to the pods that wait for one, as steps: see :mod:`.slices`.
+"""Moves of waiting pods because of events, in steps (see :mod:`.slices`).
 
-Source: rules/queue §7 and §10. An event is evaluated for each pod that it may help, in the order they
-came; those it helps are requeued. Between two steps the queue is as it was.
+An event is evaluated for each pod that it may help, in the order of their arrival. The pods that it helps are requeued.
+The queue is consistent between two steps.
 
-Used by :class:`.scheduling_queue.SchedulingQueue`.
+Used by :class:`.scheduling_queue.SchedulingQueue`. Source: rules/queue §7, §10.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from .sub_queues import SubQueues
 
 __all__ = ["EventMoves"]
 
-#: Key and record, in the order they came.
+#: (key, record) of pods, in the order of their arrival.
 _Pairs: TypeAlias = Iterable[tuple[str, QueuedPodInfo]]
 _PreCheck: TypeAlias = Callable[[Pod], bool] | None
 
-#: So many pods are evaluated in one step.
+#: Pods that are evaluated in one step.
 _STEP: Final = 16
 
 
 class EventMoves:
-    """Requeues waiting pods. ``notify`` is called when some of them can be popped sooner or later."""
+    """Moves of waiting pods because of events. ``notify`` is called when a moved pod can be popped, now or later."""
 
     __slots__ = ("_hints", "_in_flight", "_moves", "_nominator", "_notify", "_waiting")
 
@@ -55,24 +55,27 @@ class EventMoves:
         self._notify = notify
 
     def candidates(self, plan: EventPlan, old: Any, new: Any) -> list[tuple[str, QueuedPodInfo]]:
-        """The pods that an event may help."""
+        """Return the pods that an event may help."""
         waiting = self._waiting
         return waiting.pairs() if plan.wildcard else waiting.candidates(plan.rejectors, partial(plan.keys, old, new))
 
     def event(self, pairs: _Pairs, plan: EventPlan, old: Any, new: Any, pre_check: _PreCheck = None) -> Steps[None]:
-        """Requeue those of the pods that an event helps."""
+        """Requeue the pods among ``pairs`` that an event helps, and record the event for pods in flight."""
         yield from self._move(pairs, plan, old, new, pre_check)
         if len(self._in_flight):
             self._in_flight.record(plan, old, new)
 
     def timeout(self, pairs: _Pairs, plan: EventPlan) -> Steps[None]:
-        """Requeue pods that have waited for too long."""
+        """Requeue pods that have waited too long, and record that as an event."""
         yield from self._move(pairs, plan, None, None)
         if len(self._in_flight):
             self._in_flight.record(plan, None, None)
 
     def deletions(self, pods: Sequence[Pod], plan: EventPlan, pre_check: _PreCheck) -> Steps[None]:
-        """Requeue what deletions of pods help, as :meth:`..SchedulingQueue.move_after_deletions` says."""
+        """Requeue the pods that deletions of pods help.
+
+        :meth:`.scheduling_queue.SchedulingQueue.move_after_deletions` has the rules.
+        """
         waiting, in_flight = self._waiting, self._in_flight
         same_node: list[Pod] = []
         for pod, following in zip_longest(pods, pods[1:]):
@@ -93,7 +96,11 @@ class EventMoves:
                 in_flight.record(plan, pod, None)
 
     def _after_last(self, pods: Sequence[Pod], plan: EventPlan, pre_check: _PreCheck) -> Steps[None]:
-        """Requeue after the last of the deletions on one node, the others were dealt with but for held pods."""
+        """Requeue the pods that the last of several deletions on one node helps.
+
+        The earlier deletions were evaluated for all pods but held ones. Held pods are evaluated for the last deletion
+        first, and for the earlier ones only if the last one does not help them.
+        """
         *others, last = pods
         waiting, node = self._waiting, last.spec.node_name
         nominated = self._nominator.nominated_keys(node)
@@ -111,7 +118,7 @@ class EventMoves:
             yield from self._move(left, plan, other, None, pre_check)
 
     def _move(self, pairs: _Pairs, plan: EventPlan, old: Any, new: Any, pre_check: _PreCheck = None) -> Steps[None]:
-        """Requeue those of the pods that an event may help."""
+        """Requeue the pods among ``pairs`` for which the hint functions say so. ``pre_check`` False skips a pod."""
         waiting, strategy_of, requeue = self._waiting, self._hints.strategy, self._moves.requeue
         label, plugins = plan.label, plan.plugins
         moved, left = False, _STEP

@@ -1,8 +1,10 @@
-"""What moves waiting pods with time alone: the end of their backoff, and the limit on waiting for an event.
+"""Flush loops: they move pods with time alone, at the end of their backoff or when they have waited too long.
 
-Source: rules/queue §7. Two loops call the flushes of the scheduling queue: backoff each
-whole second, pods that have waited too long every 30 seconds. Without pods to flush they rest, so that idle time costs
-nothing; the times of the flushes are the same.
+One loop flushes the backoff queue each whole second. The other flushes pods that have waited too long for an event,
+every 30 seconds. A loop without pods to flush rests, so that idle time costs nothing. This does not change the times of
+later flushes.
+
+Source: rules/queue §7.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from .sub_queues import SubQueues
 
 __all__ = ["FlushLoops"]
 
-#: Seconds between two checks of pods that have been unschedulable for too long.
+#: Seconds between two flushes of pods that have waited too long for an event.
 _LEFTOVER_PERIOD: Final = 30.0
 
 
 class FlushLoops:
-    """Both loops, and when they will next move a pod.
+    """Flush loops of a queue.
 
-    ``max_in_unschedulable`` is in seconds; a pod is flushed when it has waited strictly longer.
+    ``max_in_unschedulable`` is in seconds; a pod is flushed when it has waited longer than that.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class FlushLoops:
         self._resting: list[asyncio.Future[None]] = []
 
     async def run(self) -> None:
-        """Both loops, and the slices of long operations, until :meth:`cancel`."""
+        """Run both loops, and the slices of long operations, until :meth:`cancel`."""
         async with Supervisor("scheduling queue") as tasks:
             tasks.spawn(self._each_second(), "queue-flush-backoff")
             tasks.spawn(self._each_period(), "queue-flush-unschedulable")
@@ -62,7 +64,7 @@ class FlushLoops:
         self._cancelled.set()
 
     def resume(self) -> None:
-        """To be called when a pod begins to wait."""
+        """Wake resting loops. Call it when a pod begins to wait."""
         if self._resting:
             resting, self._resting = self._resting, []
             for future in resting:
@@ -70,7 +72,7 @@ class FlushLoops:
                     future.set_result(None)
 
     async def _rest_without(self, pods: Sized) -> None:
-        """Return at once when some of the pods wait, else when some do."""
+        """Wait until there are pods; return at once if there are."""
         while not len(pods):
             future = asyncio.get_running_loop().create_future()
             self._resting.append(future)
@@ -94,16 +96,17 @@ class FlushLoops:
                 now = self._clock.now()
                 while due <= now:
                     due += _LEFTOVER_PERIOD
-                # The pod that ends the rest may have come in the moment of a flush; that flush would not have moved it.
+                # The pod that ended the rest may have come at the time of a flush. That flush would not have moved it,
+                # so the next one counts.
                 self._next_leftover_flush = due
                 while (wait := due - self._clock.now()) > 0:  # noqa: ASYNC110 - as above
                     await asyncio.sleep(wait)
 
     def next_timer(self) -> float | None:
-        """When a flush could next move a pod, in epoch seconds; None when no pod waits on time.
+        """Return the next time at which a flush could move a pod, in epoch seconds; None when no pod waits on time.
 
-        A time in the past means that the flush is overdue. Before :meth:`run` has started, the timeout of
-        unschedulable pods is taken to be checked at any moment.
+        A time in the past means that the flush is overdue. Before :meth:`run` has started, a pod's timeout counts
+        exactly, not with the next flush.
         """
         times = []
         completion = self._queues.backoff.next_completion()
@@ -115,7 +118,7 @@ class FlushLoops:
         return min(times) if times else None
 
     def _timeout_seen_at(self, timestamp: float) -> float:
-        """The first flush at which a pod with this timestamp has waited strictly too long."""
+        """Return the time of the first flush at which a pod with this timestamp has waited longer than the limit."""
         limit, flush = self._max_in_unschedulable, self._next_leftover_flush
         if flush is None:
             at = timestamp + limit

@@ -1,10 +1,12 @@
-"""A heap whose items can be replaced and removed by key.
+"""Keyed heap: a heap whose items can be replaced and removed by key.
 
-Used by the queue for active and backoff pods and for the unschedulable timeout. Entries are
-``(order, sequence, key, item)``. One that comes after all others, as most do, is appended to a sorted *run*; the others
-are on a ``heapq``, and the smaller of both heads is the first. A removed or re-ordered entry stays where it is and is
-skipped when it comes up (lazy deletion). All is rebuilt once stale entries outnumber live ones, so
-memory stays proportional to the live items. Items of equal order come out in the order they went in.
+The queue uses it for active pods, for pods in backoff, and for the timeout of unschedulable pods.
+
+An entry is ``(order, sequence, key, item)``. Most entries come after all others; such an entry is appended to a sorted
+*run*. Any other entry goes onto a ``heapq``. The first entry is the smaller of both heads. When an item is removed or
+its order changes, its old entry stays, and is skipped when it comes up (lazy deletion). Both are rebuilt when stale
+entries outnumber live ones, so memory is proportional to the number of items. Items of equal order come out as they
+went in.
 """
 
 from __future__ import annotations
@@ -20,15 +22,15 @@ __all__ = ["KeyedHeap"]
 
 Item = TypeVar("Item")
 
-#: Below this many stale entries rebuilding is not worth it.
+#: Stale entries that are tolerated in any case: for fewer, rebuilding is not worth it.
 _SLACK: Final = 64
 
 
 class KeyedHeap(Generic[Item]):
-    """Items by key, smallest ``order(item)`` first (rules/queue §3).
+    """Heap of items, by key; the smallest ``order(item)`` comes first (rules/queue §3).
 
-    ``order`` is called when an item is put in; what it returns must not change afterwards. ``gauge`` counts the
-    items, perhaps together with those of other heaps.
+    ``order`` is called when an item is put in; its result must not change afterwards. ``gauge`` counts the items; heaps
+    may share a gauge.
     """
 
     __slots__ = ("_entries", "_gauge", "_heap", "_order", "_run", "_sequence")
@@ -42,9 +44,9 @@ class KeyedHeap(Generic[Item]):
         self._sequence = 0
 
     def put(self, key: str, item: Item) -> bool:
-        """Insert, or replace what is there and give it its new place. True when the key is new.
+        """Insert an item, or replace the item of the key and give it its new place. True if the key is new.
 
-        The same item put again under an unchanged order keeps its place among equals.
+        An item that is put again with an unchanged order keeps its place among items of equal order.
         """
         order = self._order(item)
         old = self._entries.get(key)
@@ -64,7 +66,7 @@ class KeyedHeap(Generic[Item]):
         return old is None
 
     def pop(self) -> Item | None:
-        """Remove and return the head, None when empty."""
+        """Remove and return the first item; None when the heap is empty."""
         entries = self._entries
         while self._heap or self._run:
             entry = self._take()
@@ -76,7 +78,7 @@ class KeyedHeap(Generic[Item]):
         return None
 
     def peek(self) -> Item | None:
-        """The head, None when empty."""
+        """Return the first item; None when the heap is empty."""
         heap, run, entries = self._heap, self._run, self._entries
         while heap or run:
             entry = run[0] if not heap or (run and run[0] < heap[0]) else heap[0]
@@ -91,7 +93,7 @@ class KeyedHeap(Generic[Item]):
         return run.popleft() if not heap or (run and run[0] < heap[0]) else heappop(heap)
 
     def remove(self, key: str) -> Item | None:
-        """Take an item out by key; None when absent."""
+        """Remove and return the item of a key; None when there is none."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
@@ -113,7 +115,7 @@ class KeyedHeap(Generic[Item]):
         return self._entries.keys()
 
     def items(self) -> list[Item]:
-        """All items, in the order they were first put in."""
+        """Return all items, in the order in which they were first put in."""
         return [entry[3] for entry in self._entries.values()]
 
     def _compact(self) -> None:
@@ -124,7 +126,7 @@ class KeyedHeap(Generic[Item]):
             heapify(self._heap)
 
     def check(self, name: str) -> list[str]:
-        """What is wrong with the heap: empty when all is well."""
+        """Return the heap's inconsistencies as texts; ``name`` is the heap's name in them."""
         problems = []
         heap, run = self._heap, list(self._run)
         live = sum(1 for entry in heap + run if self._entries.get(entry[2]) is entry)

@@ -1,8 +1,10 @@
-"""Pods being scheduled, and what happened meanwhile.
+"""Pods in flight (pods that are being scheduled), and the events that happened meanwhile.
 
-Source: rules/queue §8. Upstream keeps one linked list of pod markers and events. Here a
-pod remembers how many events had been recorded when it was popped; the events themselves are one list whose
-front is dropped as soon as no pod in flight is older. With no pod in flight nothing is kept.
+Upstream keeps one linked list of pod markers and events. Here the events are a list, and each pod remembers how many
+events had been recorded when it was popped. The front of the list is dropped as soon as no pod in flight is older. With
+no pod in flight nothing is kept.
+
+Source: rules/queue §8.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from .queueing_hints import EventPlan
 
 __all__ = ["POD_POPPED", "InFlight", "RecordedEvent"]
 
-#: What a pod marker is called in the in-flight metric.
+#: Label of pods in the in-flight metric.
 POD_POPPED: Final = "PodPopped"
 
-#: Dropped events that may linger at the front of the list before it is cut.
+#: Most dropped events that stay at the front of the list before it is cut.
 _SLACK: Final = 256
 
 
@@ -48,7 +50,7 @@ class InFlight:
         self._markers = gauge.labels(POD_POPPED)
 
     def add(self, uid: str, record: QueuedPodInfo) -> bool:
-        """Mark a pod in flight. False, and nothing done, when the UID already is."""
+        """Mark a pod in flight; False, without effect, if its UID is in flight already."""
         if uid in self._pods:
             return False
         self._pods[uid] = (self._base + len(self._events), record)
@@ -56,12 +58,12 @@ class InFlight:
         return True
 
     def record(self, plan: EventPlan, old: Any, new: Any) -> None:
-        """Keep an event for every pod in flight. The caller has made sure that there is one."""
+        """Keep an event for every pod in flight. There must be such a pod."""
         self._events.append(RecordedEvent(plan, old, new))
         self._gauge.labels(plan.label).value += 1
 
     def events_since_pop(self, uid: str) -> list[RecordedEvent]:
-        """What was recorded after the pod was popped, in order.
+        """Return the events that were recorded after the pod was popped, in order.
 
         Raises:
             KeyError: when the pod is not in flight.
@@ -90,7 +92,7 @@ class InFlight:
             self._head = 0
 
     def pod_info(self, uid: str) -> PodInfo | None:
-        """The pod as it was popped."""
+        """Return the pod as it was popped; None when it is not in flight."""
         entry = self._pods.get(uid)
         return None if entry is None else entry[1].pod_info
 
@@ -112,7 +114,7 @@ class InFlight:
         return len(self._events) - self._head
 
     def trace(self) -> list[str]:
-        """The list as upstream has it, oldest first: UIDs of pods and labels of events."""
+        """Return upstream's list, oldest first: UIDs of pods and labels of events."""
         lines: list[tuple[int, int, str]] = []
         for order, (uid, (position, _)) in enumerate(self._pods.items()):
             lines.append((position, order, uid))

@@ -1,7 +1,8 @@
-"""How a single pod moves between the sub-queues.
+"""Moves of a single pod between the sub-queues.
 
-Source: rules/queue §6. The operations of the scheduling queue are made of these moves;
-every entry into a sub-queue, and its metrics, happens here.
+The operations of the scheduling queue consist of these moves. Every entry into a sub-queue, and its metrics, is here.
+
+Source: rules/queue §6.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ POD_ADD: Final = UNSCHEDULED_POD_ADD.label
 POD_UPDATE: Final = UNSCHEDULED_POD_UPDATE.label
 _FORCE_ACTIVATE: Final = FORCE_ACTIVATE.label
 
-# Labels of moves that are no cluster events.
+# Labels of moves that no cluster event causes.
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
 
 
 class Moves:
-    """The primitive moves. Each returns whether the pod can be popped sooner or later without an event."""
+    """Primitive moves of a pod. A move returns True if the pod can be popped, now or later, without a further event."""
 
     __slots__ = (
         "_clock",
@@ -56,7 +57,10 @@ class Moves:
         *,
         pop_from_backoff: bool = True,
     ) -> None:
-        """``on_wait`` is called when a pod begins to wait, in backoff or for an event; ``pop_from_backoff`` as for the queue."""
+        """``on_wait`` is called when a pod begins to wait, in backoff or for an event.
+
+        ``pop_from_backoff`` is that of :class:`.scheduling_queue.SchedulingQueue`.
+        """
         self._pops_early = pop_from_backoff
         self._on_wait = on_wait
         self._queues = queues
@@ -67,25 +71,25 @@ class Moves:
         self._rejected_by = metrics.unschedulable_pods
 
     def enter(self, key: str, record: QueuedPodInfo, label: str, stale: QueuedPodInfo | None) -> bool:
-        """Bring in a new record; ``stale``, what is queued under its name, is dropped."""
+        """Bring in a new record, in place of ``stale``, the record that is queued under its name."""
         entered = self.to_active(key, record, label)
         if stale is not None:
-            # A new record that is gated does not replace an active or backoff one: then it is the one dropped.
+            # A gated new record does not replace a record in the active or backoff queue: then it is dropped itself.
             kept = entered or self._queues.unschedulable.get(key) is record
             self.count_rejectors(stale if kept else record, -1)
         return entered
 
     def leave(self, key: str) -> None:
-        """A pod was deleted; no effect when it is not queued."""
+        """Remove a pod that was deleted; without effect if it is not queued."""
         record = self._queues.remove(key)
         if record is not None:
-            # Upstream forgets this for active and backoff pods, and its gauge leaks.
+            # Upstream does not do this for active and backoff pods, and its gauge leaks (rules/queue §17 quirk 3).
             self.count_rejectors(record, -1)
 
     def pop_early(self, *, apart: bool = False) -> QueuedPodInfo | None:
-        """Take the pod whose backoff ends first, as none is active; pods that failed by an error wait.
+        """Remove and return the rejected pod whose backoff ends first; None when no pod may be taken early.
 
-        ``apart``: of the pods apart, instead of the others. None when no pod may be taken early.
+        Call it when no pod is active. Pods after an error stay. ``apart``: take one of the pods apart.
         """
         if not self._pops_early:
             return None
@@ -95,9 +99,9 @@ class Moves:
         return record
 
     def to_active(self, key: str, record: QueuedPodInfo, label: str, *, from_backoff: bool = False) -> bool:
-        """Put a pod in the active queue unless it is gated.
+        """Put a pod into the active queue, unless PreEnqueue gates it.
 
-        Where pods may be popped from backoff, PreEnqueue has run before they entered it.
+        ``from_backoff``: the pod comes from backoff. If pods may be popped from there, PreEnqueue has run already.
         """
         queues = self._queues
         if not (from_backoff and self._pops_early):
@@ -117,7 +121,7 @@ class Moves:
         return True
 
     def to_backoff(self, key: str, record: QueuedPodInfo, label: str) -> bool:
-        """Put a pod in a backoff queue; unless it is gated, where it may be popped from there."""
+        """Put a pod into a backoff heap. If pods may be popped from there, PreEnqueue runs first and may gate it."""
         if self._pops_early:
             self._pre_enqueue.run(record)
             if record.gating_plugin:
@@ -129,14 +133,14 @@ class Moves:
         return True
 
     def park(self, key: str, record: QueuedPodInfo, label: str) -> bool:
-        """Let a pod wait for an event."""
+        """Put a pod among the unschedulable pods, where it waits for an event."""
         if self._queues.unschedulable.put(key, record):
             self._incoming.labels("unschedulable", label).value += 1
             self._on_wait()
         return False
 
     def requeue(self, key: str, record: QueuedPodInfo, strategy: Strategy, label: str) -> bool:
-        """Put a pod where the strategy says."""
+        """Put a pod into the sub-queue that the strategy demands."""
         if strategy is Strategy.SKIP:
             return self.park(key, record, label)
         if strategy is Strategy.AFTER_BACKOFF and self._queues.backoff.backing_off(record, self._clock.now()):
@@ -144,7 +148,7 @@ class Moves:
         return self.to_active(key, record, label)
 
     def activate(self, key: str) -> bool:
-        """Move a waiting pod to the active queue at once; False when it is gated or does not wait."""
+        """Move a waiting pod to the active queue at once; False if it is gated or does not wait."""
         record = self._queues.unschedulable.get(key)
         if record is not None:
             return self.to_active(key, record, _FORCE_ACTIVATE)
@@ -152,13 +156,13 @@ class Moves:
         return record is not None and self.to_active(key, record, _FORCE_ACTIVATE, from_backoff=True)
 
     def complete_backoff(self) -> Iterator[QueuedPodInfo]:
-        """Move pods whose backoff is over to the active queue, one by one, and give them."""
+        """Move pods whose backoff is over to the active queue, and yield each."""
         for record in self._queues.backoff.pop_completed(self._clock.now()):
             self.to_active(record.key, record, BACKOFF_COMPLETE, from_backoff=True)
             yield record
 
     def count_rejectors(self, record: QueuedPodInfo, by: int) -> None:
-        """Count a pod (1), or no longer (-1), under each plugin that rejected it."""
+        """Add ``by`` (1 or -1) to the gauge of unschedulable pods, for each plugin that rejected the pod."""
         profile = record.pod_info.pod.spec.scheduler_name
         for plugin in record.unschedulable_plugins | record.pending_plugins:
             self._rejected_by.labels(plugin, profile).value += by

@@ -1,8 +1,10 @@
-"""Which pods are expected on which node before they are bound there.
+"""Nominator: the nodes that pods are expected on before they are bound there.
 
-Source: rules/queue §12. The queue adds pods that enter it, the failure handler adds what
-PostFilter decided, the cycle deletes a pod when it is assumed. The scheduling cycle calls
-:meth:`Nominator.nominated_pods_for_node` for every node it filters.
+The queue adds the nominations of pods that enter it, and the failure handler adds PostFilter's. The cycle deletes a
+pod's nomination when the pod is assumed. Filtering reads nominations through
+:mod:`kubesched.scheduler.nodes.nominated_rows`.
+
+Source: rules/queue §12.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ from ..nodes.podinfo import PodInfo
 __all__ = ["Nominator", "PodRef"]
 
 
+#: Entries that the log of changed nodes keeps, at least.
 _KEPT_CHANGES: Final = 1 << 14
 
 
 class PodRef(NamedTuple):
-    """How a nomination remembers its pod."""
+    """Reference of a nomination to its pod."""
 
     name: str
     namespace: str
@@ -36,10 +39,10 @@ class PodRef(NamedTuple):
 
 
 class Nominator:
-    """Nominations in memory, at most one per pod UID.
+    """Nominator: nominations in memory, at most one per pod UID.
 
-    ``pod_lister`` gives the live pod of a (namespace, name), None when it is gone; without a lister nothing
-    is looked up. ``find`` gives the queued pod of a ``namespace/name``, ``find_in_flight`` the one in flight of a UID.
+    ``pod_lister`` returns the live pod of a (namespace, name), or None when it is gone; without a lister, pods are not
+    looked up. ``find`` returns the queued pod of a ``namespace/name``, ``find_in_flight`` the pod in flight of a UID.
     """
 
     __slots__ = ("_by_node", "_find", "_find_in_flight", "_lister", "_node_of", "changed")
@@ -55,13 +58,13 @@ class Nominator:
         self._find_in_flight = find_in_flight
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodRef]] = {}
-        #: The nodes whose nominations changed.
+        #: Log of the nodes whose nominations changed.
         self.changed: ChangeLog[str] = ChangeLog(_KEPT_CHANGES)
 
     def add(self, pod: Pod, info: NominatingInfo | None = None) -> None:
-        """Nominate the pod as given by ``info``; without it, by ``status.nominatedNodeName``.
+        """Nominate a pod as ``info`` says; without it, as the pod's ``status.nominatedNodeName`` says.
 
-        A nomination the pod already has is removed in any case. A pod that is gone or bound gets none.
+        An earlier nomination of the pod is removed in any case. A pod that is gone or bound gets none.
         """
         uid = pod.uid
         if uid in self._node_of:
@@ -71,7 +74,7 @@ class Nominator:
         else:
             node = pod.status.nominated_node_name
         if not node:
-            return  # upstream files an overriding empty name under node "", which is never read
+            return  # upstream keeps an overriding empty name under node "", without effect (rules/queue §17 quirk 8)
         if self._lister is not None:
             live = self._lister(pod.namespace, pod.name)
             if live is None or live.spec.node_name:
@@ -81,7 +84,7 @@ class Nominator:
         self.changed.append(node)
 
     def update(self, old: Pod, new: Pod) -> None:
-        """Follow a pod's change; a nomination known only in memory outlives changes of other fields."""
+        """Update the nomination of a pod that changed. One that is only in memory survives changes of other fields."""
         info = None
         if not old.status.nominated_node_name and not new.status.nominated_node_name:
             node = self._node_of.get(old.uid)
@@ -91,16 +94,16 @@ class Nominator:
         self.add(new, info)
 
     def delete(self, pod: Pod) -> None:
-        """Forget the pod's nomination, if any."""
+        """Forget a pod's nomination, if it has one."""
         if pod.uid in self._node_of:
             self._drop(pod.uid)
 
     def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
-        """The pods nominated to a node, oldest nomination first.
+        """Return the pods nominated to a node, oldest nomination first.
 
-        They are the queue's own PodInfo objects: they are never changed in place, treat them so. One in flight counts, too:
-        it may wait for an extender while others are scheduled. A pod that is in neither is given as a stub with name,
-        namespace and UID only.
+        These are the queue's own PodInfo objects: do not change them. Pods in flight count, too, because a pod may wait
+        for an extender while others are scheduled. A pod that is neither queued nor in flight is returned as a stub
+        with only a name, a namespace and a UID.
         """
         refs = self._by_node.get(node_name)
         if not refs:
@@ -108,15 +111,15 @@ class Nominator:
         return [self._resolve(ref) for ref in refs.values()]
 
     def nominated_keys(self, node_name: str) -> list[str]:
-        """The pods nominated to a node, by ``namespace/name``."""
+        """Return ``namespace/name`` of the pods nominated to a node."""
         return [ref.key for ref in self._by_node.get(node_name, {}).values()]
 
     def nominated_nodes(self) -> AbstractSet[str]:
-        """Names of nodes with nominations: a live view, false when there are none."""
+        """Return the names of the nodes with nominations, as a live view."""
         return self._by_node.keys()
 
     def node_of(self, uid: str) -> str | None:
-        """The node a pod is nominated to, None without a nomination."""
+        """Return the name of the node that a pod is nominated to; None without a nomination."""
         return self._node_of.get(uid)
 
     def _resolve(self, ref: PodRef) -> PodInfo:
@@ -136,7 +139,7 @@ class Nominator:
         self.changed.append(node)
 
     def check(self) -> list[str]:
-        """Whether both maps agree: descriptions of what does not."""
+        """Compare both maps. Return their differences as texts."""
         listed = {uid: node for node, refs in self._by_node.items() for uid in refs}
         problems = [] if listed == self._node_of else [f"nominator: {self._node_of} by pod, {listed} by node"]
         problems += [f"nominator: empty list for node {node!r}" for node, refs in self._by_node.items() if not refs]

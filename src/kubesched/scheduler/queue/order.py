@@ -1,7 +1,7 @@
-"""The order of the active queue, from a QueueSort plugin.
+"""Order of the active queue, from a QueueSort plugin.
 
-A plugin gives a sort key, or only a comparison, from which a key is made here. Neither can break the queue: where a
-plugin raises, the two pods are ordered by priority and waiting time, and the failure is logged.
+A plugin has a sort key, or only a comparison; this module makes a key of the comparison. A plugin cannot break the
+queue: if it raises, the two pods are ordered by priority and waiting time, and the failure is logged.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ __all__ = ["Order", "order_of"]
 
 _log = logging.getLogger("kubesched.scheduler.queue")
 
-#: A smaller value is popped first.
+#: Function from a queued pod to its sort key; the pod with the smallest key is popped first.
 Order = Callable[[QueuedPodInfo], Any]
 
 
 def order_of(plugin: Any) -> Order:
-    """Sort key by a QueueSort plugin: its ``sort_key`` where it has one, else one made of its ``less``."""
-    # The default order is what a guard falls back to, so it needs none.
+    """Return the order of a QueueSort plugin: its ``sort_key`` if it has one, else an order made of its ``less``."""
+    # The default order needs no guard: a guard would fall back to that same order.
     return by_priority if getattr(plugin, "sort_key", None) is by_priority else _Guard(plugin).order
 
 
 class _Guard:
-    """Calls of one QueueSort plugin, with the default order where a call fails."""
+    """Guard around the calls of one QueueSort plugin: if a call fails, the default order counts."""
 
     def __init__(self, plugin: Any) -> None:
         self._plugin = plugin
@@ -36,7 +36,7 @@ class _Guard:
         self._failures = 0
 
     def order(self, record: QueuedPodInfo) -> _Place:
-        """The record's place, which later updates of the record do not change."""
+        """Return the record's place in the order. Later updates of the record do not change it."""
         if not self._has_key:
             return _Place(self, copy.copy(record), by_priority(record), usable=True)
         key, usable = None, True
@@ -50,7 +50,7 @@ class _Guard:
         return _Place(self, key, by_priority(record), usable=usable)
 
     def less(self, first: Any, second: Any) -> bool | None:
-        """Whether the first of two records, or of two keys, comes first; None when the plugin fails."""
+        """Return True if the first of two records, or of two keys, comes first; None when the plugin fails."""
         try:
             return bool(first < second) if self._has_key else bool(self._plugin.less(first, second))
         except KeyboardInterrupt:
@@ -70,12 +70,15 @@ class _Guard:
 
 
 class _Place:
-    """A pod's place in the order of a plugin."""
+    """Place of a pod in a plugin's order."""
 
     __slots__ = ("_default", "_guard", "_is_usable", "_value")
 
     def __init__(self, guard: _Guard, value: Any, default: tuple[int, float], *, usable: bool) -> None:
-        """``value`` is the plugin's key or a copy of the record; ``default`` the place where the plugin fails."""
+        """``value`` is the plugin's key, or a copy of the record. ``default`` is the place if the plugin fails.
+
+        ``usable`` is False if the plugin failed to make the key.
+        """
         self._guard = guard
         self._value = value
         self._default = default

@@ -1,6 +1,6 @@
-"""The PreEnqueue plugins: which pods may enter the active or the backoff queue.
+"""PreEnqueue plugins: they decide if a pod may enter the active or the backoff queue.
 
-Source: rules/queue §6.1. Called by the scheduling queue.
+Called by the scheduling queue. Source: rules/queue §6.1.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["PreEnqueue", "PreEnqueuePlugins"]
 
 _log = logging.getLogger("kubesched.scheduler.queue")
 
-#: Scheduler name -> plugin name -> the plugin's function, in order. None: the pod may pass.
+#: Scheduler name -> plugin name -> the plugin's function, in order. The function returns None if the pod may pass.
 PreEnqueuePlugins = Mapping[str, Mapping[str, Callable[[PodInfo], Status | None]]]
 
 _POINT: Final = "PreEnqueue"
 
 
 class PreEnqueue:
-    """Runs the PreEnqueue plugins of a pod's profile; ``events_of`` gives the events a plugin registered."""
+    """PreEnqueue plugins of all profiles. ``events_of`` returns the events that a plugin registered for."""
 
     __slots__ = ("_clock", "_durations", "_events_of", "_metrics", "_plugins", "_sampling")
 
@@ -47,9 +47,10 @@ class PreEnqueue:
         self._durations: dict[str, HistogramValue] = {}
 
     def run(self, record: QueuedPodInfo) -> None:
-        """Gate the pod by the first plugin that does not pass it, or ungate it when all do.
+        """Run the plugins of the pod's profile: the first that does not let the pod pass gates it.
 
-        The plugin that gated it last is called first. A plugin that raises gates the pod with an Error status.
+        If all let it pass, the pod is no longer gated. The plugin that gated it last is called first. A plugin that
+        raises gates the pod with an Error status.
         """
         profile = record.pod_info.pod.spec.scheduler_name
         started = self._clock.now()
@@ -60,7 +61,7 @@ class PreEnqueue:
             self._ungate(record)
         duration = self._durations.get(profile)
         if duration is None:
-            # Upstream's status label is always Success here; dashboards are built on that.
+            # The status label is always Success, as upstream (rules/queue §17 quirk 2): dashboards rely on it.
             duration = self._metrics.framework_extension_point_duration_seconds.labels(_POINT, "Success", profile)
             self._durations[profile] = duration
         duration.observe(self._clock.now() - started)

@@ -1,7 +1,8 @@
-"""Which pods an event may help: registrations, and the answers of their hint functions.
+"""Queueing hints: plugins' registrations for events, and the answers of their hint functions.
 
-Source: rules/queue §9.3, §10.1 and §10.2. The scheduling queue gets the plan of an
-event once per event and a strategy once per pod it may help.
+For each event the scheduling queue gets a plan, and for each pod that the event may help a strategy.
+
+Source: rules/queue §9.3, §10.1, §10.2.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ __all__ = ["EventPlan", "Hints", "Registrations", "Strategy", "pod_keys"]
 
 _log = logging.getLogger("kubesched.scheduler.queue")
 
-#: Scheduler name -> registered event -> (plugin, hint function) in order. No function: always Queue.
+#: Scheduler name -> registered event -> (plugin, hint function), in order. None as a function means "always Queue".
 Registrations = Mapping[str, Mapping[ClusterEvent, Sequence[tuple[str, HintFn | None]]]]
 
-#: Distinct events cached; custom resources could otherwise make the table grow.
+#: Most events whose plans are kept: with custom resources there may be any number of events.
 _MAX_PLANS: Final = 4096
 
 
 class Strategy(enum.Enum):
-    """How a pod is requeued."""
+    """Strategy to requeue a pod: not at all, after its backoff, or immediately."""
 
     SKIP = "skip"
     AFTER_BACKOFF = "after backoff"
@@ -40,15 +41,15 @@ class Strategy(enum.Enum):
 
 
 class EventPlan:
-    """What is known of an event, computed once.
+    """Plan of an event: the registrations that match it, found once.
 
     Attributes:
-        label: the event's name in metrics.
-        wildcard: the event is about everything.
-        interesting: some plugin of some profile waits for it.
-        hints: per scheduler name, the matching (plugin, function) pairs.
-        plugins: the plugins, of any profile, with a matching registration.
-        rejectors: under what waiting pods that the event may help are filed.
+        label: name of the event in metrics.
+        wildcard: True if the event is about everything.
+        interesting: True if any plugin of any profile registered for it; always True for a wildcard.
+        hints: scheduler name to the matching (plugin, function) pairs.
+        plugins: names of the plugins, of all profiles, with a matching registration.
+        rejectors: (scheduler name, plugin name) of these plugins; the event may help pods that they rejected.
     """
 
     __slots__ = ("_keyed", "hints", "interesting", "label", "plugins", "rejectors", "wildcard")
@@ -80,7 +81,10 @@ class EventPlan:
         }
 
     def keys(self, old: Any, new: Any) -> dict[RejectorKey, Collection[str]]:
-        """By rejector: the keys of the pods that this event may help, where it does not help all that were rejected."""
+        """Return hint keys by rejector: the event may help only those of its pods that have one of the keys.
+
+        The event may help all pods of a rejector that is not in the result.
+        """
         if not self._keyed:
             return {}
         found = ((rejector, hint.of_event(old, new)) for rejector, hint in self._keyed.items())
@@ -88,7 +92,7 @@ class EventPlan:
 
 
 def pod_keys(registrations: Registrations) -> dict[RejectorKey, Callable[[PodInfo], Iterable[str]]]:
-    """By rejector: the keys under which its waiting pods are found; for plugins with a :class:`KeyedHint`."""
+    """Return, by rejector, the function from a pod to its hint keys; for plugins with a :class:`KeyedHint`."""
     return {
         (scheduler, plugin): hint.of_pod
         for scheduler, by_event in registrations.items()
@@ -99,7 +103,7 @@ def pod_keys(registrations: Registrations) -> dict[RejectorKey, Callable[[PodInf
 
 
 class Hints:
-    """The registrations of all profiles."""
+    """Queueing hints of all profiles."""
 
     __slots__ = ("_clock", "_durations", "_events_of", "_plans", "_registrations", "_sampling")
 
@@ -117,7 +121,7 @@ class Hints:
         self._events_of = {plugin: tuple(events) for plugin, events in events_of.items()}
 
     def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
-        """What a plugin registered for, in all profiles together."""
+        """Return the events that a plugin registered for, in all profiles together."""
         return self._events_of.get(plugin, ())
 
     def plan(self, event: ClusterEvent) -> EventPlan:
@@ -129,7 +133,7 @@ class Hints:
         return plan
 
     def strategy(self, record: QueuedPodInfo, plan: EventPlan, old: Any, new: Any) -> Strategy:
-        """How to requeue a pod after an event. A hint function that fails counts as Queue and is logged."""
+        """Return the strategy for a pod after an event. A hint function that fails counts as Queue and is logged."""
         pending = record.pending_plugins
         unschedulable = record.unschedulable_plugins
         if not unschedulable and not pending:
@@ -148,7 +152,7 @@ class Hints:
             if not is_pending and plugin not in unschedulable:
                 continue
             if best is not Strategy.SKIP and not is_pending:
-                continue  # the pod is retried anyway; only a pending plugin can hurry it
+                continue  # the pod is tried again anyway; only a pending plugin's hint can make it immediate
             if not self._worth_queueing(plugin, hint, record.pod_info, plan, old, new):
                 continue
             if is_pending:
@@ -159,7 +163,7 @@ class Hints:
         return best
 
     def strategy_after(self, record: QueuedPodInfo, events: Iterable[tuple[EventPlan, Any, Any]]) -> Strategy:
-        """How to requeue a pod after several events, each with its old and new object (spec section 8.3)."""
+        """Return the strategy for a pod after several events, each with its old and new object (rules/queue §8.3)."""
         best = Strategy.SKIP
         for plan, old, new in events:
             strategy = self.strategy(record, plan, old, new)

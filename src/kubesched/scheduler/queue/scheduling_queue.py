@@ -1,21 +1,29 @@
-"""The scheduling queue: which pod to try next, and when to try a rejected one again.
+"""Scheduling queue: it decides which pod is tried next, and when a rejected pod is tried again.
 
-Source: rules/queue. Event handlers add, update, delete and report cluster events; the cycle pops
-pods and the failure handler gives them back. From the active queue a pod is popped by the scheduling cycle.
+Event handlers add, update and delete pods, and report cluster events. The scheduling cycle pops pods from the active
+queue. The failure handler gives pods back. Source: rules/queue.
 
     add ──▶ active ──pop──▶ in flight ──done──▶ (bound, or gone)
               ▲  ▲              │ add_unschedulable_if_not_present
               │  └── backoff ◀──┤
               └── unschedulable ◀┘      events move pods from unschedulable to backoff or active
 
-Nothing here awaits but :meth:`SchedulingQueue.wait_pop` and :meth:`SchedulingQueue.run`, so each operation is
-atomic; one that concerns very many pods takes effect in slices, and what comes meanwhile waits behind it.
-PreEnqueue and hint functions run inside these operations and must not call back into the queue.
+Only :meth:`SchedulingQueue.wait_pop` and :meth:`SchedulingQueue.run` await, so each operation is atomic. An operation
+that concerns very many pods is done in slices, and operations that come meanwhile wait behind it. PreEnqueue and hint
+functions run inside these operations and must not call the queue.
 
-The queue is composed of parts with one idea each: where pods wait (:mod:`.sub_queues`), how one pod moves
-(:mod:`.moves`), how events requeue it (:mod:`.event_moves`, :mod:`.queueing_hints`), what happened while it was in flight
-(:mod:`.in_flight`), nominations (:mod:`.nominator`), time (:mod:`.flushing`), which pods are popped apart
-(:mod:`.split_heap`), what may be read (:mod:`.views`), and long operations (:mod:`.slices`).
+The queue consists of parts with one idea each:
+
+    :mod:`.sub_queues`        places where pods wait
+    :mod:`.moves`             moves of a single pod between them
+    :mod:`.event_moves`       moves because of events
+    :mod:`.queueing_hints`    pods that an event may help
+    :mod:`.in_flight`         pods being scheduled, and the events meanwhile
+    :mod:`.nominator`         nominations
+    :mod:`.flushing`          moves with time alone
+    :mod:`.split_heap`        pods that are popped apart, for extenders
+    :mod:`.slices`            long operations
+    :mod:`.views`             reading without changing
 """
 
 from __future__ import annotations
@@ -58,25 +66,25 @@ class QueueError(Exception):
 
 
 class SchedulingQueue:
-    """Active, backoff and unschedulable pods, pods in flight, and the nominator.
+    """Scheduling queue: active, backoff and unschedulable pods, pods in flight, and the nominator.
 
-    Pods are known by ``namespace/name`` while they wait and by UID while they are in flight.
+    Pods are identified by ``namespace/name`` while they wait, and by UID while they are in flight.
 
     Args:
         clock: seconds since the epoch; backoff ends at whole seconds of it.
-        order: sort key of the active queue: a smaller key is popped first, equal keys first come first served. The
-            key is taken when a pod enters and when it is updated.
-        pre_enqueue: scheduler name -> what gives the plugins for a pod: plugin name -> function, in order.
-        queueing_hints: scheduler name -> registered event -> (plugin, hint function) in order.
-        pod_lister: the live pod of a (namespace, name), for the nominator.
+        order: sort key of the active queue. The pod with the smallest key is popped first; among equal keys, the pod
+            that came first. The key is taken when a pod enters and when it is updated.
+        pre_enqueue: scheduler name -> plugin name -> function, in order.
+        queueing_hints: scheduler name -> registered event -> (plugin, hint function), in order.
+        pod_lister: returns the live pod of a (namespace, name), for the nominator.
         initial_backoff, max_backoff: seconds; a maximum of 0 turns backoff off.
         max_in_unschedulable: seconds after which a pod is tried again without any event.
-        is_apart: which pods are only popped by callers that ask for pods apart; none by default.
-        pop_from_backoff: with the active queue empty, the pod whose backoff ends first is taken early (gate
+        is_apart: returns True for pods that only callers who ask for pods apart pop; by default there are none.
+        pop_from_backoff: when no pod is active, the pod whose backoff ends first is taken early (gate
             SchedulerPopFromBackoffQ).
-        holders: scheduler name -> plugin that knows which deletions cannot help a waiting pod.
-        slice_time: seconds, by which operations that concern very many pods are divided while :meth:`run` runs: the
-            event loop's time. By default it stands still, as in virtual time, and nothing is divided.
+        holders: scheduler name -> plugin that knows the deletions that cannot help a waiting pod.
+        slice_time: returns the event loop's time in seconds; by it, long operations are divided while :meth:`run` runs.
+            By default it stands still, as in virtual time, and no operation is divided.
     """
 
     def __init__(
@@ -133,13 +141,13 @@ class SchedulingQueue:
         )
         self._scheduling_cycle = 0
         self._closed = False
-        #: What may be read: where pods are, lists of them, the checker.
+        #: Read access: places of pods, lists of pods, the checker.
         self.views = QueueViews(self._queues, self._in_flight, self.nominator, metrics.unschedulable_pods, self._slices)
 
     # -- what event handlers call ----------------------------------------------------------------------
 
     def add(self, pod: Pod) -> None:
-        """A pod without a node has appeared. A stale entry of the same name is replaced.
+        """Add a pod without a node. It replaces a stale pod of the same name.
 
         Raises:
             QuantityError: when a request of the pod is malformed; the queue is unchanged.
@@ -152,10 +160,10 @@ class SchedulingQueue:
         self._enter(key, record, POD_ADD, self._queues.get(key))
 
     def add_or_update(self, pod: Pod) -> None:
-        """A pod without a node was delivered, perhaps again: one that is here, in flight or not, is updated.
+        """Add a pod without a node; or update it, if it waits here or is in flight.
 
         Raises:
-            QuantityError: as for :meth:`add`.
+            QuantityError: when a request of the pod is malformed; the queue is unchanged.
         """
         key, uid = pod.key, pod.uid
         if uid in self._in_flight:
@@ -172,10 +180,10 @@ class SchedulingQueue:
             self._enter(key, self._new(pod), POD_ADD, known)
 
     def update(self, old: Pod | None, new: Pod) -> None:
-        """A pod has changed; ``old`` may be None when its last state is unknown.
+        """Update a pod that has changed; ``old`` is None when its last state is unknown.
 
-        A pod in flight only has the change recorded: it will come back with the informer's version. A
-        waiting pod is tried again if the change may have made it schedulable. An unknown pod is added.
+        A waiting pod is tried again if the change may have made it schedulable. For a pod in flight the change is only
+        recorded: the pod comes back with the informer's version. An unknown pod is added.
 
         Raises:
             QuantityError: when a request of the pod is malformed; the queue is unchanged.
@@ -204,7 +212,7 @@ class SchedulingQueue:
             for event in events:
                 plan = self._hints.plan(event)
                 strategy = self._hints.strategy(record, plan, old, new)
-                # Skip means that the pod stays where it is; it is not put in again.
+                # After Skip the pod stays where it is; it is not put in again.
                 if strategy is not Strategy.SKIP and self._moves.requeue(key, record, strategy, plan.label):
                     self._waiters.notify()
                     break
@@ -212,7 +220,7 @@ class SchedulingQueue:
             self._enter(key, self._new(new), POD_UPDATE, None)
 
     def delete(self, pod: Pod) -> None:
-        """A pod was deleted, or bound. What is in flight stays until :meth:`done`."""
+        """Remove a pod that was deleted, or bound. A pod in flight stays until :meth:`done`."""
         if self._slices.busy:
             self._slices.defer(partial(self.delete, pod))
             return
@@ -220,7 +228,7 @@ class SchedulingQueue:
         self._moves.leave(pod.key)
 
     def _new(self, pod: Pod) -> QueuedPodInfo:
-        """A record of a pod without history."""
+        """Return the record of a pod that has no history."""
         return QueuedPodInfo(self._templates.info(pod), self._clock.now())
 
     def _enter(self, key: str, record: QueuedPodInfo, label: str, stale: QueuedPodInfo | None) -> None:
@@ -235,10 +243,11 @@ class SchedulingQueue:
     def move_all_to_active_or_backoff_queue(
         self, event: ClusterEvent, old: Any, new: Any, pre_check: Callable[[Pod], bool] | None = None
     ) -> None:
-        """An event in the cluster: requeue the unschedulable pods it may help.
+        """Requeue the unschedulable pods that a cluster event may help.
 
-        ``old`` is None for additions and ``new`` for deletions. With ``pre_check`` only pods it accepts are
-        evaluated. An event that no plugin registered for is not even recorded for the pods in flight.
+        ``old`` is None for additions, ``new`` for deletions. With ``pre_check``, only pods that it accepts are
+        evaluated. The event is also recorded for the pods in flight. An event that no plugin registered for has no
+        effect at all.
         """
         if event == ASSIGNED_POD_DELETE and isinstance(old, Pod):
             self.move_after_deletions((old,), pre_check)
@@ -255,10 +264,10 @@ class SchedulingQueue:
             self._in_flight.record(plan, old, new)
 
     def move_after_deletions(self, pods: Sequence[Pod], pre_check: Callable[[Pod], bool] | None = None) -> None:
-        """The same for deletions of pods on nodes that came together, in order: an event for each.
+        """Requeue the unschedulable pods that deletions of pods may help. The deletions came together, in this order.
 
-        Pods held for what is free on a node are evaluated after the last of these deletions on it, and with the others only
-        where that one does not help them.
+        There is an event for each deletion. Held pods (see :mod:`.unschedulable`) are evaluated after the last of
+        several deletions in a row on one node; for the earlier ones only if the last one does not help them.
         """
         plan = self._hints.plan(ASSIGNED_POD_DELETE)
         if not plan.interesting:
@@ -273,7 +282,7 @@ class SchedulingQueue:
                 self._in_flight.record(plan, pod, None)
 
     def end_nomination(self, pod: Pod) -> None:
-        """Forget a pod's nomination while it waits; it may be requeued by any event again."""
+        """Forget a pod's nomination while it waits. A held pod may be held no longer after that."""
         self.nominator.delete(pod)
         if self._slices.busy:
             self._slices.defer(partial(self._queues.unschedulable.file_again, pod.key))
@@ -281,9 +290,9 @@ class SchedulingQueue:
             self._queues.unschedulable.file_again(pod.key)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Move these pods to the active queue at once, backoff or not; PreEnqueue may still hold them.
+        """Move these pods to the active queue at once, whatever their backoff; PreEnqueue may still gate them.
 
-        For a pod in flight the request is recorded, so that its rejection leads to another attempt.
+        For a pod in flight the request is recorded, so that it is tried again if it is rejected.
         """
         if self._slices.busy:
             self._slices.defer(partial(self.activate, dict(pods)))
@@ -304,11 +313,11 @@ class SchedulingQueue:
     # -- what the cycle calls --------------------------------------------------------------------------
 
     def pop_nowait(self, *, apart: bool = False) -> QueuedPodInfo | None:
-        """Take the best pod and mark it in flight; None when nothing can be popped now.
+        """Pop the first pod and mark it in flight; None when no pod can be popped now.
 
-        With the active queue empty, the pod whose backoff ends first is taken early. Pods that failed by
-        an error always wait for their backoff. ``apart`` takes one of the pods apart; otherwise those stay. Nothing
-        can be popped while an operation that concerns very many pods is under way.
+        When no pod is active, the pod whose backoff ends first is taken early; but a pod after an error always waits
+        for the end of its backoff. ``apart``: pop one of the pods apart, which other calls never pop. No pod can be
+        popped while a long operation is under way.
         """
         if self._slices.moving:
             return None
@@ -318,7 +327,7 @@ class SchedulingQueue:
                 return record
 
     async def wait_pop(self, *, apart: bool = False) -> QueuedPodInfo | None:
-        """Like :meth:`pop_nowait`, but wait for a pod; None only when the queue is closed and drained."""
+        """Like :meth:`pop_nowait`, but wait for a pod; None only when the queue is closed and has no pod left."""
         while True:
             record = self.pop_nowait(apart=apart)
             if record is not None or self._closed:
@@ -326,7 +335,7 @@ class SchedulingQueue:
             await self._waiters.wait()
 
     def pop_specific(self, pod: Pod) -> QueuedPodInfo | None:
-        """Activate and take this very pod; None when it is unknown, still gated or in flight already."""
+        """Activate and pop this very pod; None when it is unknown, gated or in flight already."""
         self._slices.settle()
         key = pod.key
         self._moves.activate(key)
@@ -348,22 +357,21 @@ class SchedulingQueue:
         return True
 
     def done(self, uid: str) -> None:
-        """The attempt for this pod is over and it is not given back. Harmless when repeated."""
+        """Note that the attempt for a pod is over and the pod is not given back. A repeated call has no effect."""
         if self._slices.busy:
             self._slices.defer(partial(self._in_flight.done, uid))
         else:
             self._in_flight.done(uid)
 
     def add_unschedulable_if_not_present(self, queued: QueuedPodInfo, pod_scheduling_cycle: int) -> None:
-        """Give back a pod whose attempt failed, its rejector plugins filled in.
+        """Give back a pod whose attempt failed, with the plugins that rejected it filled in.
 
-        Its sub-queue depends on the events since its Pop. ``pod_scheduling_cycle`` is part of upstream's
-        signature; with queueing hints it decides nothing. The pod is no longer in flight afterwards,
-        whatever happens.
+        The events since its Pop decide its sub-queue. ``pod_scheduling_cycle`` is part of upstream's signature; with
+        queueing hints it decides nothing. In any case the pod is no longer in flight afterwards.
 
         Raises:
-            QueueError: when the pod's name is queued already; nothing else has changed then. It is logged instead
-                when the pod has to wait for an operation that is under way.
+            QueueError: when the pod's name is queued already; nothing else has changed then. The error is logged
+                instead if the call has to wait for an operation that is under way.
         """
         if self._slices.busy:
             self._slices.defer(partial(self.add_unschedulable_if_not_present, queued, pod_scheduling_cycle))
@@ -390,7 +398,7 @@ class SchedulingQueue:
             self._waiters.notify()
 
     def _strategy_of_returning(self, record: QueuedPodInfo, uid: str) -> Strategy:
-        """How to requeue a pod after the events since its Pop (spec section 8.3)."""
+        """Return the strategy for a pod after the events since its Pop (rules/queue §8.3)."""
         if not record.has_rejectors:
             return Strategy.AFTER_BACKOFF
         if uid not in self._in_flight:
@@ -400,13 +408,13 @@ class SchedulingQueue:
 
     @property
     def scheduling_cycle(self) -> int:
-        """Number of pods that have gone in flight so far."""
+        """Number of pods that were popped so far."""
         return self._scheduling_cycle
 
     # -- time ------------------------------------------------------------------------------------------
 
     def flush_backoff_completed(self) -> None:
-        """Move pods whose backoff is over to the active queue. Due each whole second."""
+        """Move pods whose backoff is over to the active queue. To be called each whole second."""
         if self._slices.busy:
             self._slices.defer(self.flush_backoff_completed)
         else:
@@ -421,7 +429,7 @@ class SchedulingQueue:
             self._waiters.notify()
 
     def flush_unschedulable_leftover(self) -> None:
-        """Try pods again that have waited too long for an event. Due every 30 seconds; gated pods stay."""
+        """Requeue pods that have waited too long for an event; gated pods stay. To be called every 30 seconds."""
         if self._slices.busy:
             self._slices.defer(self.flush_unschedulable_leftover)
             return
@@ -433,18 +441,18 @@ class SchedulingQueue:
         self._slices.begin(self._event_moves.timeout(pairs, self._hints.plan(UNSCHEDULABLE_TIMEOUT)))
 
     async def run(self) -> None:
-        """Both flush loops, and operations in slices, until :meth:`close`."""
+        """Run both flush loops, and operations in slices, until :meth:`close`."""
         if not self._closed:
             await self._loops.run()
 
     def next_timer(self) -> float | None:
-        """When a flush could next move a pod: see :meth:`..FlushLoops.next_timer`."""
+        """Return the next time at which a flush could move a pod: see :meth:`.flushing.FlushLoops.next_timer`."""
         return self._loops.next_timer()
 
     def close(self) -> None:
-        """Stop the flush loops, forget what is in flight and release every waiter. Closing again does nothing.
+        """Stop the flush loops, forget the pods in flight, and wake every waiter. A second call has no effect.
 
-        Pods still in the queue can be popped.
+        Pods that are still in the queue can be popped.
         """
         if self._closed:
             return

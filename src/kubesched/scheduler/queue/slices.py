@@ -1,11 +1,12 @@
-"""Long operations of the queue in slices, so that one event may concern any number of waiting pods.
+"""Slices of long queue operations: one event may concern any number of waiting pods without blocking the event loop.
 
-An operation is made of steps (:mod:`kubesched.base.turns`). One that is short is done at once. One that takes longer than a
-slice goes on in the next turns of the event loop; until it is done nothing is popped, and every operation that comes meanwhile
-waits behind it. So all operations take effect one after the other, in the order they came, as if each were done at once. After
-each long one there is a turn in which pods are popped, however many others wait: for them it is as if what waits came later.
+An operation consists of steps (:mod:`kubesched.base.turns`). A short operation is done at once. An operation that takes
+longer than a slice goes on in the next turns of the event loop. Until it ends, no pod is popped, and every operation
+that comes meanwhile waits behind it. So all operations take effect one after the other, in the order of their arrival,
+as if each were done at once. After each long operation there is a turn in which pods can be popped, even if other
+operations wait.
 
-Virtual time stands still while code runs, so that a slice never ends: a simulation does everything at once.
+In virtual time the clock stands still while code runs, so a slice never ends: a simulation does everything at once.
 
 Used by :class:`.scheduling_queue.SchedulingQueue`.
 """
@@ -25,33 +26,33 @@ __all__ = ["Slices"]
 
 _log = logging.getLogger("kubesched.scheduler.queue")
 
-#: How long an operation goes on, in seconds, before other tasks get a turn.
+#: Duration of a slice, in seconds: afterwards other tasks get a turn.
 _SLICE_SECONDS: Final = 0.005
 
 
 class Slices:
-    """The operation that is under way, and those that wait for it.
+    """Operation of the queue that is under way, and the operations that wait for it.
 
     Attributes:
-        busy: whether what comes has to wait: an operation is under way, or others wait.
-        moving: whether an operation is under way, between two of its slices.
+        busy: True if a new operation has to wait, because an operation is under way or waits.
+        moving: True if an operation is under way, between two of its slices.
     """
 
     __slots__ = ("_later", "_on_done", "_steps", "_time", "_wake", "_watched", "busy", "moving")
 
     def __init__(self, time: Callable[[], float], on_done: Callable[[], None]) -> None:
-        """``time``, in seconds, says when a slice ends. ``on_done`` is called when pods can be popped again."""
+        """``time`` returns seconds, by which a slice ends. ``on_done`` is called when pods can be popped again."""
         self._time = time
         self._on_done = on_done
         self.busy = self.moving = False
-        #: Whether :meth:`run` continues what is begun.
+        #: True while :meth:`run` is there to continue a long operation.
         self._watched = False
         self._steps: Steps[object] | None = None
         self._later: deque[Callable[[], object]] = deque()
         self._wake = asyncio.Event()
 
     def begin(self, steps: Steps[object]) -> None:
-        """Do an operation, at once if it is short. Only to be called while none is under way."""
+        """Begin an operation, and end it if it is short. Call it only while no operation is under way."""
         if not self._watched:
             finish(steps)
         elif not self._advance(steps, self._time() + _SLICE_SECONDS):
@@ -59,11 +60,11 @@ class Slices:
             self._wake.set()
 
     def defer(self, operation: Callable[[], object]) -> None:
-        """Do this when all before it is done. What it raises then is logged, as its caller cannot be notified any more."""
+        """Begin an operation when all earlier ones are done. An exception is logged: its caller is gone by then."""
         self._later.append(operation)
 
     def settle(self) -> None:
-        """Do all that is left, without a pause."""
+        """Finish the operation under way and all that wait, without a pause."""
         watched, self._watched = self._watched, False
         try:
             while self.busy:
@@ -72,12 +73,12 @@ class Slices:
             self._watched = watched
 
     def end(self) -> None:
-        """The same, and from now on do everything at once."""
+        """Finish all operations, and from now on do every operation at once."""
         self.settle()
         self._watched = False
 
     async def run(self) -> None:
-        """Continue what takes longer than a slice, until cancelled; what is left then is done without a pause."""
+        """Continue long operations until cancelled; then finish without a pause all that are left."""
         self._watched = True
         try:
             while True:
@@ -91,12 +92,12 @@ class Slices:
             self.end()
 
     def _advance(self, steps: Steps[object], ends: float) -> bool:
-        """Whether the steps were all done before that time."""
+        """Do steps until the time ``ends``; True if all are done."""
         time = self._time
         return all(time() < ends for _ in steps)
 
     def _slice(self, ends: float) -> None:
-        """Continue the operation that is under way, or else begin those that wait."""
+        """Continue the operation under way; without one, begin the operations that wait."""
         steps, self._steps = self._steps, None
         try:
             if steps is None:

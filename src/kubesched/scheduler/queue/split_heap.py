@@ -1,7 +1,7 @@
-"""Two keyed heaps that count as one sub-queue, popped by different loops.
+"""Split heap: two keyed heaps that form one sub-queue, but are popped by different loops.
 
-Pods that an extender takes part in are scheduled apart from the others, one after the other, while the others go on.
-They wait in the same sub-queues, with the same order, events, updates and metrics, and only come out elsewhere.
+Pods that an extender is interested in are scheduled apart, one after the other, while other pods go on. They wait in
+the same sub-queues as other pods, with the same order, events, updates and metrics. Only another loop pops them.
 """
 
 from __future__ import annotations
@@ -15,26 +15,29 @@ from .heap import KeyedHeap
 
 __all__ = ["IsApart", "SplitHeap"]
 
-#: Whether a pod is popped by the loop for pods apart.
+#: Function that returns True if a pod is popped by the loop for pods apart.
 IsApart = Callable[[QueuedPodInfo], bool]
 
 
 class SplitHeap:
-    """Pods by key. ``is_apart`` is called when a pod is put in, and again whenever it is replaced."""
+    """Heap of queued pods, by key, in two parts: pods apart, and the usual pods.
+
+    ``is_apart`` is called when a pod is put in, and again when it is replaced.
+    """
 
     __slots__ = ("_is_apart", "apart", "usual")
 
     def __init__(
         self, order: Callable[[QueuedPodInfo], Any], gauge: GaugeValue | None = None, is_apart: IsApart | None = None
     ) -> None:
-        """``order`` and ``gauge`` as for :class:`.heap.KeyedHeap`. Without ``is_apart`` no pod is apart."""
+        """``order`` and ``gauge`` are those of :class:`.heap.KeyedHeap`. Without ``is_apart`` no pod is apart."""
         gauge = gauge if gauge is not None else GaugeValue()
         self._is_apart = is_apart
         self.usual: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, gauge)
         self.apart: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, gauge)
 
     def put(self, key: str, record: QueuedPodInfo) -> bool:
-        """Insert or replace; True when the key is new."""
+        """Insert or replace a pod; True if the key is new."""
         if self._is_apart is None:
             return self.usual.put(key, record)
         heap, other = (self.apart, self.usual) if self._is_apart(record) else (self.usual, self.apart)
@@ -42,7 +45,7 @@ class SplitHeap:
         return heap.put(key, record) and not moved
 
     def pop(self, *, apart: bool = False) -> QueuedPodInfo | None:
-        """Remove and return the first pod of those apart, or of the others; None when there is none."""
+        """Remove and return the first of the pods apart, or of the usual pods; None when there is none."""
         return (self.apart if apart else self.usual).pop()
 
     def remove(self, key: str) -> QueuedPodInfo | None:
@@ -68,5 +71,7 @@ class SplitHeap:
         for heap, expected in ((self.usual, False), (self.apart, True)):
             for record in heap.items():
                 if (is_apart is not None and is_apart(record)) is not expected:
-                    problems.append(f"{name}: {record.key} should be {'outside' if expected else 'among'} those apart")
+                    problems.append(
+                        f"{name}: {record.key} should {'not be' if expected else 'be'} among the pods apart"
+                    )
         return problems

@@ -1,7 +1,8 @@
-"""Where waiting pods are: active, in backoff, or unschedulable.
+"""Sub-queues of waiting pods: active, backoff and unschedulable.
 
-Source: rules/queue §2. Filled and emptied by :mod:`.moves`; read by :mod:`.views` and the
-nominator.
+:mod:`.moves` fills and empties them; :mod:`.views` and the nominator read them.
+
+Source: rules/queue §2.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ __all__ = ["SubQueues"]
 
 
 class SubQueues:
-    """The three sub-queues, keyed by ``namespace/name``; a pod is in one of them at most.
+    """Sub-queues of pods, by ``namespace/name``; a pod is in one of them at most.
 
-    Gated pods are among the unschedulable ones. Each sub-queue keeps its gauge.
+    Gated pods are among the unschedulable pods. Each sub-queue updates its gauge.
     """
 
     __slots__ = ("_active_gauge", "_backoff_gauge", "active", "backoff", "unschedulable")
@@ -43,10 +44,10 @@ class SubQueues:
         pod_keys: Mapping[RejectorKey, PodKeys] | None = None,
         pop_from_backoff: bool = True,
     ) -> None:
-        """``known_schedulers`` are the profiles with queueing hints; backoff times are seconds.
+        """Make empty sub-queues; arguments without a word here are those of :class:`.scheduling_queue.SchedulingQueue`.
 
-        ``is_apart`` names the pods that are popped apart from the others; ``holders`` as for the queue; ``pod_keys``
-        says under which keys a rejector's pods are found; ``pop_from_backoff`` as for the queue.
+        ``known_schedulers`` are the names of the profiles with queueing hints. ``pod_keys``: rejector to the function
+        that returns the hint keys of a pod.
         """
         pending = metrics.pending_pods
         self._active_gauge = pending.labels("active")
@@ -60,20 +61,20 @@ class SubQueues:
         )
 
     def get(self, key: str) -> QueuedPodInfo | None:
-        # Nearly all that is looked up waits: pods that are nominated.
+        # Most lookups are of nominated pods, and most of these are unschedulable: look there first.
         return self.unschedulable.get(key) or self.active.get(key) or self.backoff.get(key)
 
     def remove(self, key: str) -> QueuedPodInfo | None:
-        """Take a pod out of the sub-queue it is in; None when it is in none."""
+        """Remove a pod from its sub-queue; None when it is in none."""
         return self.active.remove(key) or self.backoff.remove(key) or self.unschedulable.remove(key)
 
     def pod_info(self, key: str) -> PodInfo | None:
-        """The pod as it is queued, for the nominator."""
+        """Return the pod as it is queued, or None; for the nominator."""
         record = self.get(key)
         return None if record is None else record.pod_info
 
     def place_of(self, key: str) -> str:
-        """The sub-queue of a pod in the words of error messages; empty when it is in none."""
+        """Return the name of a pod's sub-queue as error messages have it; "" when it is in none."""
         if key in self.unschedulable:
             return "unschedulable queue"
         if key in self.active:
@@ -81,7 +82,7 @@ class SubQueues:
         return "the backoff queue" if key in self.backoff else ""
 
     def keys(self) -> list[tuple[str, KeysView[str]]]:
-        """What is in each heap and among the waiting pods: the name of the sub-queue, and the keys."""
+        """Return (name, keys of pods) of each heap, and of the unschedulable pods."""
         pods = self.backoff.pods
         return [
             ("Active", self.active.usual.keys()),
@@ -93,7 +94,7 @@ class SubQueues:
         ]
 
     def checking(self) -> Steps[list[str]]:
-        """Every violated invariant, in steps between which pods may move."""
+        """Return every violated invariant, in steps between which pods may move."""
         problems = self.active.check("activeQ") + self._check_gauges()
         yield
         problems += self.backoff.check()

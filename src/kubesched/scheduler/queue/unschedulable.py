@@ -1,8 +1,9 @@
-"""Pods that wait for something to change.
+"""Unschedulable pods: pods that wait for a change in the cluster.
 
-Source: rules/queue §6.4 and §7 (upstream ``unschedulablePods``). Pods are also filed by
-the plugins that rejected them, so that an event looks only at the pods it can help: with 100,000 pods waiting
-for memory, an event about volumes costs nothing.
+Pods are indexed by the plugins that rejected them, so that an event looks only at pods that it may help. When 100,000
+pods wait for memory, an event about volumes costs nothing.
+
+Source: rules/queue §6.4, §7 (upstream ``unschedulablePods``).
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from .heap import KeyedHeap
 
 __all__ = ["RejectorKey", "UnschedulablePods"]
 
-#: (scheduler name, plugin name).
+#: Rejector: (scheduler name, plugin name) of a plugin that rejected a pod.
 RejectorKey = tuple[str, str]
-#: The keys of what a pod names, see :class:`~kubesched.scheduler.framework.events.KeyedHint`.
+#: Function that returns a pod's hint keys, see :class:`~kubesched.scheduler.framework.events.KeyedHint`.
 PodKeys = Callable[[PodInfo], Iterable[str]]
 _Keys = Mapping[RejectorKey, Collection[str]]
 _NO_KEYS: Final[_Keys] = {}
-#: So many pods are checked in one step.
+#: Pods that are checked in one step.
 _PER_STEP: Final = 256
 
 
@@ -36,7 +37,11 @@ def _no_keys() -> _Keys:
 
 
 class _Parked:
-    """One waiting pod, and how it is filed at the moment."""
+    """Waiting pod, with its present entries in the indexes.
+
+    ``sequence`` orders pods by arrival. ``filed`` are the rejectors under which the pod is indexed: empty if any event
+    helps the pod, None before the pod is indexed.
+    """
 
     __slots__ = ("filed", "gated", "held", "key", "names", "record", "sequence")
 
@@ -46,9 +51,9 @@ class _Parked:
         self.sequence = sequence
         self.gated = False
         self.filed: tuple[RejectorKey, ...] | None = None
-        #: With the rejectors that find their pods by keys: those of this one.
+        #: (rejector, hint key) of the pod, for rejectors that find their pods by hint keys.
         self.names: tuple[tuple[RejectorKey, str], ...] = ()
-        #: What it has in common with others that only some deletions may help; None when any may.
+        #: (scheduler name, hold key) if the pod is held: only some deletions may help it. None if it is not held.
         self.held: tuple[str, Hashable] | None = None
 
 
@@ -56,16 +61,19 @@ _by_sequence = attrgetter("sequence")
 
 
 def _in_order(found: dict[str, _Parked]) -> list[tuple[str, QueuedPodInfo]]:
-    # Buckets are nearly in order already, which makes this close to one pass.
+    # The pods of an index are nearly in order, so sorting takes little more than one pass.
     return [(parked.key, parked.record) for parked in sorted(found.values(), key=_by_sequence)]
 
 
 class UnschedulablePods:
-    """Waiting pods by ``namespace/name``, in the order they came.
+    """Unschedulable pods, by ``namespace/name``, in the order of arrival.
 
-    ``known_schedulers`` are the profiles with queueing hints: pods of others, like pods that no plugin
-    rejected, are helped by any event. A pod is counted as gated or unschedulable by what it was when it was
-    last put here, which keeps the gauges right whatever a caller changed.
+    ``known_schedulers`` are the names of the profiles with queueing hints. Any event helps a pod of another scheduler,
+    and a pod that no plugin rejected. A pod counts as gated or as waiting by its state when it was last put here, so
+    the gauges stay right even if a caller has changed the record since.
+
+    A **held** pod is one that a :class:`~kubesched.scheduler.framework.holding.Holder` keeps from deletions that cannot
+    help it. It is only indexed by its hold key.
     """
 
     __slots__ = (
@@ -81,15 +89,15 @@ class UnschedulablePods:
         holders: Mapping[str, Holder] | None = None,
         pod_keys: Mapping[RejectorKey, PodKeys] | None = None,
     ) -> None:
-        """``holders``: by scheduler name, the plugin that knows which deletions cannot help a pod.
+        """``holders``: scheduler name to the plugin that knows the deletions that cannot help a pod.
 
-        ``pod_keys``: the rejectors whose pods are also found by the keys of what they name.
+        ``pod_keys``: rejector to the function that returns the hint keys by which its pods are found.
         """
         self._pod_keys = pod_keys or {}
         self._by_name: dict[tuple[RejectorKey, str], dict[str, _Parked]] = {}
         self._known = frozenset(known_schedulers)
         self._holders = holders or {}
-        #: The held pods, by scheduler name and what they have in common.
+        #: (scheduler name, hold key) to the held pods.
         self._held: dict[tuple[str, Hashable], dict[str, _Parked]] = {}
         self._entries: dict[str, _Parked] = {}
         self._by_rejector: dict[RejectorKey, dict[str, _Parked]] = {}
@@ -100,7 +108,7 @@ class UnschedulablePods:
         self._sequence = 0
 
     def put(self, key: str, record: QueuedPodInfo) -> bool:
-        """Add a pod, or file it again after its record changed. True when the key is new."""
+        """Add a pod, or index it again after its record changed. True if the key is new."""
         parked = self._entries.get(key)
         new = parked is None
         gated = record.gated
@@ -123,7 +131,7 @@ class UnschedulablePods:
         return new
 
     def remove(self, key: str) -> QueuedPodInfo | None:
-        """Take a pod out; None when it is not here."""
+        """Remove and return a pod; None when it is not here."""
         parked = self._entries.pop(key, None)
         if parked is None:
             return None
@@ -133,7 +141,7 @@ class UnschedulablePods:
         return parked.record
 
     def file_again(self, key: str) -> None:
-        """What the pod is held for may have ended."""
+        """Index a pod again, because the reason to hold it may have ended."""
         parked = self._entries.get(key)
         if parked is not None:
             self._file(parked)
@@ -145,9 +153,10 @@ class UnschedulablePods:
     def candidates(
         self, rejectors: Iterable[RejectorKey], keys: Callable[[], _Keys] = _no_keys
     ) -> list[tuple[str, QueuedPodInfo]]:
-        """The pods that one of the plugins rejected, and those any event helps, in the order they came.
+        """Return the pods that one of the rejectors rejected, and the pods that any event helps, in order of arrival.
 
-        Of a rejector in ``keys`` only the pods with one of its keys; ``keys`` is not called when no pod waits for a plugin.
+        ``keys`` returns hint keys by rejector: of such a rejector's pods, only those with one of its keys are returned.
+        It is not called when no pod waits for a rejector.
         """
         wanted = set(rejectors)
         found = self._candidates(wanted, keys)
@@ -160,12 +169,12 @@ class UnschedulablePods:
     def candidates_not_held(
         self, rejectors: Iterable[RejectorKey], keys: Callable[[], _Keys] = _no_keys
     ) -> list[tuple[str, QueuedPodInfo]]:
-        """The same without held pods."""
+        """Like :meth:`candidates`, without held pods."""
         found = self._candidates(rejectors, keys)
         return _in_order(found) if found else []
 
     def held(self, keys: Iterable[str]) -> dict[str, QueuedPodInfo]:
-        """Those of these pods that are held."""
+        """Return the pods among these keys that are held, by key."""
         found = {key: self._entries.get(key) for key in keys}
         return {key: parked.record for key, parked in found.items() if parked is not None and parked.held is not None}
 
@@ -176,16 +185,16 @@ class UnschedulablePods:
         nominated: Iterable[str],
         keys: Callable[[], _Keys] = _no_keys,
     ) -> list[tuple[str, QueuedPodInfo]]:
-        """The same for the deletion of a pod on a node, without held pods that it cannot help.
+        """Like :meth:`candidates`, for the deletion of a pod on a node: without held pods that it cannot help.
 
-        ``nominated`` are the pods nominated to the node, by ``namespace/name``.
+        ``nominated`` are the keys of the pods nominated to the node.
         """
         found: dict[str, _Parked] = {}
         for key in nominated:
             parked = self._entries.get(key)
             if parked is None or parked.held is None:
                 continue
-            self._file(parked)  # perhaps it is not held any more
+            self._file(parked)  # it may be held no longer
             if parked.held is not None:
                 scheduler, own = parked.held
                 if self._holders[scheduler].may_help_nominated(parked.record.pod_info, own, node_name):
@@ -211,12 +220,12 @@ class UnschedulablePods:
         return found
 
     def older_than(self, now: float, limit: float) -> list[tuple[str, QueuedPodInfo]]:
-        """Gated or not: the pods whose last attempt is more than ``limit`` seconds ago."""
+        """Return the pods, gated ones too, whose last attempt is more than ``limit`` seconds ago."""
         entries = (parked for parked in self._entries.values() if now - parked.record.timestamp > limit)
         return [(parked.key, parked.record) for parked in sorted(entries, key=_by_sequence)]
 
     def oldest(self) -> float | None:
-        """The earliest timestamp of a pod that is not gated."""
+        """Return the earliest timestamp of a pod that is not gated, or None."""
         head = self._timeouts.peek()
         return None if head is None else head.timestamp
 
@@ -227,7 +236,7 @@ class UnschedulablePods:
         return self._entries.keys()
 
     def items(self) -> list[QueuedPodInfo]:
-        """In no order."""
+        """Return all records, in no order."""
         return [parked.record for parked in self._entries.values()]
 
     def records(self) -> list[QueuedPodInfo]:
@@ -240,7 +249,7 @@ class UnschedulablePods:
         return len(self._entries)
 
     def _rejectors(self, record: QueuedPodInfo) -> tuple[RejectorKey, ...]:
-        """Under what a pod is filed; empty for one that any event helps."""
+        """Return the rejectors under which a pod is indexed; empty if any event helps it."""
         scheduler = record.pod_info.pod.spec.scheduler_name
         if scheduler not in self._known:
             return ()
@@ -250,7 +259,7 @@ class UnschedulablePods:
         return tuple([(scheduler, plugin) for plugin in plugins])
 
     def _hold(self, record: QueuedPodInfo) -> tuple[str, Hashable] | None:
-        """Under what a pod is held, with its scheduler's name."""
+        """Return (scheduler name, hold key) of a pod that is held; None if it is not."""
         scheduler = record.pod_info.pod.spec.scheduler_name
         holder = self._holders.get(scheduler)
         if holder is None or record.pending_plugins or scheduler not in self._known:
@@ -312,7 +321,7 @@ class UnschedulablePods:
                 del self._by_name[name]
 
     def checking(self) -> Steps[list[str]]:
-        """What is wrong, in steps between which pods may come and go."""
+        """Return the inconsistencies as texts, in steps between which pods may come and go."""
         problems = self._timeouts.check("unschedulable timeouts")
         wrong: set[str] = set()
         for number, (key, parked) in enumerate(list(self._entries.items())):
@@ -322,14 +331,14 @@ class UnschedulablePods:
                 continue
             filed, held = self._rejectors(parked.record), parked.held
             if held is not None and key not in self._held.get(held, ()):
-                wrong.add("what holds pods")
+                wrong.add("hold key")
             if held is None:
                 if set(parked.filed or ()) != set(filed):
                     wrong.add("rejector plugin")
                 if set(parked.names) != set(self._names(filed, parked.record)):
-                    wrong.add("what pods name")
+                    wrong.add("hint key")
                 wrong.update("rejector plugin" for each in filed if key not in self._by_rejector.get(each, ()))
-                wrong.update("what pods name" for each in parked.names if key not in self._by_name.get(each, ()))
+                wrong.update("hint key" for each in parked.names if key not in self._by_name.get(each, ()))
                 if not filed and key not in self._always:
                     wrong.add("pods without rejector")
             if (key in self._timeouts) is parked.record.gated:
@@ -338,8 +347,8 @@ class UnschedulablePods:
         free = [parked for parked in self._entries.values() if parked.held is None]
         for what, index, entries in (
             ("rejector plugin", self._by_rejector, sum(len(parked.filed or ()) for parked in free)),
-            ("what pods name", self._by_name, sum(len(parked.names) for parked in free)),
-            ("what holds pods", self._held, len(self._entries) - len(free)),
+            ("hint key", self._by_name, sum(len(parked.names) for parked in free)),
+            ("hold key", self._held, len(self._entries) - len(free)),
         ):
             buckets: Iterable[Collection[str]] = index.values()
             if sum(map(len, buckets)) != entries or not all(buckets):

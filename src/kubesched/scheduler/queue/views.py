@@ -1,7 +1,7 @@
-"""What may be read of the scheduling queue without changing it.
+"""Views of the scheduling queue: reading without changing.
 
-For the debugger, explanations, invariants and tests: the ``views`` of a
-:class:`~kubesched.scheduler.queue.scheduling_queue.SchedulingQueue`.
+They are the ``views`` of a :class:`~kubesched.scheduler.queue.scheduling_queue.SchedulingQueue`, for the debugger,
+explanations, the checker and tests.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["QueueViews"]
 
 
 class QueueViews:
-    """The sub-queues and the pods in flight, read only.
+    """Views of the sub-queues and of the pods in flight, read-only.
 
-    While an operation that concerns very many pods is under way, lists of pods are as it has left them so far.
+    While a long operation is under way, lists of pods show its effect so far.
     """
 
     __slots__ = ("_in_flight", "_nominator", "_queues", "_rejected_by", "_slices")
@@ -38,7 +38,7 @@ class QueueViews:
         rejected_by: Gauge,
         slices: Slices,
     ) -> None:
-        """``rejected_by`` is the metric of pods by rejector plugin and profile, for :meth:`check`."""
+        """``rejected_by`` is the metric of pods by plugin that rejected them and profile, for :meth:`check`."""
         self._queues = queues
         self._in_flight = in_flight
         self._nominator = nominator
@@ -46,58 +46,58 @@ class QueueViews:
         self._slices = slices
 
     def pending_pods(self) -> tuple[list[Pod], str]:
-        """All queued pods (active, backoff, unschedulable) and a summary; pods in flight do not count."""
+        """Return all queued pods (active, backoff, unschedulable) and a summary; pods in flight do not count."""
         active, backoff, waiting = self.pods_in_active(), self.pods_in_backoff(), self.unschedulable_pods()
         summary = f"activeQ:{len(active)}; backoffQ:{len(backoff)}; unschedulablePods:{len(waiting)}"
         return active + backoff + waiting, summary
 
     def all_pods(self) -> list[Pod]:
-        """All queued pods, in no order."""
+        """Return all queued pods, in no order."""
         queues = self._queues
         return _pods(
             record for queue in (queues.active, queues.backoff, queues.unschedulable) for record in queue.items()
         )
 
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
-        """The queued pod of that name, None when it is not queued."""
+        """Return the queued pod of a name; None when it is not queued."""
         return self._queues.get(f"{namespace}/{name}" if namespace else name)
 
     def in_flight_pods(self) -> list[Pod]:
-        """Pods being scheduled, in the order they were popped."""
+        """Return the pods in flight, in the order in which they were popped."""
         return _pods(self._in_flight.records())
 
     def pods_in_active(self) -> list[Pod]:
         return _pods(self._queues.active.items())
 
     def pods_in_backoff(self) -> list[Pod]:
-        """Rejected pods that back off, then those whose attempt failed by an error."""
+        """Return the pods in backoff: rejected pods, then pods after an error."""
         return _pods(self._queues.backoff.items())
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no pod is active, in backoff or in flight, and nothing is under way."""
+        """True if no pod is active, in backoff or in flight, and no operation is under way."""
         queues = self._queues
         return not (self._slices.busy or len(queues.active) or len(queues.backoff) or len(self._in_flight))
 
     def unschedulable_pods(self) -> list[Pod]:
-        """Pods that wait for an event, gated ones too, in the order they came."""
+        """Return the pods that wait for an event, gated ones too, in the order of arrival."""
         return _pods(self._queues.unschedulable.records())
 
     def is_queued(self, pod: Pod) -> bool:
-        """Whether a pod of that name waits in the active, backoff or unschedulable queue."""
+        """Return True if a pod of this name is in the active, backoff or unschedulable queue."""
         return self.get_pod(pod.name, pod.namespace) is not None
 
     def is_in_flight(self, uid: str) -> bool:
         return uid in self._in_flight
 
     def in_flight_trace(self) -> list[str]:
-        """UIDs in flight and labels of the events kept for them, oldest first."""
+        """Return the UIDs of pods in flight and the labels of the events kept for them, oldest first."""
         return self._in_flight.trace()
 
     def where(self, pod: Pod) -> str:
-        """``Active``, ``Backoff``, ``Unschedulable``, ``Gated`` or ``InFlight``; empty when the pod is not here.
+        """Return ``Active``, ``Backoff``, ``Unschedulable``, ``Gated`` or ``InFlight``; "" when the pod is not here.
 
-        An entry of the same name but another UID is not this pod. An operation that is under way is done first.
+        A pod of the same name with another UID does not count. An operation that is under way is finished first.
         """
         self._slices.settle()
         queues = self._queues
@@ -112,15 +112,15 @@ class QueueViews:
         return "InFlight" if pod.uid in self._in_flight else ""
 
     def check(self) -> list[str]:
-        """Check the invariants of the specification (section 2) and that indexes and metrics agree.
+        """Check the invariants of rules/queue §2, the indexes and the metrics, for every pod.
 
-        Checks every pod; the answer lists what is wrong and is empty when all is well.
+        Return the inconsistencies as texts.
         """
         self._slices.settle()
         return finish(self.checking())
 
     def checking(self) -> Steps[list[str]]:
-        """As :meth:`check`, in steps between which the queue may change."""
+        """Do the work of :meth:`check` in steps, between which the queue may change."""
         problems = yield from self._queues.checking()
         for check in (self._in_flight.check, self._nominator.check, self._check_places, self._check_rejected):
             yield

@@ -1,4 +1,4 @@
-"""Callers that wait until something can be popped."""
+"""Waiters: callers that wait until a pod can be popped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Waiters:
                 self._waiting.remove(waiter)
 
     def notify(self) -> None:
-        """Let waiters look again. They run after the current operation, so they see all its moves."""
+        """Wake all waiters. They run after the current operation, so they see all its moves."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for waiter in waiting:

@@ -1,4 +1,4 @@
-"""The HTTPS server of ``kubesched run``: health, metrics, configuration, profiling.
+"""HTTPS server of ``kubesched run``: health, metrics, configuration, profiling.
 
     server ──▶ pipeline ──▶ authentication, authorization ──▶ reviews
                        └──▶ endpoints ──▶ health, exposition, resources, zpages, profiling

@@ -1,4 +1,4 @@
-"""The answers of the server: plain text, JSON, and the Status of a refusal.
+"""Answers of the server: plain text, JSON, and the Status of a refusal.
 
 Callers: :mod:`.pipeline` and :mod:`.endpoints`. ``Cache-Control`` is added to every answer by the pipeline.
 """
@@ -16,25 +16,25 @@ from kubesched.base.large_json import large_json
 __all__ = ["internal_error", "json_answer", "method_not_allowed", "not_found", "refusal", "text_answer"]
 
 _NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
-#: Programs whose users read the response.
+#: User agents of tools that show the answer to a person.
 _PRETTY_AGENTS: Final = ("curl", "Wget", "Mozilla/5.0")
 
 
 def text_answer(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
-    """Plain text in UTF-8."""
+    """Make an answer of plain text in UTF-8."""
     response = web.Response(text=text, status=status, content_type="text/plain", charset="utf-8", headers=headers)
     response.headers.update(_NOSNIFF)
     return response
 
 
 def json_answer(data: Any, status: int = 200, *, pretty: bool = False) -> web.Response:
-    """JSON on one line, or indented by two."""
+    """Make an answer of JSON on one line, or indented by two."""
     raw = large_json(data, indent=2) if pretty else large_json(data) + b"\n"
     return web.Response(body=raw, status=status, headers={**_NOSNIFF, "Content-Type": "application/json"})
 
 
 def refusal(request: web.BaseRequest, error: ApiError) -> web.Response:
-    """The Status of an error, indented for people's tools or on demand."""
+    """Make the Status of an error, indented for people's tools or on demand."""
     wanted = request.query.get("pretty")
     if wanted is None:
         pretty = request.headers.get("User-Agent", "").startswith(_PRETTY_AGENTS)

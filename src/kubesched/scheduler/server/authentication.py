@@ -1,7 +1,7 @@
-"""The user of a request: front proxy, client certificate, token review, anonymous, in this order.
+"""Authentication of a request: front proxy, client certificate, token review, anonymous, in this order.
 
-Caller: :mod:`.pipeline`. Source: rules/serving §5. The first method that recognises the request decides. When none does,
-credentials that one of them rejected are an error; a request without credentials is anonymous.
+Caller: :mod:`.pipeline`. Source: rules/serving §5. The first method that recognises the request decides. If none does,
+credentials that a method rejected are an error; a request without credentials is anonymous.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KNOWN_NAMES: Final = frozenset({"admin", "client", "tls"})
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """The user of a request. ``extra`` has a list of texts per key."""
+    """User of a request. ``extra`` has a list of texts per key."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Unauthorized(Exception):  # noqa: N818 - the Status reason's name
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """The front proxy: authorities (DER) of its certificate, names it may have (none: any), headers it uses."""
+    """Front proxy: authorities (DER) of its certificate, names it may have (none: any), headers it uses."""
 
     authorities: frozenset[bytes]
     allowed_names: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class RequestHeaders:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The authorities (DER) whose client certificates are accepted at this moment, and the front proxy."""
+    """Authorities (DER) whose client certificates are accepted at this moment, and the front proxy."""
 
     client_authorities: frozenset[bytes] = frozenset()
     front_proxy: RequestHeaders | None = None
@@ -72,14 +72,14 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """A reviewed token: its user, or None and why not."""
+    """Result of a token review: a user, or None and the reason."""
 
     user: User | None
     problem: str = ""
 
 
 class Authenticator:
-    """Names the user of a request. ``trust`` returns the accepted authorities; without ``reviews`` tokens are ignored."""
+    """Authenticator of requests. ``trust`` returns the accepted authorities; without ``reviews`` tokens are ignored."""
 
     def __init__(
         self,
@@ -95,12 +95,12 @@ class Authenticator:
         self._metrics = metrics
         self._reviews = reviews
         self._ttl = token_cache_ttl
-        # Tokens are not kept: what is kept is their keyed digest, whose key is lost with the process.
+        # A keyed digest of each token is kept, not the token itself; the key is lost with the process.
         self._secret = secrets.token_bytes(32)
         self._tokens: ExpiringCache[bytes, _Verdict] = ExpiringCache(clock)
 
     async def authenticate(self, headers: CIMultiDictProxy[str], peer: PeerCertificate | None) -> User:
-        """The user of a request with these headers, on a connection with this certificate.
+        """Return the user of a request with these headers, on a connection with this certificate.
 
         Raises:
             Unauthorized: when credentials were presented and no method accepts them.
@@ -235,12 +235,12 @@ def _reviewed_user(given: Any) -> User | None:
 
 
 def _first(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> str:
-    """The first value that is not empty."""
+    """Return the first value that is not empty."""
     return next((value for name in names if (value := headers.get(name, ""))), "")
 
 
 def _compressed(name: str) -> str:
-    """The label for a user name: the number of series must not grow with the number of users."""
+    """Label for a user name: the number of series must not grow with the number of users."""
     if name in _KNOWN_NAMES:
         return name
     return "email_id" if "@" in name else "other"

@@ -1,4 +1,4 @@
-"""What a user may do: masters everything, everyone the open paths, all others what an access review allows.
+"""Authorization of users: masters may do everything, all users the open paths, the rest needs an access review.
 
 Caller: :mod:`.pipeline`. Source: rules/serving §6.
 """
@@ -24,14 +24,14 @@ _MASTERS = "system:masters"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether a request may go on; ``reason`` is the reviewer's, often empty."""
+    """Decision about a request; ``reason`` is the reviewer's, often empty."""
 
     allowed: bool
     reason: str = ""
 
 
 class Authorizer:
-    """Decides on (user, verb, path). Without ``reviews`` only masters and the open paths are let through."""
+    """Authorizer of (user, verb, path). Without ``reviews`` it lets through only masters and the open paths."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Authorizer:
         self._decisions: ExpiringCache[bytes, Decision] = ExpiringCache(clock)
 
     async def authorize(self, user: User, verb: str, path: str) -> Decision:
-        """The decision on a request; ``verb`` is the HTTP method in lower case, ``path`` without the query.
+        """Decide on a request; ``verb`` is the HTTP method in lower case, ``path`` comes without the query.
 
         Raises:
             ReviewError: when the access review cannot be had.

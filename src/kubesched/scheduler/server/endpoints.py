@@ -1,4 +1,4 @@
-"""What is served at which path. Authentication and authorization happened before: :mod:`.pipeline`.
+"""Endpoints of the server by path. Authentication and authorization happened before: :mod:`.pipeline`.
 
 Source: rules/serving §2.
 """
@@ -31,17 +31,17 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 _GET: Final = ("GET", "HEAD")
 _INT32: Final = 2**31
-#: First path segments that /statusz does not list.
+#: First segments of paths that /statusz does not list.
 _UNLISTED: Final = frozenset({"/statusz", "/debug"})
 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What the endpoints show. A page whose source is None is not served (404).
+    """Sources of the pages. A page whose source is None is not served (404).
 
-    ``configz`` returns the configuration as plain data, ``flags`` every flag with its effective value, ``versions``
-    the binary's version and the one it behaves like. ``profiling`` serves ``/debug``; ``set_verbosity`` changes the
-    log level there. ``exposition`` is required.
+    ``configz`` returns the configuration as plain data, ``flags`` every flag with its effective value. ``versions`` are
+    the program's own version and the Kubernetes version that it behaves like. ``profiling`` serves ``/debug``, where
+    ``set_verbosity`` changes the log level. ``exposition`` is required.
     """
 
     exposition: Exposition
@@ -56,14 +56,14 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """A handler and its methods; none means all."""
+    """Handler and its methods; none means all."""
 
     handler: Handler
     methods: tuple[str, ...] = _GET
 
 
 class Endpoints:
-    """Paths and what answers them. ``started`` is the start of the process in seconds since the epoch."""
+    """Handlers by path. ``started`` is the start of the process in seconds since the epoch."""
 
     def __init__(self, pages: Pages, *, clock: Clock, rng: Random, started: float) -> None:
         self._pages = pages
@@ -108,16 +108,16 @@ class Endpoints:
             routes["/debug/flags/v"] = _Route(_bound(_verbosity, set_verbosity), ())
 
     def close(self) -> None:
-        """End what takes long."""
+        """End the CPU profile under way, if there is one."""
         self._profiler.close()
 
     @property
     def paths(self) -> list[str]:
-        """The first segments of all paths but some, sorted."""
+        """First segments of all paths, sorted, without the unlisted ones."""
         return sorted({f"/{path.split('/')[1]}" for path in self._routes} - _UNLISTED)
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
-        """The answer to an authorized request."""
+        """Answer an authorized request."""
         route = self._routes.get(request.path)
         if route is None:
             missing_profile = self._pages.profiling and request.path.startswith("/debug/pprof/")
@@ -170,7 +170,7 @@ class Endpoints:
         response.body = text
         return response
 
-    # -- what runs here ------------------------------------------------------------------------------------------
+    # -- the running program -------------------------------------------------------------------------------------
 
     async def _configz(self, provider: Callable[[], Mapping[str, Any]], _: web.BaseRequest) -> web.Response:
         return json_answer({"componentconfig": provider()})
@@ -227,7 +227,7 @@ def _text(source: Callable[[], str]) -> Handler:
 def _page(
     request: web.BaseRequest, kind: str, *, text: Callable[[], str], data: Callable[[str], dict[str, Any]]
 ) -> web.Response:
-    """A page in the form its reader asks for."""
+    """Answer with a page in the form that its reader asks for."""
     form = zpages.negotiate(request.headers.get("Accept", ""), kind)
     if form is None:
         message = f"only the following media types are accepted: {zpages.ACCEPTED}"
@@ -257,7 +257,7 @@ async def _redirect(_: web.BaseRequest) -> web.Response:
 
 
 async def _objects(_: web.BaseRequest) -> web.Response:
-    """Counted in a thread: there may be millions."""
+    """Answer with counts of objects, counted in a thread: there may be millions."""
     return text_answer(await asyncio.to_thread(profiling.objects_text))
 
 

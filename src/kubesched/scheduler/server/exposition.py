@@ -1,4 +1,4 @@
-"""Metrics as text: the tables of metrics of this process, in Prometheus' exposition format.
+"""Exposition of metrics: the tables of metrics of this process as text, in Prometheus' format.
 
     values ──copied in the event loop──▶ families ──in a thread──▶ text, gzip if wanted
 
@@ -27,11 +27,11 @@ _TOTAL: Final = "_total"
 
 
 class Exposition:
-    """What ``/metrics`` shows.
+    """Content of ``/metrics``.
 
     ``process`` and ``sets`` are the tables. ``allowed_labels`` maps ``metric,label`` to the values it may have
-    (``--allow-metric-labels``); others become ``unexpected`` and their series are added up. ``disabled`` names
-    metrics to leave out. :attr:`unknown` lists names that no table has.
+    (``--allow-metric-labels``); other values become ``unexpected``, and their series are added up. ``disabled`` names
+    metrics to leave out.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Exposition:
 
     @property
     def unknown(self) -> list[str]:
-        """Names given as disabled or with allowed labels that no registered metric has."""
+        """Names given as disabled or with allowed labels that no registered metric has, sorted."""
         labels = {(name, label) for name, row in self._rows.items() for label in row.labels}
         wrong = [name for name in self._disabled if name not in self._rows]
         return sorted(wrong + [",".join(key) for key in self._allowed if key not in labels])
 
     def _count(self) -> None:
-        """The metrics about metrics. Set before each scrape, so that a reset does not touch them."""
+        """Set the metrics about metrics. It runs before each scrape, so a reset does not touch them."""
         process = self._process
         levels = [row.level for name, row in self._rows.items() if name not in self._disabled]
         for level in ("ALPHA", "BETA", "STABLE"):
@@ -70,12 +70,12 @@ class Exposition:
         unexpected.value = len(self._replaced)
 
     def families(self) -> list[MetricFamily]:
-        """A copy of all values, sorted by name. Call in the event loop."""
+        """Copy all values, sorted by name. Call in the event loop."""
         found = [self._allow(family) for item in self._sets for family in item.collect()]
         return sorted((family for family in found if family.name not in self._disabled), key=lambda item: item.name)
 
     async def text(self) -> bytes:
-        """The exposition; the text is written in a thread, so that the event loop is not blocked."""
+        """Write the exposition. A thread writes the text, so that the event loop is not blocked."""
         families = self.families()
         return await asyncio.to_thread(lambda: render(families, with_process=True))
 
@@ -112,17 +112,17 @@ def _added(first: float | HistogramSample, second: float | HistogramSample) -> f
 
 
 def render(families: Iterable[MetricFamily], *, with_process: bool = False) -> bytes:
-    """The text of these families; ``with_process`` adds what the library knows of process and interpreter."""
+    """Write these families as text; ``with_process`` adds the library's metrics of process and interpreter."""
     return generate_latest(_Collected(families, with_process))
 
 
 def compressed(text: bytes) -> bytes:
-    """The text for a client that accepts gzip."""
+    """Compress the text for a client that accepts gzip."""
     return gzip.compress(text, compresslevel=1, mtime=0)
 
 
 class _Collected:
-    """Families as the library's collector."""
+    """Collector for the library, over families."""
 
     def __init__(self, families: Iterable[MetricFamily], with_process: bool) -> None:
         self._families = families
@@ -137,7 +137,7 @@ class _Collected:
 
 
 def _metric(family: MetricFamily) -> Metric:
-    """The library appends ``_total`` to the names of counters; the few without it (upstream's) go as untyped."""
+    """Convert a family. The library appends ``_total`` to counters' names; those without it go as untyped."""
     name, kind = family.name, str(family.type)
     if kind == "counter":
         kind = kind if name.endswith(_TOTAL) else "unknown"
@@ -158,6 +158,6 @@ def _metric(family: MetricFamily) -> Metric:
 
 
 def _bound(value: float) -> str:
-    """A bucket's bound as Go writes it: ``1``, ``0.001``, ``1.048576e+06``."""
+    """Write a bucket's bound as Go does: ``1``, ``0.001``, ``1.048576e+06``."""
     text: str = floatToGoString(value)  # type: ignore[no-untyped-call]  # the library's helper has no types
     return text.removesuffix(".0")

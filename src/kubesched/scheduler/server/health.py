@@ -1,4 +1,4 @@
-"""Health checks: what ``/healthz``, ``/livez`` and ``/readyz`` run, and the text they answer.
+"""Health checks of ``/healthz``, ``/livez`` and ``/readyz``, and the text of the answers.
 
 Caller: :mod:`.endpoints`. The assembly builds the checks with :func:`scheduler_checks`. Source: rules/serving §3.
 """
@@ -30,7 +30,7 @@ _RENEWAL_GRACE: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """``problem`` returns what is wrong, "" when nothing is. It must not wait."""
+    """Health check. ``problem`` returns the fault, "" when there is none. It must not wait."""
 
     name: str
     problem: Callable[[], str]
@@ -41,7 +41,7 @@ PING = HealthCheck("ping", lambda: "")
 
 @dataclass(frozen=True, slots=True)
 class HealthChecks:
-    """The checks of each endpoint, in the order they are run and listed."""
+    """Checks of each endpoint, in the order in which they are run and listed."""
 
     healthz: tuple[HealthCheck, ...] = (PING,)
     livez: tuple[HealthCheck, ...] = (PING,)
@@ -58,9 +58,9 @@ def scheduler_checks(
     leader_election: Callable[[], str] | None = None,
     informers_not_started: Callable[[], Sequence[str]] | None = None,
 ) -> HealthChecks:
-    """The checks of a scheduler.
+    """Make the checks of a scheduler.
 
-    ``leader_election`` is the check of that name, None when there is no election; it returns what is wrong, or "".
+    ``leader_election`` is the check ``leaderElection``, None without election; it returns the fault, or "".
     ``informers_not_started`` adds ``informer-sync`` (coordinated leader election).
     """
     election = () if leader_election is None else (HealthCheck("leaderElection", leader_election),)
@@ -75,7 +75,7 @@ def scheduler_checks(
 
 
 def election_check(elector: LeaderElector, lease: LeaseConfig) -> Callable[[], str]:
-    """The check ``leaderElection``: fails for a leader that has not renewed for the lease duration and 20 s more."""
+    """Make the check ``leaderElection``: it fails for a leader without a renewal for the lease duration plus 20 s."""
 
     def problem() -> str:
         stale = elector.leading and elector.renewal_age > lease.lease_duration + _RENEWAL_GRACE
@@ -90,7 +90,7 @@ def _not_started(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """The outcome of one request: HTTP status and body."""
+    """Outcome of one request: HTTP status and body."""
 
     status: int
     text: str
@@ -104,7 +104,7 @@ def run_checks(
     exclude: frozenset[str] = frozenset(),
     ran: Callable[[str, str, bool], None] = lambda name, endpoint, passed: None,
 ) -> HealthReport:
-    """Run the checks of an endpoint (``readyz``) but for those excluded; ``ran`` receives name, endpoint and outcome.
+    """Run the checks of an endpoint, without those excluded. ``ran`` receives name, endpoint and outcome.
 
     The reasons of failures go to the log only.
     """
@@ -137,14 +137,14 @@ def run_checks(
 def run_one(
     endpoint: str, check: HealthCheck, *, ran: Callable[[str, str, bool], None] = lambda name, endpoint, passed: None
 ) -> HealthReport:
-    """Run one check by itself, as ``/readyz/NAME`` does; its reason is shown."""
+    """Run one check by itself, as ``/readyz/NAME`` does; the reason of a failure is shown."""
     problem = _problem_of(check)
     ran(check.name, endpoint, not problem)
     return HealthReport(500, f"internal server error: {problem}\n") if problem else HealthReport(200, "ok")
 
 
 def _problem_of(check: HealthCheck) -> str:
-    """What is wrong; a check that raises has failed."""
+    """Return the fault that a check finds. A check that raises has failed."""
     try:
         return check.problem()
     except Exception:

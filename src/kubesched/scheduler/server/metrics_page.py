@@ -1,4 +1,6 @@
-"""``docs/metrics.md``, made from the tables of metrics: ``python -m kubesched.scheduler.server.metrics_page > docs/metrics.md``.
+"""Generator of ``docs/metrics.md`` from the tables of metrics.
+
+Run it as ``python -m kubesched.scheduler.server.metrics_page > docs/metrics.md``.
 
 A test compares the page with the tables.
 """
@@ -60,7 +62,7 @@ _DIFFERENCES: Final = """## Differences from kube-scheduler
 
 
 def page() -> str:
-    """The whole page."""
+    """Make the whole page."""
     parts = [_HEAD]
     for title, text, rows in _SECTIONS:
         parts.append(f"## {title}\n\n{text}\n\n{_table(rows)}")

@@ -1,6 +1,6 @@
-"""Options of the HTTPS server: plain values, as the flags of secure serving, authentication and authorization give them.
+"""Options of the HTTPS server, as the flags of secure serving, authentication and authorization give them.
 
-Caller: the command line, or another program that assembles a server. Source: rules/configuration §7, groups secure serving, authentication and authorization.
+Caller: the command line, or another program that assembles a server. Source: rules/configuration §7.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ __all__ = [
     "SniPair",
 ]
 
-#: The default of ``--authorization-always-allow-paths``.
+#: Default of ``--authorization-always-allow-paths``.
 ALWAYS_ALLOW_PATHS = ("/healthz", "/readyz", "/livez")
 
 
 class ServingError(RuntimeError):
-    """The server cannot be set up as asked: a file, an address, a value. The message is meant for the user."""
+    """The server cannot be set up: because of a file, an address, a value. The message is meant for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class SniPair:
-    """``--tls-sni-cert-key``: files, and the host patterns they are for (none: the names in the certificate)."""
+    """``--tls-sni-cert-key``: files, and the host patterns that they serve (none: the names in the certificate)."""
 
     cert_file: Path
     key_file: Path
@@ -36,12 +36,12 @@ class SniPair:
 
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
-    """Where and how to listen.
+    """Listening: address, port and certificates.
 
-    ``port`` 0 takes a free one; the caller honours ``--secure-port 0``, which means no server. ``cert_dir`` None
-    keeps a self-signed certificate in memory. ``min_tls_version`` and ``cipher_suites`` are the names that the flags
-    take (``VersionTLS12``, ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``), ``curve_preferences`` their numbers.
-    Files are checked every ``reload_seconds``. ``shutdown_seconds`` is how long open requests may continue at the end.
+    ``port`` 0 takes a free port; the caller treats ``--secure-port 0`` as "no server". ``cert_dir`` None keeps a
+    self-signed certificate in memory. ``min_tls_version`` and ``cipher_suites`` are names as the flags take them
+    (``VersionTLS12``, ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``), ``curve_preferences`` numbers. Files are checked
+    every ``reload_seconds``. Open requests may continue for ``shutdown_seconds`` at the end.
     """
 
     bind_address: str = "0.0.0.0"
@@ -61,7 +61,7 @@ class ServingOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationOptions:
-    """How users are recognised. Header names are compared without case.
+    """Recognition of users. Header names are compared without case.
 
     CAs that are not given as files are read from the configmap ``kube-system/extension-apiserver-authentication``,
     unless ``skip_lookup``.
@@ -73,7 +73,7 @@ class AuthenticationOptions:
     requestheader_username_headers: tuple[str, ...] = ("x-remote-user",)
     requestheader_group_headers: tuple[str, ...] = ("x-remote-group",)
     requestheader_uid_headers: tuple[str, ...] = ()
-    #: Feature gate RemoteRequestHeaderUID: without it no header holds a UID, whatever is configured.
+    #: Feature gate RemoteRequestHeaderUID: without it UID headers are ignored, whatever is configured.
     believe_uid_headers: bool = True
     requestheader_extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
     skip_lookup: bool = False
@@ -83,7 +83,7 @@ class AuthenticationOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationOptions:
-    """Paths without authorization, and how long (seconds) reviews are cached.
+    """Paths without authorization, and the time (seconds) for which reviews are cached.
 
     A path may lack its leading slash; a trailing ``*`` makes it a prefix.
     """

@@ -1,9 +1,10 @@
-"""One request, from the connection to the answer.
+"""Pipeline of one request, from the connection to the answer.
 
     authenticate ──▶ authorize ──▶ endpoint ──▶ Cache-Control, access log
          └─ 401          └─ 403, or 500 when the review fails
 
-Caller: :mod:`.server`. Only the always-allow paths are answered without permission. Source: rules/serving §1, §5 and §6.
+Caller: :mod:`.server`. Only the always-allow paths are answered without permission.
+Source: rules/serving §1, §5 and §6.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ __all__ = ["Pipeline"]
 _log = logging.getLogger("kubesched.scheduler.server")
 _access_log = logging.getLogger("kubesched.scheduler.server.access")
 
-#: Messages are shown in browsers: what may be markup is written as entities.
+#: Entities for characters that may be markup: browsers show the messages.
 _SAFE: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Pipeline:
-    """Answers requests."""
+    """Pipeline that answers requests."""
 
     def __init__(
         self, authenticator: Authenticator, authorizer: Authorizer, endpoints: Endpoints, *, clock: Clock
@@ -44,7 +45,7 @@ class Pipeline:
         self._clock = clock
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
-        """The answer to one request; what fails within is logged and answered with 500."""
+        """Answer one request. A failure within is logged and answered with 500."""
         started = self._clock.now()
         try:
             response = await self._answer(request)

@@ -1,7 +1,7 @@
 """Metrics of the process around the scheduler: its API client, its HTTPS server, its lease, its feature gates.
 
-Source: rules/metrics-and-client §4. Writers: the request pipeline, the reviews, the lease
-elector, and the owner of a port with :meth:`ProcessMetrics.observe_request`. Reader: :mod:`.exposition`.
+Source: rules/metrics-and-client §4. Writers: the request pipeline, the reviews, the lease elector, and the owner of a
+port, through :class:`RequestMetrics`. Reader: :mod:`.exposition`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SIZES: Final = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 419430
 _SERVER: Final = exponential_buckets(0.001, 2, 15)
 _HOLDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5)
 _DELEGATED: Final = (0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10)
-#: The label of the leader election metrics, whatever the lease is called.
+#: Label of the leader election metrics, whatever the lease is called.
 LEASE_NAME: Final = "kube-scheduler"
 
 
@@ -36,7 +36,7 @@ def _row(
     return MetricDef(name, kind, help, labels, buckets, level, prefix="")
 
 
-#: Every metric of the process, in the order of the specification (section 4).
+#: Every metric of the process, in the order of rules/metrics-and-client §4.
 DEFINITIONS: Final[tuple[MetricDef, ...]] = (
     _row("rest_client_requests_total", "counter", "Number of requests to the API server, by status code, method and host.", ("code", "method", "host")),
     _row("rest_client_request_duration_seconds", "histogram", "Seconds a request to the API server took, without the wait for the rate limiter.", ("verb", "host"), _CLIENT),
@@ -47,7 +47,7 @@ DEFINITIONS: Final[tuple[MetricDef, ...]] = (
     _row("leader_election_master_status", "gauge", "1 while this process holds the lease, 0 otherwise.", ("name",)),
     _row("leader_election_slowpath_total", "counter", "Number of lease renewals that could not use the lease as last seen.", ("name",)),
     _row("kubernetes_build_info", "gauge", "Always 1; the labels say what was built.", ("build_date", "compiler", "git_commit", "git_tree_state", "git_version", "go_version", "major", "minor", "platform")),
-    _row("version_info", "gauge", "Always 1; the labels say which Kubernetes version is behaved like.", ("binary", "component", "emulation", "min_compat")),
+    _row("version_info", "gauge", "Always 1; the labels name the Kubernetes version whose behaviour is implemented.", ("binary", "component", "emulation", "min_compat")),
     _row("kubernetes_feature_enabled", "gauge", "1 for a feature gate that is on, 0 for one that is off.", ("name", "stage"), level="BETA"),
     _row("registered_metrics_total", "counter", "Number of metrics registered, by stability level and the version that deprecated them.", ("stability_level", "deprecated_version"), level="BETA"),
     _row("hidden_metrics_total", "counter", "Number of metrics hidden because they are deprecated.", level="BETA"),
@@ -69,7 +69,7 @@ DEFINITIONS: Final[tuple[MetricDef, ...]] = (
     _row("kubesched_event_loop_hold_seconds", "histogram", "CPU seconds for which one function held the event loop, of 50 ms or more.", (), _HOLDS),
 )  # fmt: skip
 
-#: What ``/metrics/slis`` shows, besides the start of the process.
+#: Metrics of ``/metrics/slis``.
 SLI_DEFINITIONS: Final[tuple[MetricDef, ...]] = (
     _row("kubernetes_healthcheck", "gauge", "1 when the check passed the last time it ran, 0 when it failed.", ("name", "type"), level="STABLE"),
     _row("kubernetes_healthchecks_total", "counter", "Number of runs of a health check, by outcome.", ("name", "status", "type"), level="STABLE"),
@@ -78,7 +78,7 @@ SLI_DEFINITIONS: Final[tuple[MetricDef, ...]] = (
 
 
 class ProcessMetrics(MetricSet):
-    """The rows of :data:`DEFINITIONS`; one attribute each."""
+    """Metrics of the process, one attribute for each row of :data:`DEFINITIONS`."""
 
     rest_client_requests_total: Counter
     rest_client_request_duration_seconds: Histogram
@@ -131,39 +131,38 @@ class ProcessMetrics(MetricSet):
 
         self.before_collect(measure)
 
-    def request_observer(self, host: str) -> RequestMetrics:
-        """What a port to the API server at ``host`` (name and port) reports its requests to."""
-        return RequestMetrics(self, host)
-
 
 class RequestMetrics:
-    """The requests of one API client. The methods are the hooks of ``client.metered`` and ``client.http``."""
+    """Metrics of one API client's requests to ``host`` (name and port).
+
+    The methods are the hooks of ``client.metered`` and ``client.http``.
+    """
 
     def __init__(self, metrics: ProcessMetrics, host: str) -> None:
         self._metrics = metrics
         self._host = host
 
     def finished(self, method: str, code: str, seconds: float) -> None:
-        """A request was answered, or failed with code ``<error>``."""
+        """Count a request that was answered, or failed with code ``<error>``."""
         self._metrics.rest_client_requests_total.inc(code, method, self._host)
         self._metrics.rest_client_request_duration_seconds.observe(seconds, method, self._host)
 
     def waited(self, method: str, seconds: float) -> None:
-        """A request got its token from the rate limiter."""
+        """Record the seconds that a request waited for its token from the rate limiter."""
         self._metrics.rest_client_rate_limiter_duration_seconds.observe(seconds, method, self._host)
 
     def transferred(self, method: str, sent: int, received: int) -> None:
-        """Bytes of a request's body and of its answer's."""
+        """Record the bytes of a request's body and of its answer's body."""
         self._metrics.rest_client_request_size_bytes.observe(sent, method, self._host)
         self._metrics.rest_client_response_size_bytes.observe(received, method, self._host)
 
     def repeated(self, method: str, code: str) -> None:
-        """A request is sent once more because of this answer."""
+        """Count a request that is sent once more because of this answer."""
         self._metrics.rest_client_request_retries_total.inc(code, method, self._host)
 
 
 class HealthMetrics(MetricSet):
-    """The rows of :data:`SLI_DEFINITIONS`. Written by each run of a health check."""
+    """Metrics of health checks, written by each run of a check; the rows of :data:`SLI_DEFINITIONS`."""
 
     kubernetes_healthcheck: Gauge
     kubernetes_healthchecks_total: Counter
@@ -174,6 +173,6 @@ class HealthMetrics(MetricSet):
         self.process_start_time_seconds.labels().set(started)
 
     def ran(self, name: str, endpoint: str, passed: bool) -> None:
-        """A check ran; ``endpoint`` is healthz, livez or readyz."""
+        """Record the run of a check; ``endpoint`` is healthz, livez or readyz."""
         self.kubernetes_healthcheck.labels(name, endpoint).set(float(passed))
         self.kubernetes_healthchecks_total.inc(name, "success" if passed else "error", endpoint)

@@ -1,8 +1,8 @@
-"""``/debug/pprof``: stacks, objects and CPU profiles of the process.
+"""Profiles of the process for ``/debug/pprof``: stacks, objects and CPU.
 
-Caller: :mod:`.endpoints`, only when profiling is enabled. A CPU profile samples the stack of the main thread, in which nearly all
-is done, while it works; ``go tool pprof URL`` reads the answer. What has no counterpart here (block, mutex and execution
-traces) is answered with 501 and the reason.
+Caller: :mod:`.endpoints`, only when profiling is enabled. A CPU profile samples the stack of the main thread, which
+does nearly all of the work, while it works; ``go tool pprof URL`` reads the answer. Profiles without a counterpart here
+(block, mutex and execution traces) are answered with 501 and the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
     "threads_text",
 ]
 
-#: Profiles and what they are, for the index page.
+#: Descriptions of the profiles for the index page, by name.
 PROFILES: Final[Mapping[str, str]] = {
     "allocs": "live objects by type, the same as heap",
     "goroutine": "stacks of all asyncio tasks and threads",
@@ -44,7 +44,7 @@ PROFILES: Final[Mapping[str, str]] = {
     "symbol": "answers that this program has no symbols to look up",
     "threadcreate": "stacks of all threads",
 }
-#: Profiles of Go's runtime that an interpreter with one event loop has nothing to put into.
+#: Profiles of Go's runtime for which an interpreter with one event loop has no data.
 NOT_OFFERED: Final = ("block", "mutex", "trace")
 
 _HERTZ: Final = 100
@@ -53,11 +53,11 @@ _MAX_SECONDS: Final = 300
 _TOP: Final = 100
 _NANO: Final = 10**9
 
-#: What faulthandler writes for each thread, and for each frame, innermost first.
+#: Patterns of faulthandler's output: the line of a thread, and of each frame, innermost first.
 _THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+).*:$", re.MULTILINE)
 _PLACE: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 
-#: A frame: function, file, line.
+#: Frame: function, file, line.
 Place = tuple[str, str, int]
 Stack = tuple[Place, ...]
 
@@ -67,24 +67,24 @@ class ProfileBusyError(RuntimeError):
 
 
 def index_page() -> str:
-    """What ``/debug/pprof/`` answers."""
+    """Make the answer of ``/debug/pprof/``."""
     lines = [f"{name}\t{text}" for name, text in PROFILES.items()]
     lines += [f"{name}\tnot offered" for name in NOT_OFFERED]
     return "\n".join(["/debug/pprof/", "", *sorted(lines), ""])
 
 
 class Profiler:
-    """Takes CPU profiles, one at a time."""
+    """Profiler of the CPU, for one profile at a time."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
         self._busy = False
 
     async def cpu(self, seconds: int = _SECONDS) -> bytes:
-        """A profile of the next ``seconds`` (at most 300), as gzip of pprof's protobuf.
+        """Profile the next ``seconds`` (at most 300), as gzip of pprof's protobuf.
 
         Raises:
-            ProfileBusyError: when another one is under way.
+            ProfileBusyError: when another profile is under way.
         """
         if self._busy:
             raise ProfileBusyError("Could not enable CPU profiling: cpu profiling already in use")
@@ -100,7 +100,7 @@ class Profiler:
         return encode_profile(samples, seconds)
 
     def close(self) -> None:
-        """End a profile under way; it is answered with what it has."""
+        """End a profile under way; it is answered with the samples taken so far."""
         self._stop.set()
 
     def _sample(self, stack: MainStack, seconds: int) -> None:
@@ -111,7 +111,7 @@ class Profiler:
 
 
 def _stack(frame: FrameType | None) -> Stack:
-    """The places of a stack, innermost first."""
+    """Return the places of a stack, innermost first."""
     places = []
     while frame is not None:
         code = frame.f_code
@@ -121,7 +121,7 @@ def _stack(frame: FrameType | None) -> Stack:
 
 
 def threads_text() -> str:
-    """The stacks of all threads, as :mod:`faulthandler` sees them: it makes no objects of frames that are in use."""
+    """Return the stacks of all threads from :mod:`faulthandler`, which makes no objects of frames in use."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as file:
         faulthandler.dump_traceback(file, all_threads=True)
@@ -137,7 +137,7 @@ def threads_text() -> str:
 
 
 def tasks_text() -> str:
-    """The stacks of all tasks of the running event loop, and of all threads."""
+    """Return the stacks of all tasks of the running event loop, and of all threads."""
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     out = io.StringIO()
     out.write(f"goroutine profile: total {len(tasks)}\n")
@@ -148,7 +148,7 @@ def tasks_text() -> str:
 
 
 def objects_text() -> str:
-    """The types with the most live objects, as far as the garbage collector knows them. Takes a while."""
+    """Return the types with the most live objects that the garbage collector knows. Takes a while."""
     counts = Counter(map(type, all_objects()))
     lines = [f"{count:>10} {kind.__module__}.{kind.__qualname__}" for kind, count in counts.most_common(_TOP)]
     return "\n".join([f"heap profile: {counts.total()} objects", *lines, ""])
@@ -158,7 +158,7 @@ def objects_text() -> str:
 
 
 def encode_profile(samples: Mapping[Stack, int], seconds: int) -> bytes:
-    """Counted stacks as a gzipped ``perftools.profiles.Profile``: one count and its nanoseconds per sample."""
+    """Encode counted stacks as gzipped ``perftools.profiles.Profile``: a count and its nanoseconds per sample."""
     strings: dict[str, int] = {"": 0}
     functions: dict[tuple[str, str], int] = {}
     locations: dict[Place, int] = {}

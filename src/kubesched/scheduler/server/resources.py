@@ -1,4 +1,4 @@
-"""``/metrics/resources``: what pods request and are limited to, per pod and resource.
+"""Metrics of ``/metrics/resources``: requests and limits by pod and resource.
 
 Caller: :mod:`.endpoints`. Source: rules/metrics-and-client §3.
 """
@@ -17,10 +17,10 @@ from ..framework.metrics import HistogramSample, MetricDef, MetricFamily
 __all__ = ["DEFINITIONS", "PodResources", "pod_resource_families"]
 
 _LABELS: Final = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
-#: The two metrics of this endpoint.
+#: Both metrics of this endpoint.
 DEFINITIONS: Final[tuple[MetricDef, ...]] = (
-    MetricDef("kube_pod_resource_request", "gauge", "What a pod requests of a resource, init containers and overhead included.", _LABELS, level="STABLE", prefix=""),
-    MetricDef("kube_pod_resource_limit", "gauge", "What a pod is limited to of a resource, init containers included.", _LABELS, level="STABLE", prefix=""),
+    MetricDef("kube_pod_resource_request", "gauge", "Amount of a resource that a pod requests, init containers and overhead included.", _LABELS, level="STABLE", prefix=""),
+    MetricDef("kube_pod_resource_limit", "gauge", "Amount of a resource that a pod is limited to, init containers included.", _LABELS, level="STABLE", prefix=""),
 )  # fmt: skip
 _BYTES: Final = frozenset({MEMORY, EPHEMERAL_STORAGE, "storage"})
 _NANO: Final = 10**9
@@ -29,19 +29,19 @@ Sample = tuple[tuple[str, ...], float | HistogramSample]
 
 
 class PodResources:
-    """Where the endpoint gets its pods. ``leading`` says whether this process schedules: only then are they shown."""
+    """Source of the endpoint's pods. ``leading`` is True if this process schedules: only then pods are shown."""
 
     def __init__(self, pods: Callable[[], Collection[Pod]], leading: Callable[[], bool]) -> None:
         self._pods = pods
         self._leading = leading
 
     def pods(self) -> list[Pod]:
-        """The pods to show, as a list of the caller's own."""
+        """Return the pods to show, as a new list."""
         return list(self._pods()) if self._leading() else []
 
 
 def pod_resource_families(pods: Iterable[Pod]) -> list[MetricFamily]:
-    """Both metrics for these pods, without those that are empty. Pods are immutable: any thread may do this.
+    """Make both metrics for these pods, without empty ones. Pods are immutable: any thread may do this.
 
     A pod with an amount that is no quantity is left out; it cannot be scheduled either.
     """

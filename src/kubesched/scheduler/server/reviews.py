@@ -1,4 +1,4 @@
-"""Reviews: the API server decides which user a token identifies, and what a user may do.
+"""Reviews by the API server: which user a token identifies, and what a user may do.
 
     request ──▶ cached? ──no──▶ POST, up to five tries ──▶ status of the review ──▶ cached for its time
 
@@ -32,7 +32,7 @@ TOKEN_REVIEWS: Final = Kind("authentication.k8s.io", "v1", "TokenReview", "token
 SUBJECT_ACCESS_REVIEWS: Final = Kind(
     "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False
 )
-#: Seconds one try may take, and how tries follow each other (rules/serving §5, webhook client).
+#: Longest time of one try in seconds, and the series of tries (rules/serving §5, webhook client).
 TIMEOUT: Final = 10.0
 _TRIES: Final = 5
 _FIRST_DELAY: Final = 0.5
@@ -46,7 +46,7 @@ V = TypeVar("V")
 
 
 class ReviewError(Exception):
-    """A review that could not be made. The message says what happened and quotes nothing of the request."""
+    """A review could not be made. The message says what happened and quotes nothing of the request."""
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -56,7 +56,7 @@ def _is_transient(error: BaseException) -> bool:
 
 
 class Reviews:
-    """Posts reviews of one kind. ``requests`` and ``durations`` count each try by status code."""
+    """Sender of reviews of one kind. ``requests`` and ``durations`` record each try by status code."""
 
     def __init__(
         self, transport: Transport, kind: Kind, *, rng: Random, clock: Clock, requests: Counter, durations: Histogram
@@ -69,7 +69,7 @@ class Reviews:
         self._durations = durations
 
     async def post(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """The status of a review of ``spec``.
+        """Return the status of a review of ``spec``.
 
         Raises:
             ReviewError: when the API server refuses, cannot be reached, or answers with something else.
@@ -116,9 +116,9 @@ class Reviews:
 
 
 class ExpiringCache(Generic[K, V]):
-    """Answers kept for a time of their own. Callers that want the same key share one fetch; errors are not kept.
+    """Cache of answers that expire, each at its own time. Callers with one key share a fetch; errors are not kept.
 
-    At most some thousand answers are kept; the least recently used one is dropped first.
+    At most ``limit`` answers are kept; the least recently used is dropped first.
     """
 
     def __init__(self, clock: Clock, *, limit: int = _REMEMBERED) -> None:
@@ -129,7 +129,7 @@ class ExpiringCache(Generic[K, V]):
         self._tasks = Supervisor("reviews")
 
     def get(self, key: K) -> V | None:
-        """The answer, while its time has not run out."""
+        """Return an answer that has not expired, or None."""
         found = self._answers.get(key)
         if found is None:
             return None
@@ -140,21 +140,21 @@ class ExpiringCache(Generic[K, V]):
         return found[1]
 
     def is_fetching(self, key: K) -> bool:
-        """Whether a fetch of this key is under way."""
+        """True if a fetch of this key is under way."""
         return key in self._fetches
 
     async def fetch(self, key: K, load: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
-        """The answer of ``load``, kept for ``ttl(answer)`` seconds from now on.
+        """Return the answer of ``load``, and keep it for ``ttl(answer)`` seconds from now on.
 
         Raises:
-            Exception: what ``load`` raised, to every waiting caller.
+            Exception: the error of ``load``, in every waiting caller.
         """
         result = self._fetches.get(key)
         if result is None:
             result = self._fetches[key] = asyncio.get_running_loop().create_future()
             result.add_done_callback(_retrieve)
             self._tasks.spawn(self._load(key, result, load, ttl), "review", lasting=False)
-        # A client that hangs up must not cancel the fetch that others wait for: waiting for it does not own it.
+        # A client that hangs up must not cancel the fetch for others, so callers only wait for the future.
         await asyncio.wait((result,))
         return result.result()
 
@@ -186,6 +186,6 @@ class ExpiringCache(Generic[K, V]):
 
 
 def _retrieve(result: asyncio.Future[Any]) -> None:
-    """All waiting callers may have been cancelled; the event loop would then report the error as never retrieved."""
+    """Read a fetch's error: if all callers were cancelled, the event loop would report it as never retrieved."""
     if not result.cancelled() and result.exception() is not None:
         _log.debug("review failed: %s", result.exception())

@@ -1,4 +1,4 @@
-"""The HTTPS server of ``kubesched run``: its socket, tasks, start and stop.
+"""HTTPS server of ``kubesched run``: its socket, tasks, start and stop.
 
     Server(...) ──▶ bind() ──▶ start() ──▶ … requests: pipeline … ──▶ stop()
 
@@ -43,12 +43,12 @@ _READ_HEADER_SECONDS: Final = 32.0
 _IDLE_SECONDS: Final = 90.0
 _TCP_KEEPALIVE_SECONDS: Final = 180
 _BODY_BYTES: Final = 2**20
-#: Probes, scrapes and people need a few; each takes 256 KiB for TLS.
+#: Most connections at a time. Probes, scrapes and people need a few; each takes 256 KiB for TLS.
 _MOST_CONNECTIONS: Final = 256
 
 
 class Server:
-    """Serves health, metrics and configuration over HTTPS.
+    """Server of health, metrics and configuration over HTTPS.
 
     ``authn_transport`` reaches the API server for token reviews and the configmap of authorities, ``authz_transport``
     for access reviews. Without the first, only certificates of authorities given as files authenticate; without the
@@ -115,12 +115,12 @@ class Server:
         self._runner: web.ServerRunner | None = None
         self.connections: Connections | None = None
         self._tasks = Supervisor("server")
-        #: Why files that were read again cannot be used; said once for each reason.
+        #: Reasons why files that were read again cannot be used, by source; each is logged once.
         self._problems: dict[TlsContexts | TrustSources, str] = {}
 
     @property
     def port(self) -> int:
-        """The port listened on; the one asked for until :meth:`bind`."""
+        """Port that is listened on; until :meth:`bind` the port that was asked for."""
         return int(self._socket.getsockname()[1]) if self._socket is not None else self._options.port
 
     # -- start and stop --------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Server:
             self._socket = _listen(self._options)
 
     async def start(self) -> None:
-        """Read the authorities and serve. Binds first if that was not done.
+        """Read the authorities and serve. Calls :meth:`bind` first if that was not done.
 
         Raises:
             ServingError: when the address, a CA file or a lookup that is not tolerated fails.
@@ -172,8 +172,8 @@ class Server:
         """Serve until cancelled: :meth:`start`, then :meth:`stop`.
 
         Raises:
-            ServingError: as :meth:`start`.
-            TaskCrashedError: when what follows files or authorities fails.
+            ServingError: see :meth:`start`.
+            TaskCrashedError: when the task that follows files or authorities fails.
         """
         await self.start()
         try:
@@ -216,7 +216,7 @@ class Server:
     # -- following files ---------------------------------------------------------------------------------------
 
     def reload(self) -> bool:
-        """Check certificates and CA files now; whether something changed. What cannot be used is logged."""
+        """Check certificates and CA files now. True if something changed. A file that cannot be used is logged."""
         changed = False
         for source in (self._tls, self._trust):
             problem = ""
@@ -277,13 +277,13 @@ def _request(*parts: Any) -> web.BaseRequest:
 
 
 class _Connection(Connection):
-    """A connection whose malformed bytes are not logged."""
+    """Connection whose malformed bytes are not logged."""
 
     def explained(self, status: int, error: BaseException | None) -> web.StreamResponse:
-        """The error is not quoted: it has bytes that may be a secret."""
+        """Answer a malformed request without quoting the error, whose bytes may be a secret."""
         return internal_error() if status >= 500 else text_answer(f"{status} Bad Request", status)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Errors of connections are caused by clients: logged at debug level, without the bytes."""
+        """Log an error at debug level, without the bytes: clients cause the errors of connections."""
         error = kw.get("exc_info")
         _log.debug("a connection failed: %s", type(error).__name__ if isinstance(error, BaseException) else args[:1])

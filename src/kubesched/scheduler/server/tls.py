@@ -1,9 +1,9 @@
-"""The TLS side of the listener: which certificate a client is shown, and whose certificates are accepted.
+"""TLS contexts of the listener: the certificate a client is shown, and the authorities of accepted certificates.
 
     files ──reload──▶ one context per certificate ──▶ chosen per connection by the name the client asks for
 
-A listener keeps the context it was given, so that one only chooses: each handshake gets the contexts of the moment.
-That is how certificates and authorities change without a restart. Caller: :mod:`.server`.
+A listener keeps the context that it was given, so that context only chooses: each handshake gets the present contexts.
+So certificates and authorities change without a restart. Caller: :mod:`.server`.
 
 The ssl module verifies client certificates in the handshake and nowhere else, so a certificate that no authority
 signed ends the handshake; upstream answers 401 (``docs/differences.md``).
@@ -38,7 +38,7 @@ _VERSIONS: Final = {
     "VersionTLS12": ssl.TLSVersion.TLSv1_2,
     "VersionTLS13": ssl.TLSVersion.TLSv1_3,
 }
-#: Cipher suites of TLS 1.2 by their registered names. Those of TLS 1.3 cannot be chosen, here as upstream.
+#: Cipher suites of TLS 1.2 by their registered names. Suites of TLS 1.3 cannot be chosen, here as upstream.
 _CIPHERS: Final = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
@@ -63,7 +63,7 @@ _RSA_BITS: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """The contents of a client's verified certificate. ``chain`` is DER, leaf first, up to the authority that signed it."""
+    """Contents of a client's verified certificate. ``chain`` is DER, leaf first, up to the authority that signed it."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -72,10 +72,10 @@ class PeerCertificate:
 
 
 def certificates_in(pem: bytes) -> frozenset[bytes]:
-    """The certificates of a PEM bundle, as DER.
+    """Return the certificates of a PEM bundle, as DER.
 
     Raises:
-        ValueError: when there is none, or one that is not base64.
+        ValueError: when there is no certificate, or one is not base64.
     """
     try:
         found = frozenset(base64.b64decode(b"".join(body.split()), validate=True) for body in _PEM.findall(pem))
@@ -87,7 +87,7 @@ def certificates_in(pem: bytes) -> frozenset[bytes]:
 
 
 def peer_certificate(connection: Any) -> PeerCertificate | None:
-    """The client's certificate on a connection (an ``ssl.SSLObject``), or None when it showed none."""
+    """Return the client's certificate on a connection (an ``ssl.SSLObject``), or None when it showed none."""
     details = connection.getpeercert() if connection is not None else None
     if not details:
         return None
@@ -102,7 +102,7 @@ def peer_certificate(connection: Any) -> PeerCertificate | None:
 
 
 def _verified_chain(connection: Any) -> tuple[bytes, ...]:
-    """Public since Python 3.13; the object underneath has it in 3.11 and 3.12, too."""
+    """Return the verified chain. The method is public since Python 3.13; before, the inner object has it."""
     if hasattr(connection, "get_verified_chain"):
         return tuple(connection.get_verified_chain())
     inner = connection._sslobj.get_verified_chain() or ()
@@ -111,7 +111,7 @@ def _verified_chain(connection: Any) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A certificate and its key, and where they came from."""
+    """Certificate and its key, and where they came from."""
 
     source: str
     chain: bytes
@@ -120,7 +120,7 @@ class _Pair:
 
 
 class TlsContexts:
-    """The contexts of the moment. ``listening`` is for the listener.
+    """Current TLS contexts. ``listening`` is for the listener.
 
     Raises:
         ServingError: for files that cannot be read or do not belong together, and unknown versions and ciphers.
@@ -144,13 +144,13 @@ class TlsContexts:
         self.listening = self._blank()
         self.listening.sni_callback = self._choose
 
-    # -- following what changes ----------------------------------------------------------------------------
+    # -- following changes ---------------------------------------------------------------------------------
 
     def trust(self, bundles: Iterable[bytes]) -> None:
         """Accept client certificates of these authorities (PEM); with none, clients are not asked for one.
 
         Raises:
-            ServingError: when a bundle cannot be used; the authorities of before stay.
+            ServingError: when a bundle cannot be used; the earlier authorities stay.
         """
         before = self._authorities
         self._authorities = b"\n".join(bundles)
@@ -162,10 +162,10 @@ class TlsContexts:
         self.listening.verify_mode = self._default.verify_mode
 
     def reload(self) -> bool:
-        """Read the files again; whether connections from now on see other certificates.
+        """Read the files again. True if new connections see other certificates.
 
         Raises:
-            ServingError: when they cannot be used; the certificates of before stay.
+            ServingError: when the files cannot be used; the earlier certificates stay.
         """
         before, pairs = self._pairs, self._read()
         if pairs == before:
@@ -237,7 +237,7 @@ class TlsContexts:
         return version, ":".join(ciphers)
 
     def _blank(self) -> ssl.SSLContext:
-        """A context with everything but certificates. Sessions are not resumed: they would outlive an authority."""
+        """Make a context without certificates. Sessions are not resumed: they would outlive an authority."""
         version, ciphers = self._settings()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = version
@@ -253,7 +253,7 @@ class TlsContexts:
         return context
 
     def _build(self) -> ssl.SSLContext:
-        """Contexts for all pairs; the first is for clients that name no other host."""
+        """Build the contexts for all pairs. The first one is for clients that name no other host."""
         contexts: dict[str, ssl.SSLContext] = {}
         from_certificates: dict[str, ssl.SSLContext] = {}
         default: ssl.SSLContext | None = None
@@ -293,7 +293,7 @@ def _pair(cert_file: Path, key_file: Path, names: tuple[str, ...] = ()) -> _Pair
 
 
 def _names_in(pair: _Pair) -> list[str]:
-    """The DNS names of a certificate, or its common name when it has none."""
+    """Return the DNS names of a certificate, or its common name when it has none."""
     try:
         from cryptography import x509  # noqa: PLC0415 - an optional package
     except ImportError:

@@ -1,4 +1,4 @@
-"""Where the authorities of client certificates come from: files, else the configmap that the API server publishes.
+"""Authorities of client certificates: from files, else from the configmap that the API server publishes.
 
     files ─────────────────────────┐
     configmap ──informer──▶ parsed ┴──▶ Trust for the authenticator, and bundles for TLS handshakes
@@ -40,7 +40,7 @@ _REMINDER_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Bundle:
-    """PEM as given, and the certificates in it."""
+    """Bundle of PEM as given, and the certificates in it (DER)."""
 
     pem: bytes = b""
     certificates: frozenset[bytes] = frozenset()
@@ -55,7 +55,7 @@ class _Bundle:
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """The content of the configmap."""
+    """Content of the configmap."""
 
     client: _Bundle = _Bundle()
     front_proxy: _Bundle = _Bundle()
@@ -63,10 +63,9 @@ class _Published:
 
 
 class TrustSources:
-    """Keeps ``current`` and the handshakes' authorities up to date.
+    """Sources of authorities, which keep ``current`` and the TLS handshakes up to date.
 
-    ``transport`` reads the configmap; without one, and for CAs not given as files, client certificates of that kind
-    are not accepted.
+    ``transport`` reads the configmap. Without it client certificates are accepted only of CAs that are given as files.
     """
 
     def __init__(
@@ -82,12 +81,12 @@ class TrustSources:
 
     @property
     def follows_configmap(self) -> bool:
-        """Whether there is something for :meth:`run` to do."""
+        """True if there is a configmap for :meth:`run` to follow."""
         return self._needs_lookup and self._transport is not None
 
     @property
     def _needs_lookup(self) -> bool:
-        """Whether a CA is left to the configmap."""
+        """True if a CA is left to the configmap."""
         options = self._options
         return not options.skip_lookup and (
             options.client_ca_file is None or options.requestheader_client_ca_file is None
@@ -130,7 +129,7 @@ class TrustSources:
         """Follow the configmap until cancelled, and log an error every minute while there is none.
 
         Raises:
-            TaskCrashedError: when what follows it fails.
+            TaskCrashedError: when a task that follows it fails.
         """
         assert self._transport is not None
         informer = Informer(
@@ -153,10 +152,10 @@ class TrustSources:
                 _log.error("Unable to get %s: it does not exist or cannot be read", _WHERE)
 
     def reload(self) -> bool:
-        """Read the CA files again; whether they changed.
+        """Read the CA files again. True if they changed.
 
         Raises:
-            ServingError: when one cannot be used; the authorities of before stay.
+            ServingError: when a file cannot be used; the earlier authorities stay.
         """
         files = self._read_files()
         if files == self._files:
@@ -226,7 +225,7 @@ def _from_file(path: Path | None) -> _Bundle:
 
 
 def _parse(data: Mapping[str, Any]) -> _Published:
-    """The members of the configmap; a missing one is empty.
+    """Parse the members of the configmap; a missing one is empty.
 
     Raises:
         ServingError: naming the member that cannot be read.

@@ -1,4 +1,4 @@
-"""``/flagz`` and ``/statusz``: a text for people, and a structured form for clients that request it by its exact media type.
+"""Pages ``/flagz`` and ``/statusz``: text for people, and a structured form by its exact media type.
 
 Caller: :mod:`.endpoints`. Source: rules/serving §4.
 """
@@ -45,7 +45,7 @@ class Format(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How to answer: in which format, and for the structured ones in which version."""
+    """Form of an answer: its format, and the version of a structured one."""
 
     format: Format
     version: str = ""
@@ -56,7 +56,7 @@ class Form:
 
 
 def negotiate(accept: str, kind: str) -> Form | None:
-    """The form for an Accept header, ``kind`` being Flagz or Statusz; None when nothing in it can be served."""
+    """Choose the form for an Accept header; ``kind`` is Flagz or Statusz. None when nothing in it can be served."""
     if not accept.strip():
         return Form(Format.TEXT)
     for clause in accept.split(","):
@@ -72,7 +72,7 @@ def negotiate(accept: str, kind: str) -> Form | None:
 
 
 def deprecation(kind: str) -> str:
-    """The text of the warning for an old version of a page."""
+    """Text of the warning for an old version of a page."""
     return f"This version of the {kind.lower()} endpoint is deprecated. Please use a newer version."
 
 
@@ -80,7 +80,10 @@ def deprecation(kind: str) -> str:
 
 
 def flagz_text(flags: Mapping[str, str], rng: Random) -> str:
-    """Every flag with its value, by name. The delimiter is chosen at random for each request, as upstream does to keep programs from parsing it."""
+    """List every flag with its value, by name.
+
+    Each request gets a random delimiter, as upstream's, so that programs do not parse the text.
+    """
     delimiter = rng.choice(_DELIMITERS)
     lines = [f"{name}{delimiter}{flags[name]}" for name in sorted(flags)]
     return "\n".join(["", f"{COMPONENT} flagz", _WARNING, *lines, ""])
@@ -95,13 +98,13 @@ def flagz_object(flags: Mapping[str, str], version: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class StatusInfo:
-    """What ``/statusz`` shows: start (seconds since the epoch), versions, and the paths that are served."""
+    """Content of ``/statusz``: start (seconds since the epoch), versions, and the paths that are served."""
 
     started: float
     binary_version: str
     emulation_version: str
     paths: Sequence[str]
-    #: There is no Go in this program; the interpreter is shown instead.
+    #: The interpreter is shown in place of Go's version.
     go_version: str = f"none (Python {platform.python_version()})"
 
 

@@ -1,7 +1,7 @@
-"""When objects arrive: those with the annotation ``kubesched.io/arrival`` are created that long after the start.
+"""Arrivals: objects with the annotation ``kubesched.io/arrival`` are created that long after the start.
 
 Any object may have it: a pod, a Job, a Deployment with its pods, a node that joins later. Callers: :mod:`.intake` reads
-the annotation, :mod:`..run.simulation` lets the objects arrive.
+the annotation, :mod:`..run.simulation` creates the objects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _annotation(metadata: Any) -> str | None:
 
 
 def arrival_of(item: Manifest) -> float:
-    """Seconds after the start at which an object arrives; 0 without the annotation.
+    """Return the seconds after the start at which an object arrives; 0 without the annotation.
 
     Raises:
         ManifestError: when the annotation is not a duration, or negative.
@@ -44,17 +44,17 @@ def arrival_of(item: Manifest) -> float:
 
 
 def template_arrival(item: Manifest) -> bool:
-    """Whether the annotation is in the pod template of a workload, where it has no effect."""
+    """True if the annotation is in the pod template of a workload, where it has no effect."""
     spec = item.data.get("spec")
     template = spec.get("template") if isinstance(spec, Mapping) else None
     return isinstance(template, Mapping) and _annotation(template.get("metadata")) is not None
 
 
 class Arrivals:
-    """What is still to come, the next first."""
+    """Objects that are still to arrive, the next first."""
 
     def __init__(self, later: Iterable[tuple[float, list[Manifest]]], start: float) -> None:
-        """``later``: seconds after the start, and the objects that then arrive together.
+        """``later``: seconds after the start, and the objects that arrive together then.
 
         ``start`` is the time of the start on the clock that :attr:`next` and :meth:`due` refer to.
         """
@@ -65,11 +65,11 @@ class Arrivals:
 
     @property
     def next(self) -> float | None:
-        """When the next objects arrive, None when nothing is left to arrive."""
+        """Time of the next arrival; None when nothing is left to arrive."""
         return self._later[0][0] if self._later else None
 
     def due(self, now: float) -> list[Manifest]:
-        """The objects that arrive at ``now`` or should have arrived before; they are not returned again."""
+        """Return the objects that arrive at ``now`` or before. Each is returned once."""
         found: list[Manifest] = []
         while self._later and self._later[0][0] <= now:
             found += self._later.popleft()[1]

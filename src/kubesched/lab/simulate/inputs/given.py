@@ -1,4 +1,4 @@
-"""What people have in hand, as manifests: paths, text, plain data, and objects of Kubernetes client libraries.
+"""Manifests from anything that holds objects: paths, text, plain data, and objects of Kubernetes client libraries.
 
 Caller: :mod:`..entry` and :mod:`..stepping`. Files are read by :mod:`kubesched.cluster.files`.
 """
@@ -35,20 +35,20 @@ from .loading import load_node_template
 
 __all__ = ["Objects", "cluster_of", "manifests_of", "node_template_of"]
 
-#: Objects, or where they are: a path, YAML or JSON as a text of several lines, plain data, an object of a Kubernetes
-#: client library, or several of these.
+#: Objects in any form: a path, YAML or JSON as a text of several lines, plain data, an object of a Kubernetes client
+#: library, or several of these.
 Objects: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Manifests | Manifest | Iterable[Any]
 
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "pods")
-#: Records of a cluster's own doings, which a simulation makes itself.
+#: Kinds that a cluster writes by itself. A simulation writes its own.
 _OWN: Final = frozenset({LEASES, EVENTS, CORE_EVENTS})
 _EXPECTED: Final = "expected a path, a text of YAML or JSON, an object as a dict, or a list of these"
 
 
 def manifests_of(given: Objects, name: str) -> Manifests:
-    """Everything that is given, in its order; ``name`` is the argument's in messages.
+    """Return everything that is given, in its order; ``name`` is the argument's in messages.
 
-    What cannot be read or used is among the ``problems`` of the result.
+    Unusable parts are reported in the ``problems`` of the result.
     """
     found = Manifests()
     if isinstance(given, Manifests):
@@ -76,7 +76,7 @@ def manifests_of(given: Objects, name: str) -> Manifests:
             if is_saved(item):
                 found.extend(cluster_of(os.fspath(item)))
             else:
-                paths.append(os.fspath(item))  # read together: an object that is in two files is found
+                paths.append(os.fspath(item))  # read together, so that an object in two files is detected
             continue
         read_paths()
         if isinstance(item, Manifest):
@@ -90,9 +90,9 @@ def manifests_of(given: Objects, name: str) -> Manifests:
 
 
 def cluster_of(path: str) -> Manifests:
-    """The objects of a saved cluster, or of a dump of a real one (``kubectl get -o yaml``). The file is only read.
+    """Return the objects of a saved cluster, or of a dump of a real one (``kubectl get -o yaml``). Only reads the file.
 
-    What cannot be used is among the ``problems`` of the result.
+    Unusable parts are reported in the ``problems`` of the result.
     """
     try:
         if not is_saved_cluster(path):
@@ -108,7 +108,7 @@ def cluster_of(path: str) -> Manifests:
 
 
 def _several(given: Any) -> list[Any] | None:
-    """The items of a collection; None for anything that is one object or one path."""
+    """Return the items of a collection; None for a single object or path."""
     if (
         isinstance(given, (str, bytes, bytearray, os.PathLike, Mapping, Manifest))
         or hasattr(given, "to_dict")
@@ -131,10 +131,10 @@ def _parsed(item: Any, where: str) -> Manifests:
 
 
 def _plain(item: Any) -> Any:
-    """Objects of client libraries as the API has them; everything else as it is.
+    """Return an object of a client library in the API's form. Anything else is returned as it is.
 
-    The models of the official client map their attributes to the API's names; those of lightkube, kr8s and others
-    have ``to_dict`` in these names.
+    The models of the official client map their attributes to the API's names; those of lightkube, kr8s and others have
+    ``to_dict`` with these names.
     """
     names = getattr(item, "attribute_map", None)
     if isinstance(names, Mapping):
@@ -151,7 +151,7 @@ def _plain(item: Any) -> Any:
 def node_template_of(
     given: str | os.PathLike[str] | Mapping[str, Any] | None, resources: Mapping[str, str | int] | None = None
 ) -> dict[str, Any]:
-    """A Node to make hollow nodes from: the given one or the ordinary one, with other amounts of some resources.
+    """Return a Node to make hollow nodes from: the given one or the default, with other amounts of some resources.
 
     Raises:
         ManifestError: when it holds no Node, or an amount cannot be used.
@@ -187,7 +187,7 @@ def node_template_of(
 
 
 def _wrong_amount(name: Any, amount: Any) -> str:
-    """What is wrong with an amount of a resource of a node; empty when nothing is."""
+    """Return the problem of an amount of a node's resource; empty when there is none."""
     if name not in _NATIVE and not (isinstance(name, str) and is_scalar_resource(name) and is_qualified_name(name)):
         near = get_close_matches(str(name).rpartition("/")[2].lower(), (*_NATIVE, "gpu"), 1)
         hint = f"; did you mean {near[0].replace('gpu', 'nvidia.com/gpu')}?" if near else ""

@@ -1,4 +1,4 @@
-"""What an input means: what is expanded, and in which order objects are created.
+"""Preparation of a simulation's input: workloads are expanded, and objects put into their order of creation.
 
 Caller: :mod:`..run.simulation` and the demonstration. An export of a live cluster is taken as it is: a workload whose
 pods are in the export makes no pods of its own.
@@ -59,13 +59,13 @@ __all__ = [
     "wrong_devices",
 ]
 
-#: Which controllers of workloads run.
+#: Controllers of workloads that run.
 Controllers: TypeAlias = Literal["none", "batch", "all"]
 
 #: Loaded manifests, or paths of files and directories, or objects as plain data; also mixed.
 Source: TypeAlias = Manifests | Iterable[str | os.PathLike[str] | Mapping[str, Any] | Manifest]
 
-#: The workloads that the controllers make pods for.
+#: Workloads for which the controllers make pods.
 _DRIVEN: Final[dict[Controllers, frozenset[Kind]]] = {
     "none": frozenset(),
     "batch": frozenset((JOBS, CRON_JOBS)),
@@ -79,7 +79,7 @@ _ORDER: Final = {
     "nodes": 2,
     "pods": 9,
 }
-#: What a cluster without a StorageClass of its own gets, as kind's clusters have: claims without a class just work.
+#: Default StorageClass for a cluster without any, as in kind's clusters: claims without a class just work.
 _DEFAULT_CLASS: Final = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
@@ -92,32 +92,33 @@ _DEFAULT_CLASS: Final = {
 
 @dataclass(slots=True)
 class Intake:
-    """Everything to be stored, pods of workloads included, in the order of creation."""
+    """Objects to be stored, pods of workloads included, in the order of creation."""
 
     objects: list[Manifest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    #: Workloads whose pods controllers make, or go on to make.
+    #: Workloads whose pods are made by controllers, or further pods of which are.
     driven: list[Manifest] = field(default_factory=list)
-    #: UIDs of what has dependents among the objects of the input.
+    #: UIDs of objects that own other objects of the input.
     owners: set[str] = field(default_factory=set)
-    #: What arrives later: seconds after the start, and the objects that then arrive together.
+    #: Later arrivals: seconds after the start, and the objects that arrive together then.
     later: list[tuple[float, list[Manifest]]] = field(default_factory=list)
 
     def everything(self) -> Iterator[Manifest]:
-        """All objects, those that arrive later included."""
+        """Yield all objects, also those that arrive later."""
         yield from self.objects
         for _, objects in self.later:
             yield from objects
 
     @property
     def driven_uids(self) -> set[str]:
-        """The UIDs of :attr:`driven`."""
+        """Return the UIDs of :attr:`driven`."""
         return {item.data["metadata"].get("uid", "") for item in self.driven}
 
     def split(self) -> tuple[list[Manifest], list[Manifest]]:
-        """What is there when the cluster starts, and what is created then, at once: pods to be placed, new workloads.
+        """Return the objects that exist when the cluster starts, and those that are created right after.
 
-        Pods that controllers may take for missing come together with what owns them.
+        The latter are pods to be placed, and new workloads. Pods that controllers might otherwise take for missing come
+        together with their owners.
         """
         continued = self.driven_uids & self.owners
         started = self.driven_uids - continued
@@ -135,7 +136,7 @@ class Intake:
 
     @property
     def uses_storage(self) -> bool:
-        """Whether there are storage objects, or pods that use claims."""
+        """True if there are storage objects, or pods that use claims."""
         return any(
             item.kind in (CLAIMS, VOLUMES)
             or item.kind.group == STORAGE_CLASSES.group
@@ -145,7 +146,7 @@ class Intake:
 
     @property
     def uses_devices(self) -> bool:
-        """Whether there are objects of dynamic resources, nodes with hollow devices, or pods with resource claims."""
+        """True if there are objects of dynamic resources, nodes with hollow devices, or pods with resource claims."""
         return any(
             item.kind.group == RESOURCE_CLAIMS.group
             or (item.kind == NODES and _devices(item) is not None)
@@ -164,14 +165,14 @@ def gather(
     pods_end: bool = False,
     present: Sequence[Node] = (),
 ) -> Intake:
-    """Load and expand; ``nodes`` hollow nodes are added to those of the manifests.
+    """Load and expand the input. ``nodes`` hollow nodes are added to those of the manifests.
 
-    ``controllers`` says which controllers run: with ``batch`` Jobs go on beyond their first pods, and CronJobs make
-    Jobs; with ``all`` no workload is expanded. ``pods_end``: there are rules by which pods end, besides their annotations.
-    A DaemonSet makes pods for all of these nodes, and for those that are ``present`` already.
+    With ``controllers`` ``batch``, Jobs go on beyond their first pods, and CronJobs make Jobs; with ``all`` no workload
+    is expanded. ``pods_end``: there are rules by which pods end, besides their annotations. A DaemonSet makes pods for
+    all these nodes, and for the ``present`` ones.
 
     Raises:
-        ManifestError: for what cannot be read or used.
+        ManifestError: for input that cannot be read or used.
     """
     loaded = _load(source)
     objects = [
@@ -211,13 +212,13 @@ def gather(
 
 
 def is_unplaced(item: Manifest) -> bool:
-    """Whether it is a pod that has no node yet."""
+    """True if it is a pod that has no node yet."""
     return item.kind == PODS and not (item.data.get("spec") or {}).get("nodeName")
 
 
 def wrong_devices(objects: Iterable[Manifest]) -> list[str]:
-    """What is wrong with nodes whose annotation of hollow devices cannot be read: the node, and what would be right."""
-    read: set[str] = set()  # the nodes of a template share one text
+    """Return messages about nodes whose annotation of hollow devices cannot be read: the node, and a correct form."""
+    read: set[str] = set()  # nodes of a template share a text: each is read once
     problems: list[str] = []
     for item in objects:
         text = _devices(item) if item.kind == NODES else None
@@ -237,7 +238,7 @@ def _devices(node: Manifest) -> str | None:
 
 
 def with_default_class(objects: Sequence[Manifest]) -> list[Manifest]:
-    """The objects, with the default StorageClass ``standard`` in front when there is no StorageClass among them."""
+    """Return the objects. If none is a StorageClass, the default one, ``standard``, comes first."""
     if any(item.kind == STORAGE_CLASSES for item in objects):
         return list(objects)
     return [Manifest(STORAGE_CLASSES, dict(_DEFAULT_CLASS), "default storage class"), *objects]
@@ -252,12 +253,12 @@ def _uses_claims(pod: Mapping[str, Any]) -> bool:
 
 
 def in_order(objects: Iterable[Manifest]) -> list[Manifest]:
-    """Objects in an order of creation in which nothing is missed: namespaces first, pods last."""
+    """Return objects in an order of creation that respects references: namespaces first, pods last."""
     return sorted(objects, key=lambda item: _ORDER.get(item.kind.group_resource, 5))
 
 
 def _expand(item: Manifest, names: Sequence[str], nodes: Sequence[Node], *, tracked: bool) -> list[Manifest]:
-    """An object and the pods it makes; ``tracked`` as for :func:`~kubesched.cluster.files.expand_workloads`."""
+    """Return an object and its pods; ``tracked`` as for :func:`~kubesched.cluster.files.expand_workloads`."""
     if item.kind == CRON_JOBS:
         _check_job_template(item)
         return [item]
@@ -268,7 +269,7 @@ def _expand(item: Manifest, names: Sequence[str], nodes: Sequence[Node], *, trac
 
 
 def _check_job_template(item: Manifest) -> None:
-    """Raises what is wrong with the jobs of a CronJob, before any is due."""
+    """Refuse a CronJob whose job template is invalid, before any job is due."""
     spec = item.data.get("spec")
     template = spec.get("jobTemplate") if isinstance(spec, Mapping) else None
     job = {"metadata": {"name": item.name}, "spec": template.get("spec") if isinstance(template, Mapping) else None}
@@ -280,7 +281,7 @@ def _check_job_template(item: Manifest) -> None:
 
 
 def _misshapen(item: Manifest, error: Exception) -> str:
-    """What is wrong with a workload that cannot be expanded; workloads are not checked field by field when loaded."""
+    """Return the message about a workload that cannot be expanded. Loading does not check its fields one by one."""
     what = f"{item.source}: {item.kind.kind} {item.name}"
     template = (item.data.get("spec") or {}).get("template")
     try:
@@ -309,13 +310,13 @@ def _load(source: Source) -> Manifests:
 
 
 def _controllers(objects: Iterable[Manifest]) -> set[str]:
-    """UIDs of what has dependents among the objects."""
+    """Return the UIDs of objects that own other objects."""
     owners = (controller_of(item.data["metadata"]) for item in objects)
     return {owner.get("uid", "") for owner in owners if owner is not None}
 
 
 def _daemon_runs_on(manifest: Manifest, node: Node) -> bool:
-    """Whether the DaemonSet controller would make a pod for this node: affinity and taints, nothing else."""
+    """True if the DaemonSet controller would make a pod for this node, by affinity and taints alone."""
     pod = from_builtins(manifest.data, Pod)
     affinity = required_node_affinity(pod.spec)
     return affinity.matches(node.labels, node.name) and (

@@ -47,12 +47,14 @@ __all__ = [
 
 
 def load_registry(plugins: Sequence[str | os.PathLike[str] | type] = ()) -> tuple[Registry, list[str]]:
-    """Every plugin there is, and the names of those that were given: module names, ``.py`` files and plugin classes.
+    """Return a registry with every plugin, and the names of the given ones.
+
+    Plugins are given as module names, ``.py`` files or plugin classes.
 
     Entry points that cannot be loaded are left out; see :attr:`~kubesched.scheduler.framework.Registry.problems`.
 
     Raises:
-        PluginError: when one that was given cannot be imported or does not fit.
+        PluginError: when a given one cannot be imported or does not fit.
     """
     registry = in_tree_registry()
     registry.load_entry_points()
@@ -78,16 +80,16 @@ def register_retired(registry: Registry, names: Collection[str]) -> None:
 
 
 def with_plugins(names: Sequence[str], *, gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfiguration:
-    """The default configuration with more plugins enabled, at every point they extend."""
+    """Return the default configuration with more plugins enabled, at every point they extend."""
     enabled = [{"name": name} for name in names]
     profile = {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": enabled}}}
     return load_config_data({"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}, gates=gates)
 
 
 def enable_plugins(config: KubeSchedulerConfiguration, names: Sequence[str]) -> KubeSchedulerConfiguration:
-    """The configuration with more plugins enabled, in every profile at every point they extend.
+    """Return the configuration with more plugins enabled, in every profile at every point they extend.
 
-    What a profile says of a plugin, that it is enabled or disabled somewhere, is left as it is.
+    A plugin that a profile enables or disables explicitly stays as the profile says.
     """
     profiles = []
     for profile in config.profiles:
@@ -107,10 +109,10 @@ def load_configuration(
     enable: Sequence[str] = (),
     gates: FeatureGates = DEFAULT_GATES,
 ) -> tuple[KubeSchedulerConfiguration, list[str]]:
-    """The configuration to run with, and remarks about it; its profiles can be built from the registry.
+    """Return the configuration to run with, and remarks about it. Its profiles can be built from the registry.
 
     ``source`` is a file, a document as plain data, or a complete configuration; without it there is one profile that
-    enables the plugins ``own``. The plugins ``enable`` are enabled in every profile of any source. One of an older
+    enables the plugins ``own``. The plugins ``enable`` are enabled in every profile of any source. A source of an older
     version is converted; the retired plugins it uses are added to the registry.
 
     Raises:
@@ -143,7 +145,7 @@ def load_configuration(
 
 
 def load_node_template(path: str) -> dict[str, Any]:
-    """The first Node of a file; its name is not used.
+    """Return the first Node of a file; its name is not used.
 
     Raises:
         ManifestError: when there is none, or when the devices it is annotated with cannot be read.
@@ -158,7 +160,7 @@ def load_node_template(path: str) -> dict[str, Any]:
 
 
 def expand(config: KubeSchedulerConfiguration, registry: Registry, path: str) -> dict[str, Expanded]:
-    """The plugins of every profile, per extension point.
+    """Return the plugins of every profile, per extension point.
 
     Raises:
         ConfigError: when a profile cannot be built, with the file's name and the nearest plugin names.

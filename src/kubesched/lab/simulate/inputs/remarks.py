@@ -1,4 +1,4 @@
-"""What of an input is not honoured, or will not end, said once for each kind of thing.
+"""Warnings about parts of an input that have no effect, or do not end; one for each kind of thing.
 
 Caller: :mod:`.intake`.
 """
@@ -19,7 +19,7 @@ from .arrivals import ARRIVAL, template_arrival
 
 __all__ = ["endless", "not_honoured", "unknown_fields"]
 
-#: Kinds that are stored and do nothing, and what they would do.
+#: Kinds that are stored and have no effect, and their effect in a real cluster.
 _INERT: Final = {
     "horizontalpodautoscalers.autoscaling": "nothing is scaled by load",
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
@@ -30,7 +30,7 @@ _INERT: Final = {
     "workloads.scheduling.k8s.io": "pods are scheduled one by one",
 }
 
-#: The annotations with this prefix that something here reads or writes; any other is most likely misspelled.
+#: Prefix of annotations of our own. An annotation with it that nothing reads or writes is most likely misspelled.
 _PREFIX: Final = "kubesched.io/"
 _ANNOTATIONS: Final = frozenset(
     {ARRIVAL, DURATION, FAILED, DEVICES_ANNOTATION}
@@ -39,7 +39,7 @@ _ANNOTATIONS: Final = frozenset(
 
 
 def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
-    """A warning for each field that Kubernetes does not know: most likely a slip of the pen that is ignored."""
+    """Return a warning for each field that Kubernetes does not know: most likely a slip of the pen that is ignored."""
     found: dict[tuple[str, str], list[Manifest]] = {}
     for item in objects:
         for path in unknown_paths(root_type(item.kind.group, item.kind.kind), item.data):
@@ -51,7 +51,7 @@ def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
 
 
 def not_honoured(objects: Sequence[Manifest]) -> list[str]:
-    """A warning for each kind that acts in a real cluster and does nothing here, and for annotations in the wrong place."""
+    """Return a warning for each kind that has no effect here, unlike in a real cluster, and for misplaced annotations."""
     found: dict[str, list[Manifest]] = {}
     for item in objects:
         if item.kind.group_resource in _INERT:
@@ -78,7 +78,7 @@ def not_honoured(objects: Sequence[Manifest]) -> list[str]:
 
 
 def _unknown_annotations(objects: Sequence[Manifest]) -> list[str]:
-    """A warning for each annotation of this project's prefix that nothing reads."""
+    """Return a warning for each annotation of our own prefix that nothing reads."""
     found: dict[str, list[Manifest]] = {}
     for item in objects:
         names = {name for annotations, _ in _pod_parts(item) for name in annotations if name.startswith(_PREFIX)}
@@ -97,7 +97,7 @@ def _unknown_annotations(objects: Sequence[Manifest]) -> list[str]:
 
 
 def _pod_parts(item: Manifest) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Annotations and spec of an object, and of the templates in it."""
+    """Yield annotations and spec of an object, and of the templates in it."""
     data: Any = item.data
     while isinstance(data, Mapping):
         metadata, spec = data.get("metadata"), data.get("spec")
@@ -108,7 +108,7 @@ def _pod_parts(item: Manifest) -> Iterator[tuple[Mapping[str, Any], Mapping[str,
 
 
 def _also(items: Sequence[Manifest]) -> str:
-    """That a remark about the first of the objects is true of the others."""
+    """Return the end of a remark about the first object that applies to all of them."""
     more = len(items) - 1
     return "" if not more else f" (and so for {more:,} more {'object' if more == 1 else 'objects'})"
 
@@ -124,14 +124,14 @@ def _parallelism(job: Manifest) -> int:
 
 
 def _ends(template: object) -> bool:
-    """Whether the pods of a template end by themselves."""
+    """True if the pods of a template end by themselves."""
     metadata = template.get("metadata") if isinstance(template, Mapping) else None
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     return isinstance(annotations, Mapping) and bool(annotations.get(DURATION))
 
 
 def endless(objects: Sequence[Manifest]) -> list[str]:
-    """Warnings about Jobs that never get to all of their pods, and CronJobs, as their pods do not end."""
+    """Return warnings about Jobs and CronJobs whose pods do not end, so that later pods are never made."""
     texts = []
     jobs = [
         item

@@ -1,4 +1,4 @@
-"""Objects into a store: namespaces that are only used are made, and what is refused is collected.
+"""Storing of objects: missing namespaces are created, and refusals are collected.
 
 Callers: :mod:`..run.simulation`, the demonstration and ``kubesched up``.
 """
@@ -19,7 +19,7 @@ from ..results.result import Refusal
 
 __all__ = ["RefusedError", "check_objects", "controller_of", "ensure_namespace", "refusals", "store_objects"]
 
-#: What a fresh cluster contains; a manifest with the same is not a mistake.
+#: Objects of a fresh cluster. A manifest of one of them is not a mistake.
 _BUILT_IN: Final = frozenset(
     (
         *(("namespaces", name) for name in ("default", "kube-node-lease", "kube-public", "kube-system")),
@@ -37,7 +37,7 @@ class RefusedError(ManifestError):
 
 
 def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The owner reference that says what controls an object, if there is one."""
+    """Return the owner reference that names an object's controller, if there is one."""
     references = metadata.get("ownerReferences")
     for reference in references if isinstance(references, list) else ():
         if isinstance(reference, Mapping) and reference.get("controller"):
@@ -47,18 +47,18 @@ def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[str] = ()) -> list[Refusal]:
-    """Create the objects; pods that the cluster refuses are returned, grouped by place and message.
+    """Create the objects. Returns the pods that the cluster refuses, grouped by place and message.
 
     ``driven`` are UIDs of workloads whose controllers try again: pods that exceed a quota are made when it allows them.
 
-    Namespaces that are used but not defined are made. A pod that brings a UID or a status is from a live
-    cluster and keeps both. What a refused object controls is left out.
+    Namespaces that are used but not defined are created. A pod that brings a UID or a status is from a live cluster and
+    keeps both. Objects controlled by a refused object are left out.
 
     Raises:
         RefusedError: when anything but a pod is refused; all of it is named.
     """
     problems: list[str] = []
-    without: set[str] = set()  # UIDs of what was refused
+    without: set[str] = set()  # UIDs of refused objects
     refused: dict[tuple[str, str, str], list[str]] = {}
     for item in objects:
         metadata = item.data["metadata"]
@@ -84,7 +84,7 @@ def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[s
                     continue
                 workload = f"{owner['kind']}/{owner['name']}" if owner is not None else ""
                 name = item.name or metadata.get("generateName", "")
-                # One message for all pods of a workload: the name is in the list.
+                # One message for all pods of a workload, without their names: the list has these.
                 text = str(error).replace(f'"{name}"', '"…"') if owner is not None else str(error)
                 refused.setdefault((item.source, workload, text), []).append(f"{item.namespace}/{name}")
                 continue
@@ -102,9 +102,9 @@ def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[s
 
 
 def check_objects(store: Store, objects: Iterable[Manifest]) -> None:
-    """Whether :func:`store_objects` can create the objects, all but refused pods; nothing is stored.
+    """Check that :func:`store_objects` can create the objects, apart from refused pods. Nothing is stored.
 
-    Each is compared with what the store has, and all of them with each other in a store of their own.
+    Each is compared with the objects in the store, and all of them with each other in a store of their own.
 
     Raises:
         RefusedError: when anything but a pod would be refused; all of it is named.
@@ -112,7 +112,7 @@ def check_objects(store: Store, objects: Iterable[Manifest]) -> None:
     namespaces: set[str] = set()
     tried: list[Manifest] = []
     for item in objects:
-        # Of pods only the namespaces may be refused as a whole: one pod of each will do.
+        # Single pods may be refused, namespaces may not: one pod of each namespace is enough.
         if item.kind != PODS or item.namespace not in namespaces:
             tried.append(item)
         if item.kind == PODS:
@@ -125,7 +125,7 @@ def check_objects(store: Store, objects: Iterable[Manifest]) -> None:
     there = store.table(NAMESPACES).objects
     for item in tried:
         if item.kind == PODS or (item.kind.namespaced and ("", item.namespace) not in there):
-            continue  # in a new namespace nothing is in its way
+            continue  # a new namespace is empty: nothing can clash
         try:
             store.create(item.kind, item.namespace, item.data, restore=True, dry_run=True)
         except ApiError as error:
@@ -144,7 +144,7 @@ def _refusal(item: Manifest, error: ApiError) -> str:
 
 
 def ensure_namespace(store: Store, item: Manifest) -> None:
-    """Create the namespace of an object if it is not there.
+    """Create the namespace of an object if it does not exist.
 
     Raises:
         ManifestError: when it is refused.
@@ -157,9 +157,9 @@ def ensure_namespace(store: Store, item: Manifest) -> None:
 
 
 def refusals(objects: Iterable[Manifest], driven: Container[str] = ()) -> list[str]:
-    """What an empty cluster refuses of the objects, pods included: they are stored in one that is then forgotten.
+    """Return the refusals of an empty cluster for the objects, pods included. The cluster is then forgotten.
 
-    For an input that is not used anyway, so that everything that is wrong with it can be said.
+    For an input that has other problems already, so that all problems can be reported together.
     """
     store = Store(FixedClock(), random=random.Random(0))
     problems: list[str] = []

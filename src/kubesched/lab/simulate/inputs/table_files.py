@@ -1,4 +1,4 @@
-"""Tables of a result written to files: CSV, JSON (a list of objects) or Parquet, by the ending of the name.
+"""Tables of a result as files: CSV, JSON (a list of objects) or Parquet, by the ending of the name.
 
 Parquet needs pyarrow, which comes with the extra ``parquet``. Caller: the command line.
 """
@@ -21,11 +21,11 @@ ENDINGS: Final = (".csv", ".json", ".parquet")
 
 
 class TableFileError(ValueError):
-    """A file that a table cannot be written to; the message says what would be right."""
+    """File that a table cannot be written to. The message names a correct form."""
 
 
 def check_file(path: str | Path) -> None:
-    """Whether a table can be written in the format that the name of this file says.
+    """Check that a table can be written in the format of this file's name.
 
     Raises:
         TableFileError: for another ending, or a missing library.
@@ -46,7 +46,9 @@ def _pyarrow(path: str | Path) -> tuple[Any, Any]:
 
 
 def write_table(columns: Mapping[str, list[Any]], path: str | Path, file: BinaryIO) -> None:
-    """Write columns of equal lengths, in the format of the name ``path``. Empty cells of CSV, null of JSON and Parquet are None.
+    """Write columns of equal lengths, in the format of the name ``path``.
+
+    None is an empty cell in CSV, null in JSON and Parquet.
 
     Raises:
         TableFileError: see :func:`check_file`.

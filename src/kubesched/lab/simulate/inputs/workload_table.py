@@ -28,7 +28,7 @@ from .arrivals import ARRIVAL
 
 __all__ = ["COLUMNS", "parse_table", "read_table"]
 
-#: Columns besides those of resources, and what they hold.
+#: Columns besides those of resources, with their contents.
 COLUMNS: Final = {
     "arrival": "when the pods are created: seconds, or a duration such as 1h30m, after the start; 0 when empty",
     "name": "the pod's name; pods of a group get -0, -1, … added; pod-<line> when empty",
@@ -43,12 +43,12 @@ COLUMNS: Final = {
 }
 _RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 _EXIT: Final = "kubesched.io/exit"
-#: More pods than this in one line are taken for a mistake.
+#: Most pods in one line; more are taken for a mistake.
 _MOST: Final = 250_000
 
 
 def read_table(path: str | Path) -> list[Manifest]:
-    """The pods of a table, each with its arrival and duration as annotations.
+    """Return the pods of a table, each with its arrival and duration as annotations.
 
     The file may be gzipped, or in UTF-16.
 
@@ -59,7 +59,7 @@ def read_table(path: str | Path) -> list[Manifest]:
 
 
 def parse_table(text: str, name: str) -> list[Manifest]:
-    """As :func:`read_table`, of text; ``name`` is the table's in messages.
+    """Return the pods of a table as text; ``name`` is the table's in messages.
 
     Raises:
         ManifestError: see :func:`read_table`.
@@ -113,7 +113,7 @@ def _check_header(header: list[str], where: str) -> None:
 
 
 class _Row:
-    """One line; problems are collected."""
+    """Line of a table; problems are collected."""
 
     def __init__(self, cells: Mapping[str, str], where: str, line: int, problems: list[str]) -> None:
         self._cells = cells
@@ -125,7 +125,7 @@ class _Row:
         self._problems.append(f"{self._where}: column {column}: {shown(self._cells[column])}: {problem}")
 
     def _seconds(self, column: str) -> float | None:
-        """A number of seconds, or a duration; None when empty or bad."""
+        """Return a number of seconds from a number or a duration; None when empty or bad."""
         text = self._cells.get(column, "")
         if not text:
             return None
@@ -176,7 +176,7 @@ class _Row:
         return found
 
     def pods(self) -> list[Manifest]:
-        """The pods of the line."""
+        """Return the pods of the line."""
         before = len(self._problems)
         cells, count = self._cells, self._count()
         annotations = {}

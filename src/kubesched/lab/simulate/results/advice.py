@@ -1,4 +1,4 @@
-"""What would help a pod that fits nowhere. Each hint was tried: the changed pod is put through the same search.
+"""Hints at changes that would help a pod that fits nowhere. Each is tried: the changed pod is put through the search.
 
 Caller: :mod:`.pending`. Tried are: one more toleration, no node selector or affinity, weaker rules between pods
 (:mod:`.advice_between_pods`), smaller requests, and removing other pods.
@@ -27,12 +27,12 @@ from .advice_between_pods import between_pods
 
 __all__ = ["format_amount", "hints_for"]
 
-#: No more taints than this are tried one by one.
+#: Most taints that are tried one by one.
 _MOST_TAINTS: Final = 8
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """An amount as a person writes it: ``500m`` of cpu, ``1.5Gi`` of memory, ``8`` of anything else."""
+    """Return an amount as a person writes it: ``500m`` of cpu, ``1.5Gi`` of memory, ``8`` of anything else."""
     if resource == CPU:
         return format_milli(amount)
     if resource in (MEMORY, EPHEMERAL_STORAGE):
@@ -47,9 +47,10 @@ def hints_for(
     rejected_by: Collection[str] = (),
     namespaces: Mapping[str, dict[str, str]] = MappingProxyType({}),
 ) -> list[str]:
-    """Changes that would let the pod fit right now, best first; when there is none, the nearest ones.
+    """Return changes that would let the pod fit right now, best first. Without any, return those that come nearest.
 
-    ``nodes`` are all nodes, ``rejected_by`` the plugins that rejected some, ``namespaces`` the labels of namespaces by name.
+    ``nodes`` are all nodes, ``rejected_by`` the plugins that rejected some, ``namespaces`` the labels of namespaces by
+    name.
     """
     spec = pod.spec
     found = []
@@ -76,7 +77,7 @@ def _nodes(count: int) -> str:
 
 
 def _rows(search: Search, pod: PodInfo, spec: PodSpec) -> list[int]:
-    """The rows that would do for the pod if its spec were another."""
+    """Return the rows of nodes where the pod would fit with another spec."""
     variant = PodInfo(Pod(pod.metadata, spec, msgspec.structs.replace(pod.status, nominated_node_name="")))
     try:
         evaluation = search.evaluate(CycleState(), variant)
@@ -90,7 +91,7 @@ def _feasible(search: Search, pod: PodInfo, spec: PodSpec) -> int:
 
 
 def _untolerated(nodes: NodeList, pod: PodInfo) -> list[Taint]:
-    """Distinct taints that keep the pod off some node, the most frequent first."""
+    """Return distinct taints that keep the pod off some node, the most frequent first."""
     counts: dict[Taint, int] = {}
     for node in nodes:
         for taint in node.taints:
@@ -101,7 +102,7 @@ def _untolerated(nodes: NodeList, pod: PodInfo) -> list[Taint]:
 
 
 def _smaller(search: Search, all_nodes: NodeList, pod: PodInfo) -> list[tuple[int, str]]:
-    """Where the pod would fit but for its requests: how much of what is lacking there."""
+    """Return hints at the lacking resources of nodes where the pod would fit but for its requests."""
     nothing = msgspec.structs.replace(
         pod.spec,
         containers=tuple(_free(item) for item in pod.spec.containers),
@@ -120,7 +121,7 @@ def _smaller(search: Search, all_nodes: NodeList, pod: PodInfo) -> list[tuple[in
     for name, amount in asked.items():
         if amount <= 0:
             continue
-        # Of equally free nodes the one that has the resource at all is worth naming.
+        # Of equally free nodes, one that has the resource at all is worth naming.
         most = max(
             nodes, key=lambda node: (node.allocatable.get(name) - node.requested.get(name), node.allocatable.get(name))
         )

@@ -1,6 +1,6 @@
-"""What keeps a pod away by rules between pods, and what would help: spread constraints, affinity and anti-affinity.
+"""Hints about rules between pods that keep a pod pending: spread constraints, affinity and anti-affinity.
 
-Counts are made plainly from the pods on the nodes; changes are tried by the same search. Caller: :mod:`.advice`.
+Pods are counted directly from the nodes; changes are tried by the search. Caller: :mod:`.advice`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kubesched.scheduler.plugins.topology_constraints import HARD, SOFT, Constra
 
 __all__ = ["Fits", "between_pods"]
 
-#: How many nodes would do if the pod's spec were this one.
+#: Function that returns the number of nodes that fit for another spec of the pod.
 Fits = Callable[[PodSpec], int]
 
-#: Domains, and names of pods, in one hint.
+#: Most domains, and most names of pods, in one hint.
 _MOST_DOMAINS: Final = 8
 _MOST_PODS: Final = 3
-#: Values of maxSkew that are tried.
+#: Most values of maxSkew that are tried.
 _MOST_SKEWS: Final = 5
 
 Hint = tuple[int, str]
@@ -38,7 +38,7 @@ def between_pods(
     rejected_by: Collection[str],
     fits: Fits,
 ) -> Iterator[Hint]:
-    """Hints with how many nodes would fit after each, for the plugins that rejected nodes.
+    """Yield hints, each with the number of nodes that would fit, for the plugins that rejected nodes.
 
     ``namespaces`` are the labels of namespaces, by name.
     """
@@ -82,7 +82,7 @@ def _spreading(nodes: Sequence[NodeInfo], pod: PodInfo, fits: Fits) -> Iterator[
 
 
 def _spread_counts(nodes: Sequence[NodeInfo], pod: PodInfo, constraint: Constraint, keys: set[str]) -> dict[str, int]:
-    """Pods that a constraint counts, by domain, among the nodes that it includes."""
+    """Return the pods that a constraint counts, by domain, among the nodes that it includes."""
     affinity, selector = required_node_affinity(pod.spec), constraint.selector
     counts: dict[str, int] = {}
     for node in nodes:
@@ -128,7 +128,7 @@ def _spread_change(
     counts: Mapping[str, int],
     fits: Fits,
 ) -> tuple[str, int]:
-    """The smallest change of one constraint that helps, and how many nodes would fit then."""
+    """Return the smallest change of one constraint that helps, and the number of nodes that would fit then."""
 
     def changed(**change: object) -> int:
         listed = list(pod.spec.topology_spread_constraints)
@@ -150,7 +150,7 @@ def _spread_change(
 
 
 def _selector(selector: LabelSelector | None) -> str:
-    """A label selector as a person writes it."""
+    """Return a label selector as a person writes it."""
     if selector is None:
         return "no label at all"
     parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
@@ -166,7 +166,7 @@ def _selector(selector: LabelSelector | None) -> str:
 def _matching(
     nodes: Iterable[NodeInfo], term: AffinityTerm, namespaces: Mapping[str, dict[str, str]]
 ) -> dict[str, list[str]]:
-    """The pods that a term matches, by domain; sorted."""
+    """Return the pods that a term matches, by domain; sorted."""
     found: dict[str, list[str]] = {}
     for node in nodes:
         domain = node.labels.get(term.topology_key)
@@ -179,7 +179,7 @@ def _matching(
 
 
 def _without(pod: PodInfo, field: str, place: int, fits: Fits) -> int:
-    """How many nodes fit without one required term of ``pod_affinity`` or ``pod_anti_affinity``."""
+    """Return the number of nodes that fit without one required term of ``pod_affinity`` or ``pod_anti_affinity``."""
     affinity = pod.spec.affinity
     assert affinity is not None  # it has the term
     rules = getattr(affinity, field)
@@ -190,7 +190,10 @@ def _without(pod: PodInfo, field: str, place: int, fits: Fits) -> int:
 
 
 def _terms(pod: PodInfo, field: str, terms: Sequence[AffinityTerm]) -> Iterator[tuple[int, str, AffinityTerm]]:
-    """The required terms of ``pod_affinity`` or ``pod_anti_affinity``: place, whom it is about in words, compiled term."""
+    """Yield the required terms of ``pod_affinity`` or ``pod_anti_affinity``.
+
+    Each comes as index, the selected pods in words, and compiled term.
+    """
     given = getattr(pod.spec.affinity, field, None)
     for place, (raw, term) in enumerate(zip(given.required if given is not None else (), terms, strict=False)):
         yield place, f"pods with {_selector(raw.label_selector)}", term
@@ -234,7 +237,7 @@ def _anti_affinity(
 
 
 def _others(nodes: Sequence[NodeInfo], pod: PodInfo, namespaces: Mapping[str, dict[str, str]]) -> Iterator[Hint]:
-    """Pods whose own anti-affinity keeps this pod away."""
+    """Yield hints about pods whose own anti-affinity keeps this pod away."""
     labels = namespaces.get(pod.namespace, {})
     found: dict[str, list[str]] = {}
     for node in nodes:

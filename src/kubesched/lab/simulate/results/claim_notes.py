@@ -1,6 +1,6 @@
-"""What pods that use claims wait for: the state of each claim, the storage there is, and the last event about it.
+"""Notes about claims that pods wait for: the state of each claim, free storage, and the last event about it.
 
-Read from the objects in the store, so it holds whatever made the pod wait. Caller: :mod:`.pending`.
+Read from the objects in the store, so they hold whatever made the pod wait. Caller: :mod:`.pending`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .device_notes import device_notes
 
 __all__ = ["claim_notes"]
 
-#: Segments and classes that one note lists.
+#: Most segments and classes that one note lists.
 _MOST: int = 5
 
 
 def claim_notes(store: Store, pod: Pod) -> list[str]:
-    """A sentence for each claim that a pod waits for, or that limits the nodes it can have; then the storage there is."""
+    """Return a sentence for each claim that the pod waits for or that limits its nodes; then the free storage."""
     notes: list[str] = []
     for name, is_ephemeral in _names(pod):
         item = _typed(store, CLAIMS, pod.namespace, name)
@@ -95,7 +95,7 @@ def _unbound(store: Store, claim: PersistentVolumeClaim) -> Iterator[str]:
 
 
 def _free(store: Store, wanted: str, request: QuantityText | None) -> Iterator[str]:
-    """How much of a class is free where, as the capacity objects say."""
+    """Yield the free capacity of a class by segment, from the capacity objects."""
     found: list[CSIStorageCapacity] = [item.typed for item in store.table(CSI_STORAGE_CAPACITIES).items()]
     mine = [one for one in found if one.storage_class_name == wanted and one.capacity is not None]
     places = sorted((_segment(one.node_topology), one.capacity) for one in mine)
@@ -107,7 +107,7 @@ def _free(store: Store, wanted: str, request: QuantityText | None) -> Iterator[s
 
 
 def _last_event(store: Store, claim: PersistentVolumeClaim) -> str:
-    """What the newest warning about a claim says, as an addition to a sentence."""
+    """Return the text of the newest warning about a claim, as an addition to a sentence."""
     newest: dict[str, Any] = {}
     for item in store.table(CORE_EVENTS).items():
         if item.namespace != claim.metadata.namespace:

@@ -1,8 +1,7 @@
-"""How a run went over time: what was requested, how long the queue was, how fragmented the free resources were.
+"""Course of a run over time: requested resources, length of the queue, fragmentation of the free resources.
 
-What was requested is added up at every moment at which something happened, from the rows of the node table that changed,
-so means and peaks are exact. The moments that are kept for the series are thinned out evenly.
-Caller: :mod:`..run.simulation`.
+Requests are summed up at every moment at which something happened, from the rows of the node table that changed, so
+means and peaks are exact. The moments of the series are thinned out evenly. Caller: :mod:`..run.simulation`.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from .result import ResourceShare, Series
 
 __all__ = ["MOST_MOMENTS", "Course", "Shapes"]
 
-#: Moments of a series at most.
+#: Most moments of a series.
 MOST_MOMENTS: Final = 1_000
-#: Different requests that count for fragmentation; rarer ones are left out.
+#: Most different requests that count for fragmentation; rarer ones are left out.
 _MOST_SHAPES: Final = 32
-#: A request for more than a column holds fits nowhere.
+#: Largest amount that a column holds. A larger request fits nowhere.
 _MOST_AMOUNT: Final = 2**63 - 1
 _PLACES: Final = ("active", "backoff", "unschedulable", "gated")
 
 
 class Shapes:
-    """The most frequent requests of the pods of a run, for fragmentation."""
+    """Most frequent requests of the pods of a run, for fragmentation."""
 
     def __init__(self, requests: Iterable[Mapping[str, int]], counts: Iterable[int] | None = None) -> None:
-        """``counts`` say how many pods each request is for; one, when left out."""
+        """``counts`` are the numbers of pods of the requests; 1 each when left out."""
         found: Counter[tuple[tuple[str, int], ...]] = Counter()
         for one, count in zip(requests, counts, strict=True) if counts is not None else ((one, 1) for one in requests):
             found[tuple(sorted(one.items()))] += count
@@ -45,7 +44,7 @@ class Shapes:
         self.requests: list[dict[str, int]] = [dict(shape) for shape, _ in frequent]
         self.counts: NDArray[np.float64] = np.array([count for _, count in frequent], np.float64)
         names = dict.fromkeys(name for request in self.requests for name in request)
-        #: By resource: which shapes ask for it, how much, and their shares among the pods that do.
+        #: By resource: indexes of the shapes that ask for it, their amounts, and their shares among the pods that do.
         self._asking: dict[str, tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]] = {}
         for name in names:
             asked = np.array([min(request.get(name, 0), _MOST_AMOUNT) for request in self.requests], np.int64)
@@ -54,10 +53,10 @@ class Shapes:
             self._asking[name] = asking, asked[asking], weights / weights.sum()
 
     def fragmentation(self, table: NodeTable) -> dict[str, float]:
-        """By resource: the expected share of what is free that a pod asking for it cannot use, 0 to 1.
+        """Return, by resource, the expected share of the free amount that a pod asking for it cannot use, 0 to 1.
 
-        A node's free amount is lost to a pod that does not fit there by its requests. 0 when nothing is free, or no pod
-        asks for the resource.
+        A node's free amount is lost to a pod that does not fit there by its requests. The share is 0 when nothing is
+        free, or no pod asks for the resource.
         """
         rows = table.order()
         free = np.maximum(table.allocatable[:, rows] - table.requested[:, rows], 0)
@@ -78,7 +77,7 @@ class Shapes:
 
 
 class Course:
-    """Follows one run. :meth:`observe` is to be called at each moment after everything has happened.
+    """Course of one run. Call :meth:`observe` at each moment after everything has happened.
 
     ``pending`` is the scheduler's gauge of queued pods by place.
     """
@@ -89,13 +88,13 @@ class Course:
         self._shapes = shapes
         self._most = most
         self._journal = Follower(table.journal)
-        #: What was last added up: requested by resource and row; allocatable and requested by resource.
+        #: Last sums: requested by resource and row; allocatable and requested by resource.
         self._known: NDArray[np.int64] = np.zeros((0, 0), np.int64)
         self._allocatable: list[int] = []
         self._requested: NDArray[np.int64] = np.zeros(0, np.int64)
         self._peak: dict[str, int] = {}
         self._last: float | None = None
-        #: By resource: the integral of utilisation over time, and its highest.
+        #: By resource: the integral of utilisation over time, and its maximum.
         self._shares: dict[str, float] = {}
         self._peak_shares: dict[str, float] = {}
         self._moments: list[dict[str, Any]] = []
@@ -104,11 +103,11 @@ class Course:
 
     @property
     def peak(self) -> dict[str, int]:
-        """By resource: the most that was ever requested at once."""
+        """Most that was ever requested at once, by resource."""
         return self._peak
 
     def observe(self, now: float, on_nodes: int) -> None:
-        """Everything that happens at ``now`` has happened. ``on_nodes``: how many pods are on nodes."""
+        """Record the moment ``now``, after everything in it has happened. ``on_nodes`` is the number of pods on nodes."""
         if self._last is not None and now > self._last:
             self._add_time(now - self._last)
         self._last = now
@@ -134,7 +133,7 @@ class Course:
         self._next = self._moments[-1]["time"] + self._width
 
     def _update(self) -> None:
-        """Add up the rows that changed."""
+        """Sum up the rows that changed."""
         table, entries = self._table, self._journal.read()
         if entries is not None and not entries:
             return
@@ -148,7 +147,7 @@ class Course:
             self._requested = self._known.sum(axis=1)
             self._allocatable = (table.allocatable * table.alive).sum(axis=1).tolist()
         else:
-            # Nodes are as they were, only their pods changed. A row without a node counts nothing.
+            # Only pods changed, no nodes. A row without a node counts nothing.
             rows = sorted({entry >> 1 for entry in entries if table.alive[entry >> 1]})
             known, requested = self._known, self._requested
             for row in rows:
@@ -183,7 +182,7 @@ class Course:
         }
 
     def finish(self, now: float, on_nodes: int) -> tuple[Series, list[ResourceShare]]:
-        """The run has ended: its series, and the shares of each resource that the cluster has."""
+        """End the run. Returns its series, and the shares of each resource that the cluster has."""
         self._next = now
         self.observe(now, on_nodes)
         moments = self._moments
@@ -219,7 +218,7 @@ class Course:
         return series, shares
 
     def _names(self) -> list[str]:
-        """cpu, memory, storage that is used, pods, then what else there is, by name."""
+        """Return names of resources: cpu, memory, storage that is used, pods, then the others by name."""
         there = {name for one in self._moments for name, amount in one["allocatable"].items() if amount}
         used = {name for name, amount in self._peak.items() if amount}
         first = [CPU, MEMORY, *([EPHEMERAL_STORAGE] if EPHEMERAL_STORAGE in used else []), POD_COUNT]

@@ -1,6 +1,6 @@
-"""What pods with claims of devices wait for, besides free devices: what does not exist, and where shared claims are.
+"""Notes about claims of devices that pods wait for, besides free devices: missing objects, and nodes of shared claims.
 
-Read from the objects in the store. Which devices a node lacks is said by the plugin. Caller: :mod:`.claim_notes`.
+Read from the objects in the store. The plugin itself names the devices that a node lacks. Caller: :mod:`.claim_notes`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kubesched.cluster.store import Store
 
 __all__ = ["device_notes"]
 
-#: Classes that one note lists.
+#: Most classes that one note lists.
 _MOST: int = 5
 
 
 def device_notes(store: Store, pod: Pod) -> Iterator[str]:
-    """A sentence for each claim that cannot be used as it is, or that ties the pod to some nodes."""
+    """Yield a sentence for each claim that cannot be used as it is, or that ties the pod to some nodes."""
     recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     for wanted in pod.spec.resource_claims:
         template = wanted.resource_claim_template_name

@@ -1,4 +1,4 @@
-"""Columns as data frames of pandas or polars, whichever is installed. Neither is needed for anything else.
+"""Data frames of pandas or polars from columns, with whichever is installed. Neither is needed for anything else.
 
 Callers: :mod:`.views`, and other tables.
 """
@@ -17,7 +17,7 @@ _LIBRARIES: Final = ("pandas", "polars")
 
 
 def frame_of(columns: Mapping[str, list[Any]], library: str | None = None) -> Any:
-    """A data frame with these columns, of ``pandas`` or ``polars``; of the one that is installed when not said.
+    """Return a data frame with these columns, of ``pandas`` or ``polars``; by default of the one that is installed.
 
     Raises:
         ValueError: for another library.

@@ -1,4 +1,4 @@
-"""A result as one page of HTML with plots and tables. It loads nothing: no scripts, fonts or pictures from elsewhere.
+"""Report of a result: one page of HTML with plots and tables. It loads no scripts, fonts or pictures from elsewhere.
 
 Caller: ``kubesched simulate --report``.
 """
@@ -16,7 +16,7 @@ from .svg_charts import histogram, step_chart
 
 __all__ = ["render_html"]
 
-#: Pods listed in the page; all of them are in the tables that can be saved.
+#: Most pods listed in the page. Tables that can be saved have all of them.
 _MOST_PODS: Final = 500
 _QUIET: Final = frozenset({"pods", "ephemeral-storage"})
 _STYLE: Final = """
@@ -30,7 +30,7 @@ svg text{font-size:11px;fill:#444}svg .y{text-anchor:end}svg .x{text-anchor:midd
 
 
 def render_html(result: Result, title: str = "Simulation") -> str:
-    """The page. All text is escaped."""
+    """Return the page. All text is escaped."""
     name = html.escape(title)
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return "".join(

@@ -1,4 +1,4 @@
-"""A result as a few lines of HTML: how notebooks show it. Caller: :mod:`.views`."""
+"""Summary of a result in a few lines of HTML, for notebooks. Caller: :mod:`.views`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .result import Result
 
 __all__ = ["html_of", "html_table"]
 
-#: Groups of pending pods, and warnings, that are shown.
+#: Most groups of pending pods, and most warnings, that are shown.
 _MOST: Final = 10
 _WARN: Final = ' style="color:#b00"'
 
 
 def html_of(result: Result) -> str:
-    """Counts, the resources of the cluster, why pods are pending, and what was said. All text is escaped."""
+    """Return counts, the resources of the cluster, reasons of pending pods, and warnings. All text is escaped."""
     totals = result.totals
     counts = {
         "nodes": totals.nodes,
@@ -63,7 +63,7 @@ def _more(count: int, what: str) -> list[str]:
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts, which are escaped."""
+    """Return a table of texts, which are escaped."""
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"

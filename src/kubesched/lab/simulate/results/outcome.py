@@ -1,4 +1,4 @@
-"""The result of a run, read from the cluster when nothing moves any more.
+"""Result of a run, read from the cluster when nothing moves any more.
 
 Caller: :mod:`..run.simulation`; the demonstration asks for the use of the nodes only.
 """
@@ -24,7 +24,7 @@ from .result import MissingNode, NodeUse, Placement, Refusal, ResourceUse, Resul
 
 __all__ = ["node_uses", "outcome"]
 
-#: Names in one message.
+#: Most names in one message.
 _MOST_NAMES: Final = 5
 _QUOTED: Final = re.compile(r'"[^"]*"')
 _ZONE: Final = "topology.kubernetes.io/zone"
@@ -40,7 +40,7 @@ def outcome(
     stopped: Stopped,
     refused: list[Refusal],
 ) -> Result:
-    """The result of a run that ended at ``end``, in virtual seconds since the start."""
+    """Return the result of a run that ended at ``end``, in virtual seconds since the start."""
     pods = embedded.pods()
     times = book.pods(lambda pod: embedded.scheduler.queue.views.get_pod(pod.name, pod.namespace))
     series, shares = course.finish(end, len(embedded.scheduler.cache.pods))
@@ -92,7 +92,7 @@ def outcome(
 
 
 def _once(texts: Iterable[str]) -> Iterator[str]:
-    """Each kind of problem once: texts that differ in what is in quotation marks only are alike."""
+    """Yield each kind of problem once. Texts that differ only within quotation marks are alike."""
     kinds: dict[str, list[str]] = {}
     for text in texts:
         kinds.setdefault(_QUOTED.sub("", text), []).append(text)
@@ -101,7 +101,7 @@ def _once(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:
-    """Nodes that pods are bound to and that do not exist; finished pods may well have been on a node that is gone."""
+    """Return nodes that pods are bound to but that do not exist. Finished pods do not count: their node may be gone."""
     nodes = {node.name for node in embedded.nodes()}
     found: dict[str, list[str]] = {}
     for pod in pods:
@@ -136,14 +136,14 @@ def _infos(embedded: Embedded) -> list[NodeInfo]:
 
 
 def node_uses(embedded: Embedded) -> list[NodeUse]:
-    """Every node by name, with what is requested of it, as the scheduler accounts it now."""
+    """Return every node by name, with the requests on it, as the scheduler accounts them now."""
     infos = _infos(embedded)
     names = _resource_names(infos)
     return [_node_use(info, names) for info in infos]
 
 
 def _resource_names(infos: list[NodeInfo]) -> list[str]:
-    """cpu, memory, pods, then what else some node has, by name."""
+    """Return names of resources: cpu, memory, pods, then those of some node, by name."""
     extra = {name for info in infos for name, amount in info.allocatable.scalars.items() if amount}
     extra |= {name for info in infos for name, amount in info.requested.scalars.items() if amount}
     storage = [EPHEMERAL_STORAGE] if any(info.allocatable.ephemeral_storage for info in infos) else []

@@ -1,7 +1,7 @@
-"""Why pods are pending: every pod without a node is evaluated once more, and identical ones are reported together.
+"""Reasons of pending pods: every pod without a node is evaluated once more, and equal results are grouped.
 
-The verdicts come from the scheduler's own search over its cache as it stands, so they are what its next attempt
-would contain. Caller: :mod:`..run.simulation` and the demonstration; what would help is worked out in :mod:`.advice`.
+The verdicts come from the scheduler's own search over its present cache, so its next attempt would give the same.
+Caller: :mod:`..run.simulation` and the demonstration; hints are worked out in :mod:`.advice`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .result import ExplanationReport, Pending, PendingReason, Reason
 
 __all__ = ["Workloads", "explain_pending"]
 
-#: How many node names are given as examples of a reason.
+#: Most node names given as examples of a reason.
 EXAMPLES: Final = 5
-#: How many sentences say what a group of pods waits for.
+#: Most sentences about claims and devices that a group of pods waits for.
 WAITS: Final = 12
 
 
 class Workloads:
-    """Pod to the workload a person would name: ``Deployment/web`` rather than its ReplicaSet."""
+    """Workload of a pod, as a person would name it: ``Deployment/web`` rather than its ReplicaSet."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class Workloads:
 
 @dataclass(slots=True)
 class _Finding:
-    """The result of evaluating a pod."""
+    """Result of evaluating a pod."""
 
     reason: PendingReason
     message: str
@@ -83,7 +83,7 @@ class _Finding:
 def explain_pending(
     embedded: Embedded, pods: Iterable[Pod], on_progress: Callable[[int], None] = lambda done: None
 ) -> list[Pending]:
-    """Group ``pods`` (none of them has a node) by workload and by why they wait, largest group first."""
+    """Group ``pods`` (none of them has a node) by workload and reason, largest group first."""
     workloads = Workloads(embedded.store)
     findings: dict[bytes, _Finding] = {}
     groups: dict[tuple[str, ...], tuple[_Finding, Pod, list[str]]] = {}
@@ -123,7 +123,7 @@ def _nomination(pod: Pod) -> tuple[str, bool]:
 
 
 def _look(embedded: Embedded, pod: Pod) -> _Finding:
-    """Why this pod has no node, as things stand."""
+    """Return why this pod has no node at present."""
     scheduler = embedded.scheduler
     if pod.metadata.deletion_timestamp is not None:
         return _Finding("Deleting", "the pod is being deleted")
@@ -132,7 +132,7 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
         known = ", ".join(scheduler.frameworks)
         text = f'no profile is named "{pod.spec.scheduler_name}" (there is {known}); another scheduler would take it'
         return _Finding("UnknownScheduler", text)
-    # As the scheduler sees it: without fields that feature gates turn off.
+    # The scheduler's version of the pod lacks fields that feature gates turn off.
     info = PodInfo(scheduler.informers.live_pod(pod.namespace, pod.name) or pod)
     for plugin in framework.pre_enqueue_plugins.values():
         status = plugin(info)
@@ -165,7 +165,7 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
 def _explanations(
     embedded: Embedded, framework: Framework, pod: PodInfo, rejection: Rejection
 ) -> list[ExplanationReport]:
-    """What the plugins that rejected nodes have to say about them."""
+    """Return the explanations that plugins give for the nodes they rejected."""
     table = embedded.scheduler.cache.table
     by_plugin: dict[str, list[int]] = {}
     for status, names in rejection.diagnosis.statuses.groups():
@@ -192,7 +192,7 @@ def _gate_hint(gates: list[str]) -> list[str]:
 
 
 def reasons_of(rejection: Rejection) -> list[Reason]:
-    """The reasons of a failed attempt with their nodes, most nodes first."""
+    """Return the reasons of a failed attempt with their nodes, most nodes first."""
     statuses = rejection.diagnosis.statuses
     found: dict[tuple[str, str, bool], list[str]] = {}
 

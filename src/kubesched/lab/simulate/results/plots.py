@@ -1,7 +1,7 @@
-"""Plots of a result with matplotlib: the cluster over time, the queue, waiting times, how full the nodes are.
+"""Plots of a result with matplotlib: the cluster over time, the queue, waiting times, use of the nodes.
 
-matplotlib comes with the extra ``notebook`` and is imported when a plot is drawn. No global state of its is used, so
-that plots work in any program and thread. Callers: :mod:`.views`, and the plots of sweeps.
+matplotlib comes with the extra ``notebook`` and is imported when a plot is drawn. Its global state is not used, so that
+plots work in any program and thread. Callers: :mod:`.views`, and the plots of sweeps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .svg_charts import tick_step, time_unit
 
 __all__ = ["PLOTS", "new_figure", "plot"]
 
-#: Resources drawn when none are named: those of which something was requested, but these.
+#: Resources that are not drawn unless they are named, although pods request them.
 _QUIET: Final = frozenset({"pods", "ephemeral-storage"})
 _PLACES: Final = ("active", "backoff", "unschedulable", "gated")
 _BINS: Final = 20
@@ -35,7 +35,10 @@ def _named(result: Result, resource: str | None) -> list[str]:
 
 
 def _over_time(result: Result, axes: Any, lines: Mapping[str, Sequence[float]], *, stacked: bool = False) -> None:
-    """Values that hold until the next; what lasts a moment only is drawn over the whole width."""
+    """Draw values that hold until the next one.
+
+    Values of a run that lasts a single moment are drawn over the whole width.
+    """
     times = result.series.times or [0.0]
     begun = axes.dataLim.x1 if axes.has_data() else 0.0  # another run may be drawn there already
     lasts = times[-1] > 0
@@ -51,7 +54,7 @@ def _over_time(result: Result, axes: Any, lines: Mapping[str, Sequence[float]], 
 
 
 def _seconds(axes: Any, end: float, kind: str = "") -> None:
-    """An axis of seconds from 0 to ``end``, written in the unit that fits."""
+    """Set up an axis of seconds from 0 to ``end``, in the unit that fits."""
     unit, name = time_unit(end)
     ticker = import_module("matplotlib.ticker")
     axes.xaxis.set_major_locator(ticker.MultipleLocator(unit * tick_step(end / unit)))
@@ -60,7 +63,7 @@ def _seconds(axes: Any, end: float, kind: str = "") -> None:
 
 
 def _legend(axes: Any) -> None:
-    """The labels, cut where they are long: they are not to cover what they explain."""
+    """Draw the labels, cut where they are long, so that they do not cover the lines."""
     handles, labels = axes.get_legend_handles_labels()
     cut = [label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…" for label in labels]
     if cut:
@@ -68,7 +71,7 @@ def _legend(axes: Any) -> None:
 
 
 def _shares(result: Result, resource: str | None, of: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """Percentages, by resource."""
+    """Return percentages, by resource."""
     return {name: [100 * share for share in of.get(name, ())] for name in _named(result, resource)}
 
 
@@ -128,7 +131,7 @@ def _nodes(result: Result, axes: Any, resource: str | None) -> None:
 
 
 def _counts(axes: Any, title: str, of: str, *, empty: bool) -> None:
-    """An axis of whole numbers, and a word where there is nothing to count."""
+    """Set up an axis of whole numbers, with a word where there is nothing to count."""
     axes.set(title=title, ylabel=of)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.set_major_formatter(lambda value, position: f"{value:,.0f}")
@@ -136,7 +139,7 @@ def _counts(axes: Any, title: str, of: str, *, empty: bool) -> None:
         axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center", va="center", color="0.5")
 
 
-#: Name to what draws it.
+#: Functions that draw a plot, by its name.
 PLOTS: Final[dict[str, Callable[[Result, Any, str | None], None]]] = {
     "utilisation": _utilisation,
     "queue": _queue,
@@ -144,12 +147,12 @@ PLOTS: Final[dict[str, Callable[[Result, Any, str | None], None]]] = {
     "waits": _waits,
     "nodes": _nodes,
 }
-#: What is drawn when no plot is named.
+#: Plots of the overview, which is drawn when no plot is named.
 _OVERVIEW: Final = ("utilisation", "queue", "waits", "nodes")
 
 
 def plot(result: Result, kind: str | None = None, *, resource: str | None = None, axes: Any = None) -> Any:
-    """A figure with one plot of :data:`PLOTS`, or with an overview; into given ``axes``, these are returned.
+    """Return a figure with one plot of :data:`PLOTS` or with an overview; with ``axes``, draw there and return them.
 
     Raises:
         ValueError: when no plot or no resource has this name, or axes are given for an overview.
@@ -176,7 +179,7 @@ def _draw(result: Result, kind: str, axes: Any, resource: str | None) -> None:
 
 
 def new_figure(plots: int) -> Any:
-    """A figure that notebooks show by itself, with so many places for plots.
+    """Return a figure that notebooks show by itself, with places for ``plots`` plots.
 
     Raises:
         ImportError: when matplotlib is not installed.

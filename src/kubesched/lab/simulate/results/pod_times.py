@@ -1,7 +1,7 @@
-"""When each pod of a run was created, queued, bound, started and finished, and what that says of the whole run.
+"""Times of each pod of a run: created, queued, bound, started and finished; and figures of the whole run from them.
 
-The book follows every change of a pod in the store, so it holds whatever made it: manifests, controllers, preemption.
-Caller: :mod:`..run.simulation`.
+The book follows every change of a pod in the store, so it is complete whatever made the change: manifests, controllers,
+preemption. Caller: :mod:`..run.simulation`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .turnover import Turnover
 
 __all__ = ["FINISHED", "PodBook", "amounts", "distribution", "run_times"]
 
-#: The phases in which a pod has ended.
+#: Phases of a pod that has ended.
 FINISHED: Final = ("Succeeded", "Failed")
 
 
 def amounts(requests: Resources) -> dict[str, int]:
-    """What is asked for, by resource: cpu in millicores, memory and storage in bytes; zeros are left out."""
+    """Return requests by resource: cpu in millicores, memory and storage in bytes. Zeros are left out."""
     found = {CPU: requests.milli_cpu, MEMORY: requests.memory, EPHEMERAL_STORAGE: requests.ephemeral_storage}
     found.update(requests.scalars)
     return {name: amount for name, amount in found.items() if amount}
@@ -37,7 +37,7 @@ def amounts(requests: Resources) -> dict[str, int]:
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one pod. ``record`` is its place in the scheduling queue, until it is bound."""
+    """Times of one pod. ``record`` is its entry in the scheduling queue, until it is bound."""
 
     pod: Pod
     workload: str
@@ -54,9 +54,9 @@ class _Entry:
 
 
 class PodBook:
-    """Every pod of a run. Times are virtual seconds since the start, which ``now`` returns.
+    """Book of every pod of a run. Times are virtual seconds since the start, which ``now`` returns.
 
-    ``workload_of`` names what made a pod. ``epoch`` is the clock's time at the start, which queue records refer to.
+    ``workload_of`` names the workload of a pod. ``epoch`` is the clock's time at the start, for times of queue records.
     ``turnover`` is notified of pods that come and go.
     """
 
@@ -71,7 +71,7 @@ class PodBook:
         self._shared: dict[tuple[object, ...], dict[str, int]] = {}
 
     def changed(self, item: Stored | None, old: Stored | None) -> None:
-        """A follower of the store: any object was created, changed or removed."""
+        """Note a change in the store. A follower: it gets every created, changed or removed object."""
         stored = item if item is not None else old
         if stored is None or stored.kind is not PODS:
             return
@@ -105,11 +105,11 @@ class PodBook:
         self._turnover.created(workload, now)
 
     def _requests(self, requests: Resources) -> dict[str, int]:
-        """Pods alike share one dict."""
+        """Return the requests as amounts. Equal requests share one dict."""
         return self._shared.setdefault(requests.as_tuple(), amounts(requests))
 
     def _settle(self, entry: _Entry) -> None:
-        """Take what the queue knows of a pod that leaves it."""
+        """Take over the times of a pod that leaves the queue."""
         record, entry.record = entry.record, None
         if record is not None:
             entry.attempts = record.attempts
@@ -119,25 +119,25 @@ class PodBook:
         return None if at is None else max(0.0, round(at - self._epoch, 6))
 
     def attempted(self, record: QueuedPodInfo) -> None:
-        """A pod was popped for an attempt."""
+        """Note that a pod was popped for an attempt."""
         entry = self._entries.get(record.uid)
         if entry is not None:
             entry.record = record
 
     def preempted(self, victims: Iterable[PodInfo]) -> None:
-        """These pods are about to be evicted."""
+        """Note the pods that are about to be evicted."""
         for victim in victims:
             entry = self._entries.get(victim.uid)
             if entry is not None:
                 entry.preempted = True
 
     def bound_at(self, uid: str) -> float | None:
-        """When a pod was bound; None when it was not, or came with a node."""
+        """Return when a pod was bound; None when it was not, or came with a node."""
         entry = self._entries.get(uid)
         return None if entry is None else entry.bound
 
     def pods(self, queued: Callable[[Pod], QueuedPodInfo | None]) -> list[PodTimes]:
-        """All pods by creation, namespace and name. ``queued`` finds a waiting pod in the scheduling queue."""
+        """Return all pods by creation, namespace and name. ``queued`` finds a waiting pod in the scheduling queue."""
         found = []
         for entry in self._entries.values():
             pod = entry.pod
@@ -168,7 +168,7 @@ class PodBook:
 
 
 def distribution(seconds: Iterable[float]) -> Distribution | None:
-    """What some durations are like; None when there are none."""
+    """Return mean, percentiles and maximum of some durations; None when there are none."""
     values = np.array(list(seconds), np.float64)
     if not values.size:
         return None
@@ -178,7 +178,7 @@ def distribution(seconds: Iterable[float]) -> Distribution | None:
 
 
 def run_times(pods: Iterable[PodTimes], end: float) -> RunTimes:
-    """Makespan, waits and turnaround of pods; ``end`` is the end of the run. The resources are left out."""
+    """Return makespan, waits and turnaround of pods, without resources; ``end`` is the end of the run."""
     pods = list(pods)
     ended = [pod for pod in pods if pod.finished is not None]
     bound = [pod.bound - pod.queued for pod in pods if pod.bound is not None and pod.queued is not None]

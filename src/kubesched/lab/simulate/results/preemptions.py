@@ -1,4 +1,4 @@
-"""Preemptions in a result: who was evicted where and for whom, and why it was not another node."""
+"""Preemptions in a result: victims, node and preemptor, and why other nodes were not chosen."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from .result import LostCandidate, PreemptionReport
 
 __all__ = ["preemption_report"]
 
-#: Of the candidates that lost so many are listed; of each kind of reason one at least.
+#: Most lost candidates that are listed, except that each kind of reason is listed at least once.
 _MOST: Final = 8
 
 
 def preemption_report(preemption: Preemption, now: float) -> PreemptionReport:
-    """To be called when the preemption is reported: what it reads is only there then. ``now``: virtual seconds."""
+    """Return the report of a preemption; ``now`` is in virtual seconds.
+
+    Call it when the preemption is reported: it reads data that exists only then.
+    """
     lost = list(preemption.others())
     kinds = {why: place for place, (_, why) in reversed(list(enumerate(lost)))}
     shown = sorted({*kinds.values(), *range(min(_MOST, len(lost)))})

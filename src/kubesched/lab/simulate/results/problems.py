@@ -1,8 +1,8 @@
-"""What went wrong inside a run, collected from the log: each problem once, with its count.
+"""Problems inside a run, collected from the log: each once, with its count.
 
-Plugins that raise, and whatever else the parts of a cluster report as a warning or an error, would otherwise fill the
-terminal, or be lost where a program has no logging. While a run lasts a :class:`ProblemLog` receives all that this run
-logs; handlers that a program has set up for logging get it as well. Caller: :mod:`..run.simulation`.
+Exceptions of plugins, warnings and errors of the cluster's parts would otherwise fill the terminal, or be lost where a
+program has no logging. During a run a :class:`ProblemLog` receives everything that this run logs; a program's own log
+handlers get it as well. Caller: :mod:`..run.simulation`.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from .result import ErrorReport
 
 __all__ = ["ProblemLog"]
 
-#: More kinds of problems than this are only counted.
+#: Most kinds of problems that are kept; further ones are only counted.
 _MOST: Final = 100
-#: Code of others: a plugin's error is shown where the plugin's own code is.
+#: Directories of library code: a plugin's error is reported at the plugin's own code.
 _LIBRARIES: Final = tuple(
     str(Path(path).resolve()) for path in (str(PACKAGE), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
 )
 
 
-#: Whose tasks are logging: several runs of one program, in threads or by turns, keep their problems apart.
+#: Log of the current task's run: runs of one program, in threads or by turns, keep their problems apart.
 _current: ContextVar[ProblemLog | None] = ContextVar("kubesched_problems", default=None)
 
 
 class ProblemLog(logging.Handler):
-    """Receives what is logged below ``kubesched`` while it is entered as a context, by tasks that were made in there."""
+    """Log handler for ``kubesched`` while it is entered as a context. It receives records of tasks made inside."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        #: Type, file and line of an exception to the first text about it and how often it was met.
+        #: By type, file and line of an exception: its first text and its count.
         self._errors: dict[tuple[str, str, int], tuple[str, int]] = {}
-        #: Message without its arguments to its first text and how often it was logged.
+        #: By message without arguments: its first text and its count.
         self._remarks: dict[str, tuple[str, int]] = {}
         #: By place: the exception counted last, as several parts may report the same one.
         self._last: dict[tuple[str, str, int], BaseException] = {}
@@ -64,7 +64,7 @@ class ProblemLog(logging.Handler):
             return
         reported = record.exc_info[1] if record.exc_info else getattr(record, "cause", None)
         error = _first_cause(reported) if isinstance(reported, BaseException) else None
-        # Errors of our own types are verdicts on objects, such as a selector that fails: no fault of the run.
+        # Errors of our own types are verdicts on objects, such as a selector that is invalid: no fault of the run.
         is_verdict = type(error).__module__.startswith("kubesched.") and not isinstance(error, WrongAnswerError)
         place = _place(error) if error is not None and not is_verdict else None
         if place is None:
@@ -81,14 +81,14 @@ class ProblemLog(logging.Handler):
             self.more += 1
 
     def errors(self) -> list[ErrorReport]:
-        """The exceptions, in the order in which they were first met."""
+        """Return the exceptions, in the order in which they were first met."""
         return [
             ErrorReport(text=text, type=name, file=file, line=line, count=count)
             for (name, file, line), (text, count) in self._errors.items()
         ]
 
     def remarks(self) -> list[str]:
-        """Everything else, each kind once."""
+        """Return all other problems, each kind once."""
         texts = [
             text if count == 1 else f"{text} (and {count - 1:,} more like this)"
             for text, count in self._remarks.values()
@@ -105,7 +105,7 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 def _place(error: BaseException) -> tuple[str, str, int] | None:
-    """Type, file and line of where an error was raised; None for one that was not raised.
+    """Return type, file and line where an error was raised; None for one that was not raised.
 
     For a wrong answer of a plugin it is the method that gave it.
     """

@@ -1,7 +1,7 @@
-"""A simulation's result as text: aligned columns for people, JSON and YAML for programs.
+"""Report of a simulation's result as text: aligned columns for people, JSON and YAML for programs.
 
-Nothing here writes anywhere; the command line prints the lines, in colour on a terminal. Columns are cut for a
-terminal only, so the table can be piped through grep. The schema of JSON and YAML is in :mod:`.result`.
+Nothing here writes anywhere; the command line prints the lines, in colour on a terminal. Columns are cut for a terminal
+only, so the table can be piped through grep. The schema of JSON and YAML is in :mod:`.result`.
 """
 
 from __future__ import annotations
@@ -44,41 +44,41 @@ __all__ = [
 
 Style = Literal["", "title", "dim", "good", "warn", "bad"]
 
-#: Up to so many pods and nodes are listed one by one; beyond, workloads and a histogram.
+#: Most pods and nodes that are listed one by one; beyond, workloads and a histogram are shown.
 MOST_PODS: Final = 40
 MOST_NODES: Final = 20
 MOST_PREEMPTIONS: Final = 10
-#: Names shown of a group of pending pods.
+#: Most names shown of a group of pending pods.
 _MOST_NAMES: Final = 3
 _BAR: Final = 40
-#: Texts are shortened to so many characters at least.
+#: Characters to which a text may be shortened.
 _SHORTEST: Final = 12
 
 
 class Line(NamedTuple):
-    """One line of output and how it looks on a terminal."""
+    """Line of output, with its style on a terminal."""
 
     text: str
     style: Style = ""
 
 
 def render_json(result: Result) -> str:
-    """The result as indented JSON, with a newline at the end."""
+    """Return the result as indented JSON, with a newline at the end."""
     return large_json(result, indent=2).decode() + "\n"
 
 
 def render_yaml(result: Result) -> str:
-    """The result as YAML, keys in the order of the schema."""
+    """Return the result as YAML, keys in the order of the schema."""
     return to_yaml(as_text(msgspec.to_builtins(result)), sort_keys=False)
 
 
 def columns(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = (), width: int | None = None
 ) -> list[str]:
-    """Aligned columns, two blanks apart; ``right`` are the columns that hold numbers.
+    """Return aligned columns, two blanks apart; ``right`` are the columns that hold numbers.
 
-    Nothing is cut unless there is a ``width``: the longest texts, not numbers, are then shortened in the middle until
-    the lines fit, as far as that leaves something of them.
+    With a ``width``, the longest texts (not numbers) are shortened in the middle until the lines fit, but not below
+    ``_SHORTEST`` characters.
     """
     table = [list(head), *(list(row) for row in rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(head))]
@@ -107,7 +107,7 @@ def _shortened(text: str, limit: int) -> str:
 
 
 def render_table(result: Result, *, wide: bool = False, width: int | None = None) -> list[Line]:
-    """The result for people. ``wide`` lists every pod and node however many there are; tables fit into ``width``."""
+    """Return the result for people. ``wide`` lists every pod and node; tables fit into ``width``."""
     return [
         *_summary(result),
         *_placements(result.placements, wide, width),
@@ -135,7 +135,7 @@ def _plural(count: int, word: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration for people: ``45s``, ``2h 5m``."""
+    """Return a duration for people: ``45s``, ``2h 5m``."""
     whole = round(value)
     if whole < 120:
         return f"{value:.3g}s"
@@ -176,7 +176,7 @@ def _summary(result: Result) -> list[Line]:
 
 
 def _times(times: RunTimes) -> list[Line]:
-    """Makespan and waits, where pods ended or had to wait."""
+    """Return makespan and waits, if pods ended or had to wait."""
     parts = []
     if times.makespan is not None:
         parts.append(f"makespan {seconds(times.makespan)}")
@@ -193,7 +193,7 @@ def _times(times: RunTimes) -> list[Line]:
 
 
 def _preemptions(preemptions: Sequence[PreemptionReport], wide: bool) -> list[Line]:
-    """Who was evicted where, for whom, and why it was not another node."""
+    """Return victims, node and preemptor of each preemption, and why other nodes were not chosen."""
     if not preemptions:
         return []
     lines = _title("Preempted")
@@ -205,7 +205,7 @@ def _preemptions(preemptions: Sequence[PreemptionReport], wide: bool) -> list[Li
 
 
 def preemption_lines(item: PreemptionReport, when: str) -> list[Line]:
-    """One preemption: a line, and indented ones about victims and other nodes."""
+    """Return lines about a preemption: one, then indented ones about victims and other nodes."""
     budgets = f", {_plural(item.budget_violations, 'budget violation')}" if item.budget_violations else ""
     lines = [Line(f"{item.pod} (priority {item.priority:,}) on {item.node} {when}{budgets}")]
     lines.append(Line(f"  evicted: {', '.join(item.victims)}"))
@@ -292,7 +292,7 @@ def _nodes(nodes: Sequence[NodeUse], wide: bool, width: int | None) -> list[Line
 
 
 def usage_histogram(nodes: Sequence[NodeUse]) -> list[Line]:
-    """How many nodes are how full, by the scarcer of cpu and memory, in steps of ten percent."""
+    """Return numbers of nodes by use of the scarcer of cpu and memory, in steps of ten percent."""
     counts = [0] * 11
     for node in nodes:
         shares = [
@@ -328,7 +328,7 @@ def _cluster(resources: Sequence[ResourceUse], nodes: int, width: int | None) ->
 
 
 def pending_lines(pending: Sequence[Pending]) -> list[Line]:
-    """Pending pods, the reasons, and what would help."""
+    """Return pending pods, the reasons, and hints."""
     if not pending:
         return []
     lines = _title("Pending")
@@ -379,6 +379,6 @@ def _refused(refused: Sequence[Refusal]) -> list[Line]:
 
 
 def error_text(item: ErrorReport) -> str:
-    """One exception: what was said, its type, and where it was raised."""
+    """Return an exception as text: its message, its type, and where it was raised."""
     times = f", {item.count:,} times" if item.count > 1 else ""
     return f"{item.text} ({item.type} at {item.file}:{item.line}{times})"

@@ -1,11 +1,11 @@
-"""What a simulation found: the typed result, which is also the schema of the JSON and YAML output.
+"""Result of a simulation, typed: the schema of the JSON and YAML output.
 
-Field names are camelCase on the wire. Lists are sorted (by namespace, name, or size where said), nothing depends
-on the time or machine of the run, so equal input and seed give equal bytes. Amounts of cpu are in millicores,
-of memory and storage in bytes, of everything else in units; times are virtual seconds since the start.
+Field names are camelCase on the wire. Lists are sorted (by namespace, name, or size where said), nothing depends on the
+time or machine of the run, so equal input and seed give equal bytes. Amounts of cpu are in millicores, of memory and
+storage in bytes, of everything else in units; times are virtual seconds since the start.
 
-The schema is versioned by ``apiVersion``: within ``kubesched.io/v1alpha1`` fields are only ever added.
-Written by :mod:`..run.simulation`, rendered by :mod:`.report`.
+The schema is versioned by ``apiVersion``: within ``kubesched.io/v1alpha1`` fields are only ever added. Written by
+:mod:`..run.simulation`, rendered by :mod:`.report`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ __all__ = [
     "Totals",
 ]
 
-#: ``settled``: nothing will move any more. ``until``: the time given was over. ``noProgress``: pods are being tried
-#: again and again without progress (a plugin that fails, for example), or a workload's pods are replaced without end in one moment.
+#: Reason why a run ended. ``settled``: nothing will move any more. ``until``: the given time was over. ``noProgress``:
+#: pods are tried again and again in vain (a plugin fails, for example), or a workload's pods are replaced without end
+#: in one moment.
 Stopped = Literal["settled", "until", "noProgress"]
 
-#: Why pods have no node. ``Unschedulable``: no node fits. ``SchedulingGated``: held back by a PreEnqueue plugin, most
-#: often by scheduling gates. ``UnknownScheduler``: schedulerName is no profile's. ``NoNodes``: the cluster is empty.
-#: ``SchedulerError``: a plugin failed. ``Deleting``: being deleted. ``Waiting``: nodes fit, but the pod was rejected
-#: later (Reserve, Permit, binding) or the simulation ended before its turn.
+#: Reason why pods have no node. ``Unschedulable``: no node fits. ``SchedulingGated``: held back by a PreEnqueue plugin,
+#: most often by scheduling gates. ``UnknownScheduler``: schedulerName is no profile's. ``NoNodes``: the cluster is
+#: empty. ``SchedulerError``: a plugin failed. ``Deleting``: being deleted. ``Waiting``: nodes fit, but the pod was
+#: rejected later (Reserve, Permit, binding) or the simulation ended before its turn.
 PendingReason = Literal[
     "Unschedulable", "SchedulingGated", "UnknownScheduler", "NoNodes", "SchedulerError", "Deleting", "Waiting"
 ]
@@ -53,54 +54,54 @@ class _Struct(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Totals(_Struct, frozen=True, kw_only=True):
-    """Pods by what became of them, at the end."""
+    """Counts of pods by their state at the end."""
 
     nodes: int
-    #: Pods the cluster took: placed + pending + those on missing nodes.
+    #: Pods that the cluster accepted: placed + pending + those on missing nodes.
     pods: int
-    #: With a node, finished ones included.
+    #: Pods with a node, finished ones included.
     placed: int
-    #: Not finished, and bound to nodes that do not exist.
+    #: Pods that are not finished, and bound to nodes that do not exist.
     on_missing_nodes: int = 0
     succeeded: int
     failed: int
-    #: Without a node, for whatever reason.
+    #: Pods without a node, for whatever reason.
     pending: int
-    #: Of these: held back before scheduling.
+    #: Pending pods that are held back before scheduling.
     gated: int
-    #: Pods the cluster did not take.
+    #: Pods that the cluster refused.
     refused: int
-    #: Pods that were there and are gone (preempted or deleted).
+    #: Pods that were stored and are gone (preempted or deleted).
     removed: int
-    #: Scheduling attempts made.
+    #: Scheduling attempts.
     attempts: int
 
 
 class ResourceUse(_Struct, frozen=True, kw_only=True):
-    """One resource: what there is and what pods ask for."""
+    """Amounts of one resource: allocatable and requested."""
 
     name: str
     allocatable: int
-    #: At the end.
+    #: Amount at the end.
     requested: int
-    #: The most that was ever requested at once; only given for the whole cluster.
+    #: Most that was ever requested at once; only given for the whole cluster.
     peak: int | None = None
 
 
 class Placement(_Struct, frozen=True, kw_only=True):
-    """A pod with a node. ``workload`` is ``Kind/name`` of what made it, empty for a bare pod."""
+    """Pod with a node. ``workload`` is the ``Kind/name`` that made it, empty for a bare pod."""
 
     namespace: str
     name: str
     workload: str
     node: str
     phase: str
-    #: When it was bound; None for a pod that came with a node.
+    #: Time of its binding; None for a pod that came with a node.
     bound_at: float | None
 
 
 class LostCandidate(_Struct, frozen=True, kw_only=True):
-    """A node whose victims were spared, and the criterion that decided against it."""
+    """Node whose victims were spared, and the criterion that decided against it."""
 
     node: str
     #: ``namespace/name``, the most important first.
@@ -110,7 +111,7 @@ class LostCandidate(_Struct, frozen=True, kw_only=True):
 
 
 class PreemptionReport(_Struct, frozen=True, kw_only=True):
-    """One preemption: who was evicted where and for whom, and why it was not another node."""
+    """Preemption: victims, node and preemptor, and why other nodes were not chosen."""
 
     #: ``namespace/name`` of the preemptor.
     pod: str
@@ -120,15 +121,15 @@ class PreemptionReport(_Struct, frozen=True, kw_only=True):
     victims: list[str]
     budget_violations: int
     at: float
-    #: How many nodes were candidates, the chosen one included; the first of the others are listed.
+    #: Number of candidate nodes, the chosen one included; the first of the others are listed.
     candidates: int
     lost: list[LostCandidate]
-    #: Why evicting pods would not have helped, with the number of nodes.
+    #: Number of nodes by the reason why evicting pods there would not have helped.
     not_helpful: dict[str, int]
 
 
 class NodeUse(_Struct, frozen=True, kw_only=True):
-    """A node: cpu, memory, ephemeral-storage, pods and extended resources, in this order."""
+    """Node with its amounts of cpu, memory, ephemeral-storage, pods and extended resources, in this order."""
 
     name: str
     zone: str
@@ -136,7 +137,7 @@ class NodeUse(_Struct, frozen=True, kw_only=True):
 
 
 class Reason(_Struct, frozen=True, kw_only=True):
-    """One reason against some nodes. ``examples`` are the first few of the ``nodes`` nodes, by name.
+    """Reason against some nodes. ``examples`` are the first few of the ``nodes`` nodes, by name.
 
     ``preemptable``: removing pods from these nodes could help (code Unschedulable, not …AndUnresolvable).
     """
@@ -149,7 +150,7 @@ class Reason(_Struct, frozen=True, kw_only=True):
 
 
 class ExplanationReport(_Struct, frozen=True, kw_only=True):
-    """What a plugin says of the nodes that it rejected. ``data`` is the plugin's own."""
+    """Explanation of a plugin for the nodes that it rejected. ``data`` is the plugin's own."""
 
     plugin: str
     text: str
@@ -160,7 +161,7 @@ class Pending(_Struct, frozen=True, kw_only=True):
     """Pods without a node for the same reasons; the largest group first.
 
     ``message`` is the text of the pod's PodScheduled condition. ``hints`` are changes that would help; each was tried
-    against the cluster as it stands at the end.
+    against the cluster at the end.
     """
 
     reason: PendingReason
@@ -174,7 +175,7 @@ class Pending(_Struct, frozen=True, kw_only=True):
     scheduler_name: str = ""
     hints: list[str] = []
     explanations: list[ExplanationReport] = []
-    #: The state of what the pods need besides a node, such as their claims.
+    #: State of objects that the pods need besides a node, such as their claims.
     waits_for: list[str] = []
 
 
@@ -189,7 +190,7 @@ class Refusal(_Struct, frozen=True, kw_only=True):
 
 
 class MissingNode(_Struct, frozen=True, kw_only=True):
-    """A node that does not exist, and the pods that are bound to it: they do not run and are not placed."""
+    """Node that does not exist, and the pods that are bound to it: they do not run and are not placed."""
 
     node: str
     count: int
@@ -198,9 +199,9 @@ class MissingNode(_Struct, frozen=True, kw_only=True):
 
 
 class ErrorReport(_Struct, frozen=True, kw_only=True):
-    """An exception inside the run, most often a plugin's: what it was, where it was raised, and how often.
+    """Exception inside the run, most often a plugin's: its text, its place, and its count.
 
-    ``text`` is what was first said about it.
+    ``text`` is the first message about it.
     """
 
     text: str
@@ -211,36 +212,36 @@ class ErrorReport(_Struct, frozen=True, kw_only=True):
 
 
 class PodTimes(_Struct, frozen=True, kw_only=True):
-    """One pod's life, gone ones included. Each pod that had the same name has a record of its own.
+    """Times of one pod, also of pods that are gone. Each pod that had the same name has a record of its own.
 
-    Times are virtual seconds since the start; None for what has not happened, or had happened before the start.
+    Times are virtual seconds since the start; None for events that have not happened, or had happened before the start.
     ``phase`` is the last one.
     """
 
     namespace: str
     name: str
     workload: str
-    #: The last one; empty when it was never bound.
+    #: Last node; empty when the pod was never bound.
     node: str
     phase: str
     created: float
-    #: First entered the active queue; later than ``created`` for a gated pod.
+    #: Time when it first entered the active queue; later than ``created`` for a gated pod.
     queued: float | None = None
     bound: float | None = None
     started: float | None = None
     finished: float | None = None
-    #: Deleted for good, by preemption or by its controller.
+    #: Time when it was deleted for good, by preemption or by its controller.
     removed: float | None = None
     #: Scheduling attempts.
     attempts: int = 0
-    #: Whether it was the victim of a preemption.
+    #: True if it was the victim of a preemption.
     preempted: bool = False
-    #: What it asks for: cpu in millicores, memory and storage in bytes, everything else in units.
+    #: Requests: cpu in millicores, memory and storage in bytes, everything else in units.
     requests: dict[str, int] = {}
 
 
 class Distribution(_Struct, frozen=True, kw_only=True):
-    """Seconds of some pods: how many there are, mean, percentiles (linear interpolation), maximum."""
+    """Distribution of durations in seconds: count, mean, percentiles (linear interpolation), maximum."""
 
     count: int
     mean: float
@@ -257,7 +258,7 @@ class ResourceShare(_Struct, frozen=True, kw_only=True):
     name: str
     #: Mean over time of requested by allocatable.
     utilisation: float
-    #: The highest at any moment.
+    #: Maximum of requested by allocatable.
     peak_utilisation: float
     #: Mean over time of :attr:`Series.fragmentation`.
     fragmentation: float
@@ -266,22 +267,22 @@ class ResourceShare(_Struct, frozen=True, kw_only=True):
 class RunTimes(_Struct, frozen=True, kw_only=True):
     """Times of the whole run. A distribution is None when there is no such pod."""
 
-    #: From the first creation of a pod during the run to the last end of one; None when no pod finished.
+    #: Time from the first creation of a pod during the run to the last end of one; None when no pod finished.
     makespan: float | None = None
-    #: From the active queue to the binding, of pods bound during the run.
+    #: Time from the active queue to the binding, of pods bound during the run.
     wait: Distribution | None = None
-    #: From creation to the end, of pods that finished during the run.
+    #: Time from creation to the end, of pods that finished during the run.
     turnaround: Distribution | None = None
-    #: How long pods that are not bound at the end have waited since they entered the active queue.
+    #: Time since the active queue, of pods that are not bound at the end.
     waiting: Distribution | None = None
     resources: list[ResourceShare] = []
 
 
 class Series(_Struct, frozen=True, kw_only=True):
-    """The run over time: parallel lists, one entry per moment of ``times``.
+    """Run over time: parallel lists, one entry per moment of ``times``.
 
-    Each entry holds until the next. Moments are thinned out evenly, so that there are at most some thousand; the last is
-    the end of the run.
+    Each entry holds until the next. Moments are thinned out evenly, to at most some thousand; the last is the end of
+    the run.
     """
 
     #: Virtual seconds since the start, ascending.
@@ -296,13 +297,14 @@ class Series(_Struct, frozen=True, kw_only=True):
     #: By resource: allocatable and requested amounts of the whole cluster.
     allocatable: dict[str, list[int]] = {}
     requested: dict[str, list[int]] = {}
-    #: By resource, 0 to 1: the expected share of what is free that a pod of this run cannot use, as it is on nodes where the
-    #: pod does not fit by its requests. Pods count by how frequent their requests are (the measure of the FGD study).
+    #: By resource, 0 to 1: the expected share of the free amount that a pod of this run cannot use, because it is on
+    #: nodes where the pod does not fit by its requests. Requests are weighted by their frequency (the measure of the
+    #: FGD study).
     fragmentation: dict[str, list[float]] = {}
 
 
 class Result(_Struct, frozen=True, kw_only=True):
-    """A whole simulation."""
+    """Result of a whole simulation."""
 
     api_version: str = "kubesched.io/v1alpha1"
     kind: str = "SimulationResult"
@@ -310,20 +312,20 @@ class Result(_Struct, frozen=True, kw_only=True):
     stopped: Stopped
     virtual_seconds: float
     totals: Totals
-    #: The whole cluster.
+    #: Resources of the whole cluster.
     resources: list[ResourceUse]
     nodes: list[NodeUse]
     placements: list[Placement]
     pending: list[Pending]
     refused: list[Refusal]
     warnings: list[str]
-    #: In the order in which they happened.
+    #: Preemptions in the order in which they happened.
     preemptions: list[PreemptionReport] = []
-    #: By name.
+    #: Missing nodes by name.
     missing_nodes: list[MissingNode] = []
-    #: In the order in which they were first met; the run went on, but what it found may be wrong.
+    #: Exceptions in the order in which they were first met. The run went on, but its results may be wrong.
     errors: list[ErrorReport] = []
-    #: By creation, namespace and name.
+    #: Pods by creation, namespace and name.
     pods: list[PodTimes] = []
     times: RunTimes = RunTimes()
     series: Series = Series()

@@ -16,19 +16,19 @@ _LEFT: Final = 60
 _RIGHT: Final = 14
 _BOTTOM: Final = 34
 _LINE: Final = 16
-#: Width of a character of the legend, about.
+#: Approximate width of a character of the legend.
 _LETTER: Final = 6.2
 _LONGEST_LABEL: Final = 40
-#: Distinct also for the colour-blind (Okabe and Ito).
+#: Colours that the colour-blind can distinguish (Okabe and Ito).
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 _UNITS: Final = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 _TICKS: Final = 5
-#: Points of one line at most; more cannot be distinguished on a screen.
+#: Most points of one line; more cannot be distinguished on a screen.
 _MOST_POINTS: Final = 1_500
 
 
 def tick_step(most: float, *, whole: bool = False) -> float:
-    """A round distance of ticks on an axis from 0 to ``most``; of counts, at least 1."""
+    """Return a round distance of ticks on an axis from 0 to ``most``; at least 1 for counts (``whole``)."""
     if most <= 0:
         return 1.0
     raw = most / _TICKS
@@ -38,7 +38,7 @@ def tick_step(most: float, *, whole: bool = False) -> float:
 
 
 def _marks(most: float, *, whole: bool = False) -> list[float]:
-    """Round numbers from 0 to at least ``most``."""
+    """Return round numbers from 0 to at least ``most``."""
     step = tick_step(most, whole=whole)
     return [step * number for number in range(max(1, math.ceil(most / step - 1e-9)) + 1)]
 
@@ -48,12 +48,12 @@ def _number(value: float) -> str:
 
 
 def time_unit(end: float) -> tuple[float, str]:
-    """Seconds per unit, and its name, for an axis from 0 to ``end`` seconds."""
+    """Return seconds per unit, and its name, for an axis from 0 to ``end`` seconds."""
     return next(((size, name) for size, name in _UNITS if end >= 2 * size), _UNITS[-1])
 
 
 class _Chart:
-    """A chart under construction; places in the plot are shares of its width and height."""
+    """Chart under construction. Places in the plot are shares of its width and height."""
 
     def __init__(self, title: str, below: str, marks: Sequence[tuple[float, str]], labels: Sequence[str] = ()) -> None:
         """``marks`` are those of the vertical axis; ``labels``, where not empty, make a legend."""
@@ -76,7 +76,7 @@ class _Chart:
         self._parts.append(f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{html.escape(text)}</text>')
 
     def _legend(self, labels: Sequence[str]) -> None:
-        """A line of the colour in front of each label, in as many lines as it takes."""
+        """Draw a line of the colour in front of each label, in as many rows as needed."""
         x: float = _LEFT
         self._top += _LINE
         for number, label in enumerate(labels):
@@ -96,7 +96,7 @@ class _Chart:
         return self._top + _PLOT * (1 - share)
 
     def tick(self, share: float, text: str) -> None:
-        """A number below the plot."""
+        """Draw a number below the plot."""
         self._text(self.x(share), self.y(0) + 14, text, "x")
 
     def add(self, part: str) -> None:
@@ -107,7 +107,7 @@ class _Chart:
 
 
 def _stroke(number: int, lines: int) -> str:
-    """How a line is drawn. Earlier ones are wider, so that they are seen behind others of the same values."""
+    """Return the style of a line. Earlier lines are wider, so that they show behind others with equal values."""
     dashes = ' stroke-dasharray="5 3"' if number >= len(_COLOURS) else ""
     width = 1.3 + min(2.0, 0.9 * max(0, lines - 1 - number))
     return f'fill="none" stroke="{_COLOURS[number % len(_COLOURS)]}" stroke-width="{width:.1f}"{dashes}'
@@ -116,9 +116,10 @@ def _stroke(number: int, lines: int) -> str:
 def step_chart(
     title: str, times: Sequence[float], lines: Mapping[str, Sequence[float]], *, percent: bool = False
 ) -> str:
-    """Lines over time in seconds; each value holds until the next.
+    """Return a chart of lines over time in seconds; each value holds until the next.
 
-    ``percent``: values are shares from 0 to 1; otherwise they are counts. What lasts a moment only is drawn over the whole width.
+    ``percent``: values are shares from 0 to 1; otherwise they are counts. Values of a run that lasts a single moment
+    are drawn over the whole width.
     """
     end = times[-1] if times else 0.0
     unit, name = time_unit(end)
@@ -146,7 +147,7 @@ def step_chart(
 
 
 def histogram(title: str, seconds: Sequence[float], bins: int = 30) -> str:
-    """How many durations, in seconds, are how long."""
+    """Return a histogram of durations in seconds."""
     most = max(seconds, default=0.0)
     unit, name = time_unit(most)
     ticks = _marks(most / unit)
@@ -162,7 +163,7 @@ def histogram(title: str, seconds: Sequence[float], bins: int = 30) -> str:
     width = (chart.x(1.0) - chart.x(0.0)) / bins
     for number, count in enumerate(counts):
         if count:
-            height = max(1.0, chart.y(0) - chart.y(count / top))  # one of very many is to be seen, too
+            height = max(1.0, chart.y(0) - chart.y(count / top))  # a single one among many must be visible, too
             chart.add(
                 f'<rect x="{chart.x(number / bins):.1f}" y="{chart.y(0) - height:.1f}" width="{width - 1:.1f}" '
                 f'height="{height:.1f}" fill="{_COLOURS[0]}"/>'

@@ -1,7 +1,7 @@
-"""A result as flat tables, column by column: for data frames, CSV and Parquet.
+"""Flat tables of a result, column by column: for data frames, CSV and Parquet.
 
-One row per pod, node and resource, resource, moment, group of pending pods, or preemption. Amounts and times are those of
-:mod:`.result`. Caller: :mod:`.views`.
+One row per pod, node and resource, resource, moment, group of pending pods, or preemption. Amounts and times are those
+of :mod:`.result`. Caller: :mod:`.views`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .result import Result
 
 __all__ = ["TABLES", "Columns", "table"]
 
-#: Column name to the values of all rows.
+#: Values of all rows by column name.
 Columns: TypeAlias = dict[str, list[Any]]
 
 
@@ -88,7 +88,7 @@ def _preemptions(result: Result) -> Columns:
     return found
 
 
-#: Name to what reads it from a result.
+#: Functions that read a table from a result, by its name.
 TABLES: Final[dict[str, Callable[[Result], Columns]]] = {
     "pods": _pods,
     "nodes": _nodes,
@@ -100,7 +100,7 @@ TABLES: Final[dict[str, Callable[[Result], Columns]]] = {
 
 
 def table(result: Result, name: str) -> Columns:
-    """One table of a result; :data:`TABLES` has the names.
+    """Return one table of a result; :data:`TABLES` has the names.
 
     Raises:
         ValueError: when no table has this name.

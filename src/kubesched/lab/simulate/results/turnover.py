@@ -1,7 +1,8 @@
-"""Pods that are created and deleted in one moment, by workload: a controller may replace a pod that is evicted at once without end.
+"""Turnover: pods that are created and deleted in one moment, by workload.
 
-In a cluster each turn of that takes some time, and everything else goes on meanwhile. Virtual time stands still while anything
-happens, so a simulation would never end. Caller: :class:`..run.simulation.Session`.
+A controller may replace a pod that is evicted at once without end. In a real cluster each turn of that takes some time,
+and everything else goes on meanwhile. Virtual time stands still while anything happens, so a simulation would never
+end. Caller: :class:`..run.simulation.Session`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Final
 
 __all__ = ["Turnover"]
 
-#: So many pods of a workload, and so many for each that there was at a time, may come and go in one moment.
+#: Most pods of a workload that may come and go in one moment: this many, or :data:`_EACH` for each pod that it had at a
+#: time if that is more.
 _MOST: Final = 1_000
 _EACH: Final = 10
 
@@ -33,7 +35,7 @@ class Turnover:
         self._counts: dict[str, _Count] = {}
 
     def created(self, workload: str, now: float) -> None:
-        """A pod was created; "" is no workload, and does not replace any."""
+        """Note the creation of a pod. "" is no workload: such a pod replaces none."""
         if now != self._at:
             self._at = now
             self._counts.clear()
@@ -43,7 +45,7 @@ class Turnover:
             count.most = max(count.most, count.alive)
 
     def deleted(self, workload: str, created: float, now: float) -> None:
-        """A pod that was created at some time was deleted, or begins to end."""
+        """Note that a pod, created at some time, was deleted or begins to end."""
         if created != now or not workload:
             return
         count = self._counts[workload]

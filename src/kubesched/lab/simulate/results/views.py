@@ -1,4 +1,4 @@
-"""What a result offers in Python besides its fields: plain data, tables, data frames, plots, and its look in a notebook.
+"""Views of a result in Python: plain data, tables, data frames, plots, and its look in a notebook.
 
 The libraries that some views need are imported when they are used. Callers: :mod:`..entry` and :mod:`..stepping`.
 """
@@ -21,24 +21,26 @@ __all__ = ["SimulationResult"]
 
 
 class SimulationResult(Result, frozen=True, kw_only=True):
-    """A whole simulation: the fields of :class:`~.result.Result`, and views of them."""
+    """Result of a whole simulation: the fields of :class:`~.result.Result`, and views of them."""
 
     @classmethod
     def of(cls, result: Result) -> SimulationResult:
-        """The same result, with the views."""
+        """Return the result with the views."""
         return cls(**{name: getattr(result, name) for name in result.__struct_fields__})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data with the names of the JSON output."""
+        """Return plain data with the names of the JSON output."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
     def to_json(self) -> str:
-        """The JSON output, without line breaks."""
+        """Return the JSON output, without line breaks."""
         return large_json(self).decode()
 
     def table(self, name: str = "pods") -> Columns:
-        """Column name to values, of ``pods``, ``nodes``, ``resources``, ``series``, ``pending`` or ``preemptions``.
+        """Return values by column name, of one of the tables.
+
+        They are ``pods``, ``nodes``, ``resources``, ``series``, ``pending`` and ``preemptions``.
 
         Raises:
             ValueError: when no table has this name.
@@ -46,7 +48,7 @@ class SimulationResult(Result, frozen=True, kw_only=True):
         return table(self, name)
 
     def to_frame(self, name: str = "pods", library: str | None = None) -> Any:
-        """:meth:`table` as a data frame of ``pandas`` or ``polars``; of the one that is installed when not said.
+        """Return :meth:`table` as a data frame of ``pandas`` or ``polars``; by default of the one that is installed.
 
         Raises:
             ValueError: when no table or library has this name.
@@ -55,17 +57,19 @@ class SimulationResult(Result, frozen=True, kw_only=True):
         return frame_of(self.table(name), library)
 
     def to_pandas(self, name: str = "pods") -> Any:
-        """:meth:`to_frame` of pandas."""
+        """Return :meth:`to_frame` of pandas."""
         return self.to_frame(name, "pandas")
 
     def to_polars(self, name: str = "pods") -> Any:
-        """:meth:`to_frame` of polars."""
+        """Return :meth:`to_frame` of polars."""
         return self.to_frame(name, "polars")
 
     def plot(self, kind: str | None = None, *, resource: str | None = None, axes: Any = None) -> Any:
-        """A matplotlib figure: ``utilisation``, ``queue``, ``fragmentation``, ``waits`` or ``nodes``, or an overview.
+        """Return a matplotlib figure with one plot, or with an overview.
 
-        Into given ``axes``, which are then returned. ``resource`` draws one resource only.
+        The plots are ``utilisation``, ``queue``, ``fragmentation``, ``waits`` and ``nodes``.
+
+        With ``axes`` the plot is drawn there, and they are returned. ``resource`` draws one resource only.
 
         Raises:
             ValueError: when no plot or no resource has this name, or axes are given for an overview.

@@ -1,4 +1,4 @@
-"""Running what needs an event loop of its own, also where one runs already, as in notebooks.
+"""Thread for work that needs an event loop of its own, where one runs already, as in notebooks.
 
 Callers: :mod:`..entry` and :mod:`..stepping`.
 """
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 def outside_any_loop(work: Callable[[], T]) -> T:
-    """What ``work`` returns or raises; called in a thread of its own when an event loop runs in this one.
+    """Return or raise the result of ``work``. If an event loop runs in this thread, work runs in a thread of its own.
 
-    This thread waits meanwhile. An interrupt here (Ctrl-C, a notebook's stop button) is raised in the other thread,
-    whatever Python code it is in, and here when that one has ended; a second one does not wait for that.
+    This thread waits meanwhile. An interrupt here (Ctrl-C, a notebook's stop button) is raised in the other thread, in
+    whatever Python code it is, and here once the other thread has ended. A second interrupt does not wait for that.
     """
     try:
         asyncio.get_running_loop()
@@ -36,7 +36,7 @@ def outside_any_loop(work: Callable[[], T]) -> T:
         except BaseException as error:  # raised again in the thread that waits
             errors.append(error)
 
-    # A daemon: code that cannot be interrupted must not keep the program from ending.
+    # A daemon thread: code that cannot be interrupted must not keep the program from ending.
     thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name="simulation", daemon=True)
     thread.start()
     try:

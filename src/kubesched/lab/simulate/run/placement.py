@@ -1,7 +1,7 @@
-"""Pods placed one after the other by one profile: the real plugins and the real search, without the cluster around them.
+"""Placement of pods one after the other by one profile: the real plugins and the real search, without a cluster.
 
-What a study of policies needs: no queue, no time, nothing is bound, and a pod that fits nowhere is left out. Reserve is
-called, so plugins keep what they assigned. Callers: example policies and their tests.
+For studies of policies: no queue, no time, nothing is bound, and a pod that fits nowhere is left out. Reserve is
+called, so plugins keep their assignments. Callers: example policies and their tests.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ __all__ = ["Placement", "Ties"]
 
 
 class Ties(enum.Enum):
-    """Which of several best nodes is chosen."""
+    """Rule for the choice among several best nodes."""
 
     #: Each with the same chance, as the scheduler does.
     RANDOM = "random"
-    #: The first in an order of the nodes that is random, and the same for all pods.
+    #: The first in a random order of the nodes, which is the same for all pods.
     FIRST = "first"
 
 
 class _First(random.Random):
-    """Chooses the first of the candidates."""
+    """Random source that chooses the first candidate."""
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         return 0 if stop is None else start
 
 
 class Placement:
-    """A cluster that pods are placed on.
+    """Cluster that pods are placed on.
 
     Attributes:
         cache: the nodes, and the pods placed so far.
@@ -82,7 +82,7 @@ class Placement:
             self.cache.set_node(node)
 
     def place(self, pod: Pod) -> str | None:
-        """The node that the pod was placed on, or None when it fits nowhere, or a Reserve plugin rejected it.
+        """Place a pod. Returns its node, or None when it fits nowhere, or a Reserve plugin rejected it.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -92,7 +92,7 @@ class Placement:
         return decision.node.name if isinstance(decision, Decision) and self.keep(info, decision) else None
 
     def find(self, pod: PodInfo) -> Decision | Rejection:
-        """The best node for a pod, by what is kept of earlier answers; nothing is placed.
+        """Return the best node for a pod, using cached answers. Nothing is placed.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -123,7 +123,7 @@ class Placement:
         self.cache.forget_pod(assumed.pod)
 
     def evaluate(self, pod: Pod) -> Evaluation | Rejection:
-        """What the plugins say of every node for a pod, with nothing cached; nothing is placed.
+        """Return the answers of the plugins for a pod on every node, without a cache. Nothing is placed.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -131,5 +131,5 @@ class Placement:
         return self._search.evaluate(CycleState(), PodInfo(pod))
 
     def place_all(self, pods: Iterable[Pod]) -> Iterator[str | None]:
-        """:meth:`place` for one pod after the other."""
+        """Place one pod after the other, and yield the results of :meth:`place`."""
         return map(self.place, pods)

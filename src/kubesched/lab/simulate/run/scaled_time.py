@@ -1,7 +1,7 @@
-"""An event loop whose time runs faster (or slower) than the clock on the wall, with real sockets.
+"""Event loop whose time runs faster (or slower) than the clock on the wall, with real sockets.
 
-``kubesched up --speed 60`` runs on it: every timer, timeout and heartbeat of the process passes sixty times
-as fast, while network traffic is as fast as the machine allows.
+``kubesched up --speed 60`` runs on it: every timer, timeout and heartbeat of the process passes sixty times as fast,
+while network traffic is as fast as the machine allows.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Final
 
 __all__ = ["ScaledClock", "ScaledTimeLoop"]
 
-#: Real seconds; selectors refuse to wait for weeks, and waking early does no harm.
+#: Longest wait in real seconds: selectors refuse to wait for weeks, and waking early does no harm.
 _LONGEST_WAIT: Final = 3600.0
 
 
 class _ScaledSelector(selectors.BaseSelector):
-    """Waits for I/O; timeouts come in loop seconds and are divided by the speed."""
+    """Selector whose timeouts, in loop seconds, are divided by the speed."""
 
     def __init__(self, speed: float) -> None:
         self._inner = selectors.DefaultSelector()
@@ -45,7 +45,7 @@ class _ScaledSelector(selectors.BaseSelector):
 
 
 class ScaledTimeLoop(asyncio.SelectorEventLoop):
-    """``time()`` advances ``speed`` seconds per real second."""
+    """Event loop whose ``time()`` advances ``speed`` seconds per real second."""
 
     def __new__(cls, speed: float) -> ScaledTimeLoop:
         """``speed`` is a positive factor.
@@ -53,7 +53,7 @@ class ScaledTimeLoop(asyncio.SelectorEventLoop):
         Raises:
             ValueError: when it is not.
         """
-        # Here and not in __init__: a half-made loop would complain when it is collected.
+        # Checked here, not in __init__: a half-made loop would complain when it is collected.
         if not 0 < speed < float("inf"):
             raise ValueError(f"speed {speed} is not a positive number")
         return super().__new__(cls)
@@ -67,7 +67,7 @@ class ScaledTimeLoop(asyncio.SelectorEventLoop):
 
 
 class ScaledClock:
-    """Epoch seconds that pass as fast as a loop's time; starts at the present."""
+    """Clock of epoch seconds that passes as fast as a loop's time. It starts at the present."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start_epoch: float) -> None:
         self._loop = loop

@@ -1,6 +1,6 @@
-"""What of a configuration and of feature gates has no effect in a simulation, said once for each.
+"""Warnings about settings of a configuration, and feature gates, that have no effect in a simulation.
 
-Only what differs from the defaults is mentioned. Caller: :mod:`.simulation`.
+Only settings that differ from the defaults are mentioned. Caller: :mod:`.simulation`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedule
 
 __all__ = ["EFFECTIVE_GATES", "settings_without_effect"]
 
-#: Gates that change what happens in a simulation. Others are of servers and clients, or nothing depends on them.
+#: Gates that have an effect in a simulation. Others are about servers and clients, or nothing depends on them.
 EFFECTIVE_GATES: Final = frozenset(
     (
         "DRAAdminAccess",
@@ -41,7 +41,7 @@ EFFECTIVE_GATES: Final = frozenset(
         "VolumeLimitScaling",
     )
 )
-#: Fields of the configuration, as in the file and here, and why they have no effect.
+#: Fields of the configuration, in the file and here, and the reason why they have no effect.
 _FIELDS: Final = (
     ("parallelism", "parallelism", "decisions are made in one thread"),
     ("leaderElection", "leader_election", "there is one scheduler"),
@@ -53,9 +53,9 @@ _FIELDS: Final = (
 
 
 def settings_without_effect(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Iterator[str]:
-    """A sentence for each field and for each gate that was set and changes nothing."""
+    """Yield a sentence for each field and each gate that was set and has no effect."""
     usual = default_config()
-    # That there is no election is how it is here.
+    # A simulation has no leader election: to turn it on or off is no mistake.
     election = msgspec.structs.replace(config.leader_election, leader_elect=usual.leader_election.leader_elect)
     for field, name, why in _FIELDS:
         given = election if name == "leader_election" else getattr(config, name)

@@ -1,7 +1,7 @@
-"""The work behind ``kubesched demo``: a cluster in three zones, the example workloads made large, scheduled in real time.
+"""Demonstration ``kubesched demo``: a cluster in three zones, the example workloads enlarged, scheduled in real time.
 
-Nothing is printed here. The pods wait in the store before the scheduler starts, as after a restart in a real cluster;
-what is measured is from its start to the last binding: list, queue, decide, bind, watch back, events.
+Nothing is printed here. The pods wait in the store before the scheduler starts, as after a restart in a real cluster.
+The measured time is from its start to the last binding: list, queue, decide, bind, watch back, events.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ __all__ = ["ZONES", "Outcome", "cluster_nodes", "demo_workloads", "schedule"]
 
 ZONES: Final = ("zone-a", "zone-b", "zone-c")
 _FOLDERS: Final = ("web-shop", "gpu-batch", "gates-and-taints")
-#: Replicas in the manifests are meant for a handful of nodes; one such portion per so many nodes.
+#: Nodes per copy of the example workloads, whose replicas are meant for a handful of nodes.
 _NODES_PER_PORTION: Final = 3
 _POLL_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run placed, measured in that run. ``seconds`` is from the scheduler's start to the last binding."""
+    """Result of a run. ``seconds`` is from the scheduler's start to the last binding."""
 
     pods: int
     bound: int
     seconds: float
     cpu_seconds: float
-    #: Workload to pods per zone.
+    #: Pods per zone, by workload.
     per_zone: dict[str, dict[str, int]]
     nodes: list[NodeUse]
     pending: list[Pending]
 
 
 def cluster_nodes(count: int) -> list[dict[str, Any]]:
-    """Node manifests: four in a hundred with GPUs, ten in a hundred spot, the rest general; dealt over three zones."""
+    """Return node manifests: four in a hundred with GPUs, ten in a hundred spot, the rest general; over three zones."""
     gpu, spot = max(1, count * 4 // 100), max(1, count * 10 // 100)
     general = max(1, count - gpu - spot)
     gpu_taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -76,7 +76,7 @@ def cluster_nodes(count: int) -> list[dict[str, Any]]:
 
 
 def demo_workloads(nodes: int) -> list[Manifest]:
-    """The example manifests, with replicas and parallelism made large enough for the cluster.
+    """Return the example manifests, with replicas and parallelism made large enough for the cluster.
 
     Raises:
         FileNotFoundError: when the examples were not installed.

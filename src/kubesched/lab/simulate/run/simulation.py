@@ -1,4 +1,4 @@
-"""Run the whole scheduler over the embedded cluster in virtual time until nothing moves, and report the result.
+"""Run of the whole scheduler over the embedded cluster in virtual time, until nothing moves any more.
 
     manifests ──intake──▶ store ──▶ scheduler + hollow kubelets, virtual time ──▶ Result (──pending──▶ why not)
 
@@ -54,18 +54,19 @@ from .virtual_time import VirtualClock, VirtualTimeError, VirtualTimeLoop, run_v
 
 __all__ = ["DEFAULT_UNTIL", "Drive", "Progress", "Session", "run_simulation", "simulate"]
 
-#: Virtual seconds that a run lasts at most by default, after the last arrival.
+#: Virtual seconds after the last arrival at which a run ends by default.
 DEFAULT_UNTIL: Final = 86_400.0
-#: So many virtual seconds of fruitless attempts, with no pod's end in sight, are taken for "no progress".
+#: Virtual seconds of fruitless attempts, with no pod about to end, after which a run has "no progress".
 _FRUITLESS: Final = 120.0
-#: And so many in which storage is at work, while no pod is bound.
+#: Virtual seconds with storage at work and no binding, after which a run has "no progress".
 _STORAGE_FRUITLESS: Final = 3_600.0
-#: Events kept for repetition: of all pods that wait. They do not expire in the store, so that counts are not sent on the way.
+#: Events that the recorder remembers to count repetitions. So many that all pods that wait fit: the store keeps each
+#: event to the end, and counts are written only there.
 _EVENTS: Final = 1 << 20
-#: So many pods at most, evenly spaced, show what pods of the run ask for.
+#: Most pods, evenly spaced, from which the requests of a run's pods are sampled.
 _SAMPLE: Final = 2_000
 
-#: Called with (pods bound so far, pods to be bound).
+#: Function called with (pods bound so far, pods to be bound).
 Progress = Callable[[int, int], None]
 
 
@@ -99,7 +100,7 @@ async def simulate(
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods
     and volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last
     arrival (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the
-    caller's configuration asks for and does not get. ``drive`` decides how long the run lasts instead.
+    caller's configuration asks for and does not get. ``drive`` decides the end of the run instead.
     ``on_slow_plugin`` receives, in another thread, a text about each plugin that holds the run up for a second.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
@@ -143,7 +144,7 @@ async def simulate(
         with_faults=drive is not None,
     )
     session.follow(embedded, Shapes(*_requests(intake)))
-    # What runs already is there when the scheduler starts; pods to be placed then come in the order of the manifests.
+    # Running objects exist when the scheduler starts. Pods to be placed follow in the order of the manifests.
     before, new = intake.split()
     session.refused += _stored(embedded, before, intake)
     with session.problems, _watching(embedded, session.loop, on_slow_plugin):
@@ -157,7 +158,7 @@ async def simulate(
 
 
 def _stored(embedded: Embedded, objects: Sequence[Manifest], intake: Intake) -> list[Refusal]:
-    """Create some of an input's objects; an error is about all of the input."""
+    """Create some of an input's objects. An error lists the problems of the whole input."""
     try:
         return store_objects(embedded.store, objects, intake.driven_uids)
     except RefusedError as error:
@@ -165,7 +166,7 @@ def _stored(embedded: Embedded, objects: Sequence[Manifest], intake: Intake) -> 
 
 
 def run_simulation(manifests: Source, *, registry: Registry, **options: Any) -> Result:
-    """:func:`simulate` in virtual time, to the end. Must not be called inside a running event loop."""
+    """Simulate as :func:`simulate`, in virtual time, to the end. Must not be called inside a running event loop."""
     return run_virtual(simulate(manifests, registry=registry, **options))
 
 
@@ -193,7 +194,7 @@ def _watching(
 
 
 def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:
-    """The controllers that the input needs; in a run that is ``steered``, Jobs may still be created."""
+    """Return the controllers that the input needs. In a run that is ``steered``, Jobs may still be created."""
     return [
         *(BATCH if intake.driven or steered else ()),
         *(STORAGE if intake.uses_storage else ()),
@@ -202,7 +203,7 @@ def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:
 
 
 def _spec(item: Manifest) -> dict[str, Any]:
-    """The spec of a workload; of a CronJob that of its jobs."""
+    """Return the spec of a workload; for a CronJob that of its jobs."""
     spec: dict[str, Any] = item.data.get("spec") or {}
     if item.kind == CRON_JOBS:
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -210,7 +211,7 @@ def _spec(item: Manifest) -> dict[str, Any]:
 
 
 def _count(item: Manifest) -> int:
-    """How many pods a workload makes, as far as its spec says so."""
+    """Return the number of pods of a workload, as far as its spec tells."""
     counts = [
         value for name in ("completions", "replicas", "parallelism") if (value := _spec(item).get(name)) is not None
     ]
@@ -218,7 +219,7 @@ def _count(item: Manifest) -> int:
 
 
 def _pods_to_come(intake: Intake) -> int:
-    """How many pods there will be to bind, about."""
+    """Return the approximate number of pods to be bound."""
     driven = {item.data["metadata"].get("uid") for item in intake.driven}
     owners = (
         (item.data["metadata"].get("ownerReferences") or [{}]) for item in intake.everything() if is_unplaced(item)
@@ -228,7 +229,10 @@ def _pods_to_come(intake: Intake) -> int:
 
 
 def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
-    """What pods of the run ask for, with how many pods do: of all pods, or of some of them when there are many."""
+    """Return the requests of the run's pods, and the number of pods with each.
+
+    They are of all pods, or of a sample when there are many.
+    """
     pods = [item for item in intake.everything() if item.kind == PODS]
     step = max(1, len(pods) // _SAMPLE)
     bodies = [(item.data, step) for item in pods[::step]]
@@ -239,21 +243,21 @@ def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
             found.append(amounts(pod_requests(from_builtins(body, Pod))))
             counts.append(count)
         except (DecodeError, QuantityError):
-            continue  # such a pod is refused by the store
+            continue  # the store refuses such a pod
     return found, counts
 
 
 class Session:
-    """A simulation under way, for what drives it: what arrives, what is bound, and whether anything still moves.
+    """Simulation under way: arrivals, bindings, and the test if anything still moves.
 
     Attributes:
-        embedded: the cluster; writing to its store is what users of the API do.
-        until: where it is to end, in virtual seconds since the start.
-        controllers: which controllers of workloads run.
-        problems: collects what goes wrong, while it is entered.
+        embedded: the cluster; writing to its store has the effect of API requests.
+        until: the end, in virtual seconds since the start.
+        controllers: the controllers of workloads that run.
+        problems: collects problems, while it is entered.
         refused: pods that were refused.
-        total: how many pods are to be bound, about.
-        progress_error: what ``on_progress`` raised; it is not called again.
+        total: approximate number of pods to be bound.
+        progress_error: the exception of ``on_progress``, after which it is not called again.
     """
 
     embedded: Embedded
@@ -284,17 +288,17 @@ class Session:
         self._last_bound = self._last_quiet = self._start
         self._bound = 0
         self.total = 0
-        #: UIDs of workloads whose pods controllers make.
+        #: UIDs of workloads whose pods are made by controllers.
         self._driven = intake.driven_uids
         self._preemptions: list[PreemptionReport] = []
         self.refused: list[Refusal] = []
-        #: Of objects that were created on the way.
+        #: Remarks about objects that were created during the run.
         self._later_remarks: list[str] = []
-        #: Why virtual time did not pass when it last should; "" when it did.
+        #: Reason why virtual time did not pass when it last should have; "" when it did.
         self._endless = ""
 
     def follow(self, embedded: Embedded, shapes: Shapes) -> None:
-        """Begin to record what happens in a cluster; before anything is stored there."""
+        """Begin to record the course of a cluster; before anything is stored there."""
         self.embedded = embedded
         store, scheduler = embedded.store, embedded.scheduler
         self._book = PodBook(
@@ -304,7 +308,7 @@ class Session:
         self._course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
 
     def _replaced_forever(self, workload: str) -> None:
-        """See :class:`..results.turnover.Turnover`: nothing else would ever end the wait for a quiet moment."""
+        """Stop the wait for a quiet moment, which would never end; see :class:`..results.turnover.Turnover`."""
         self._endless = (
             f"virtual time stands still {self.now:g} s after the start: each new pod of {workload} is deleted in the moment in "
             "which it is created, and replaced; its events say why"
@@ -327,14 +331,14 @@ class Session:
                 self._on_progress(self._bound, max(self._bound, self.total))
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # the caller's: raised at the end, as this is called inside a binding
+            except BaseException as error:  # the caller's error: raised at the end, as this is called within a binding
                 self.progress_error = error
 
     def create(self, intake: Intake) -> list[Refusal]:
-        """Create objects now; pods that are refused are returned, and part of the result.
+        """Create objects now. Pods that are refused are returned, and are part of the result.
 
         Raises:
-            ManifestError: when anything but a pod is refused, or something is to arrive later; then nothing is created.
+            ManifestError: when anything but a pod is refused, or an object has a later arrival; then nothing is created.
         """
         if intake.later:
             later = intake.later[0][1][0]
@@ -348,7 +352,7 @@ class Session:
         ):
             if used and not running.issuperset(one.name for one in needed):
                 self._later_remarks.append(
-                    f"objects created on the way use {what}, whose controllers run only if used from the start"
+                    f"objects created during the run use {what}, but the controllers for them run only if objects at the start use them"
                 )
         self._later_remarks += intake.warnings
         self._driven |= intake.driven_uids
@@ -357,13 +361,13 @@ class Session:
         return refused
 
     def look(self, stopped: Stopped) -> Result:
-        """The result if the run ended now, without what is to be said of the run as a whole."""
+        """Return the result if the run ended now, without the remarks about the run as a whole."""
         return outcome(
             self.embedded, self._book, self._course, self.now, seed=self._seed, stopped=stopped, refused=[*self.refused]
         )
 
     def complete(self, found: Result) -> Result:
-        """The result with its warnings and errors."""
+        """Return the result with its warnings and errors."""
         warnings = [*self._remarks, *self._said_at_the_end(), *found.warnings, *self.problems.remarks()]
         if self._by_default and found.stopped == "until" and found.totals.pending:
             text = "the run ended a day after the last arrival, which is the default, while pods were pending"
@@ -372,7 +376,7 @@ class Session:
         return msgspec.structs.replace(found, warnings=warnings, errors=self.problems.errors(), preemptions=preemptions)
 
     def _said_at_the_end(self) -> list[str]:
-        """What was left undone when the run ended, and what is to be said of objects that were created on the way."""
+        """Return remarks about unfinished things at the end of the run, and about objects created during the run."""
         left, following = len(self._arrivals), self._arrivals.next
         said = list(dict.fromkeys(filter(None, (*self._later_remarks, self._endless))))
         if following is None:
@@ -411,7 +415,7 @@ class Session:
         return True
 
     async def advance(self, seconds: float) -> None:
-        """Let so much time pass, and do all that happens meanwhile.
+        """Let some seconds pass, and do everything that happens meanwhile.
 
         Raises:
             VirtualTimeError: when time cannot pass, since a workload's pods are replaced without end in one moment.
@@ -425,7 +429,7 @@ class Session:
             await self.quiet(when=when)
 
     async def quiet(self, end: float = math.inf, when: float = -math.inf) -> None:
-        """Do everything that can happen now, or up to ``when``. What arrives at ``end`` or later is left out."""
+        """Do everything that can happen now, or up to ``when``. Objects that arrive at ``end`` or later are left out."""
         self._endless = ""
         while True:
             await self._quiet(when)
@@ -443,7 +447,7 @@ class Session:
         return not len(self._arrivals) and self.embedded.is_settled
 
     async def _quiet(self, when: float) -> None:
-        """Let time pass up to ``when``, and everything that can happen then happen."""
+        """Let time pass up to ``when``, and do everything that can happen then."""
         if isinstance(self.loop, VirtualTimeLoop):
             await self.loop.idle(when)
         else:
@@ -451,7 +455,7 @@ class Session:
             await asyncio.sleep(0.01)
 
     def _next(self) -> float:
-        """When something will happen next; the queue's ticks count only while there is something to move."""
+        """Return the time of the next event. Ticks of the queue count only while the scheduler has work."""
         if not isinstance(self.loop, VirtualTimeLoop):
             return self.loop.time() + 0.01
         now = self.loop.time()
@@ -468,9 +472,9 @@ class Session:
         return when if when is not None else now + 0.01
 
     def _is_fruitless(self, now: float) -> bool:
-        """Pods go round between backoff and failure, and no pod is going to arrive or to end and change that.
+        """True if pods go round between backoff and failure, and no arrival or end of a pod will change that.
 
-        Storage may be slow, or fail again and again: that alone is given an hour.
+        Storage at work gets an hour: it may be slow, or fail again and again.
         """
         kubelets, controllers = self.embedded.kubelets, self.embedded.controllers
         if (
@@ -486,5 +490,5 @@ class Session:
         return now - max(self._last_bound, self._last_quiet) > _FRUITLESS or now - self._last_bound > _STORAGE_FRUITLESS
 
 
-#: Awaited while the cluster runs; the run ends when it returns why.
+#: Function that drives a run. It is awaited while the cluster runs; the run ends when it returns the reason.
 Drive = Callable[[Session], Awaitable[Stopped]]

@@ -1,12 +1,12 @@
-"""An event loop whose clock jumps: when every task waits, it is at once the time of the next timer.
+"""Event loop whose clock jumps: when every task waits, the time of the next timer is reached at once.
 
-The simulator and tests run the whole scheduler on it, unchanged; hours pass in milliseconds and two runs
-of the same program are the same, event by event. There is no outside world here: sockets, files,
-subprocesses, signals and threads are refused, because waiting for them would take real time.
+The simulator and tests run the whole scheduler on it, unchanged; hours pass in milliseconds and two runs of the same
+program are equal, event by event. There is no outside world here: sockets, files, subprocesses, signals and threads are
+refused, because waiting for them would take real time.
 
-Determinism: callbacks run first in, first out; timers by time, then in the order they were set; tasks have
-a fixed hash, so that even sets of tasks (inside ``asyncio.wait`` or a task group) are walked in the same
-order each run. Sets of strings still depend on PYTHONHASHSEED.
+Determinism: callbacks run first in, first out; timers by time, then in the order they were set; tasks have a fixed
+hash, so that even sets of tasks (inside ``asyncio.wait`` or a task group) are walked in the same order each run. Sets
+of strings still depend on PYTHONHASHSEED.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: Where simulated time begins by default: 2025-01-01T00:00:00Z.
+#: Start of simulated time by default: 2025-01-01T00:00:00Z.
 DEFAULT_EPOCH = 1_735_689_600.0
 
 
-#: More cancelled timers than this, if they are most of all timers, are dropped together.
+#: Cancelled timers above which they are dropped together, if they are most of all timers.
 _MANY_CANCELLED: Final = 100
 
 
 class VirtualTimeError(RuntimeError):
-    """An operation that the virtual-time loop does not support, since it needs real I/O or time."""
+    """Operation that the virtual-time loop does not support, since it needs real I/O or time."""
 
 
 class VirtualDeadlockError(VirtualTimeError):
@@ -50,11 +50,11 @@ class VirtualDeadlockError(VirtualTimeError):
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer that fires after earlier-set ones of the same time."""
+    """Timer that fires after timers of the same time that were set earlier."""
 
     __slots__ = ("order",)
 
-    # Of the base class.
+    # Attribute of the base class.
     _when: float
     _scheduled: bool
 
@@ -76,10 +76,10 @@ class _Timer(asyncio.TimerHandle):
 
 
 class _Task(asyncio.Task[Any]):
-    """A task whose hash is its number, not its address."""
+    """Task whose hash is its number, not its address."""
 
     def __init__(self, number: int, coro: Any, **options: Any) -> None:
-        # Before the base class registers the task in a set.
+        # Set before the base class registers the task in a set.
         self._number = number
         super().__init__(coro, **options)
 
@@ -91,7 +91,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class _Jump:
-    """Takes the selector's place: instead of waiting for time to pass, it moves the clock."""
+    """Selector that moves the clock instead of waiting for time to pass."""
 
     def __init__(self, loop: VirtualTimeLoop) -> None:
         self._loop = loop
@@ -103,12 +103,12 @@ class _Jump:
 
 
 class VirtualTimeLoop(BaseEventLoop):
-    """An asyncio event loop in virtual time. ``time()`` starts at 0 and moves only when all is quiet.
+    """Asyncio event loop in virtual time. ``time()`` starts at 0 and moves only when all is quiet.
 
-    ``start_epoch`` is what :class:`VirtualClock` calls time 0, in seconds since the epoch.
+    ``start_epoch`` is the meaning of time 0 for :class:`VirtualClock`, in seconds since the epoch.
     """
 
-    # What we use of the base class's workings; alike in Python 3.11 to 3.13.
+    # Internals of the base class that are used here; the same in Python 3.11 to 3.13.
     _ready: deque[asyncio.Handle]
     _scheduled: list[_Timer]
     _timer_cancelled_count: int
@@ -126,9 +126,9 @@ class VirtualTimeLoop(BaseEventLoop):
         self._timers_set = 0
         self._tasks_made = 0
         self._quiet: list[asyncio.Future[None]] = []
-        #: All that wait in :meth:`idle`, for a time or for quiet.
+        #: Waiters in :meth:`idle`, for a time or for quiet.
         self._idle: list[asyncio.Future[None]] = []
-        #: How many rounds the loop has made.
+        #: Number of rounds the loop has made.
         self.rounds = 0
 
     # -- time ----------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class VirtualTimeLoop(BaseEventLoop):
         return self._now
 
     def next_timer(self) -> float | None:
-        """The time of the next timer that is still wanted, None when there is none."""
+        """Time of the next timer that is not cancelled; None when there is none."""
         scheduled = self._scheduled
         while scheduled and scheduled[0].cancelled():
             heapq.heappop(scheduled)._scheduled = False
@@ -146,7 +146,7 @@ class VirtualTimeLoop(BaseEventLoop):
         return scheduled[0].when() if scheduled else None
 
     def advance(self, seconds: float) -> None:
-        """From outside: run everything that happens within the next ``seconds``, then stand at that time.
+        """Run everything that happens within the next ``seconds``, then stop at that time. From outside the loop.
 
         Raises:
             RuntimeError: when the loop is running; inside it, ``await asyncio.sleep(seconds)``.
@@ -164,7 +164,10 @@ class VirtualTimeLoop(BaseEventLoop):
             arrival.cancel()
 
     async def idle(self, when: float | None = None) -> None:
-        """From inside: wait until nothing else can happen at the current instant. No time passes, except up to ``when``."""
+        """Wait until nothing else can happen at the current instant. Called from inside the loop.
+
+        No time passes, except up to ``when``.
+        """
         quiet: asyncio.Future[None] = self.create_future()
         timer = None
         if when is None or when <= self._now:
@@ -180,13 +183,13 @@ class VirtualTimeLoop(BaseEventLoop):
                 timer.cancel()
 
     def end_idle(self) -> None:
-        """From inside: all that wait in :meth:`idle` go on, although more can happen at this instant."""
+        """Resume all waiters in :meth:`idle`, although more can happen at this instant. Called from inside the loop."""
         for future in self._idle:
             if not future.done():
                 future.set_result(None)
 
     def _jump(self) -> None:
-        """Nothing is ready: resume the waiters for that, or else advance to the next timer."""
+        """When nothing is ready: resume the waiters for quiet, or else advance to the next timer."""
         if self._quiet:
             quiet = list(self._quiet)
             self._quiet.clear()
@@ -203,14 +206,14 @@ class VirtualTimeLoop(BaseEventLoop):
                 + (", ".join(names) or "none")
             )
         self._now = max(self._now, when)
-        # Timers of exactly this time are due, no others; see BaseEventLoop._run_once.
+        # Only timers of exactly this time are due; see BaseEventLoop._run_once.
         self._clock_resolution = math.ulp(self._now)
 
     def _run_once(self) -> None:
-        """One round of the loop: what is ready, and the timers that are due.
+        """Run one round of the loop: the ready callbacks, and the timers that are due.
 
-        As the base class's, which calls this and compares the time again for a selector that may have waited. It is called
-        some twenty times for a pod.
+        The base class's method would call the selector, and read the clock again because a selector may wait. This one is
+        faster: it runs some twenty times for a pod.
         """
         self.rounds += 1
         if self._debug:
@@ -232,7 +235,7 @@ class VirtualTimeLoop(BaseEventLoop):
                 handle._run()
 
     def _drop_cancelled(self) -> None:
-        """Drop the timers that are not wanted any more when they are many."""
+        """Drop cancelled timers when they are many."""
         if self._timer_cancelled_count > max(_MANY_CANCELLED, len(self._scheduled) // 2):
             kept = []
             for timer in self._scheduled:
@@ -247,7 +250,7 @@ class VirtualTimeLoop(BaseEventLoop):
     def call_soon(  # type: ignore[override]  # as call_at
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        # As the base class's, whose checks are for threads and for debugging.
+        # As the base class's, without its checks for threads and debugging.
         if self._debug:
             return super().call_soon(callback, *args, context=context)
         self._check_closed()
@@ -273,21 +276,21 @@ class VirtualTimeLoop(BaseEventLoop):
         self._check_closed()
         self._tasks_made += 1
         if name is None:
-            name = f"Task-{self._tasks_made}"  # asyncio's own numbers go on from run to run
+            name = f"Task-{self._tasks_made}"  # asyncio's own numbers continue from run to run
         return _Task(self._tasks_made, coro, name=name, loop=self, **options)
 
     @property
     def thread(self) -> int | None:
-        """The thread that runs the loop now, by its identifier; None when it stands still."""
+        """Identifier of the thread that runs the loop now; None when it stands still."""
         return self._thread_id
 
     # -- BaseEventLoop's hooks -----------------------------------------------------------------------------
 
     def _process_events(self, event_list: object) -> None:
-        """There are no I/O events."""
+        """Do nothing: there are no I/O events."""
 
     def _write_to_self(self) -> None:
-        """Does nothing: no other thread uses this loop."""
+        """Do nothing: no other thread uses this loop."""
 
     def call_soon_threadsafe(  # type: ignore[override]  # as call_at
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -322,7 +325,7 @@ for _name in (
 
 
 class VirtualClock:
-    """The scheduler's clock on a virtual-time loop: ``start_epoch`` plus the loop's time."""
+    """Clock of the scheduler on a virtual-time loop: ``start_epoch`` plus the loop's time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start_epoch: float | None = None) -> None:
         if start_epoch is None:
@@ -331,7 +334,7 @@ class VirtualClock:
         self.start_epoch = start_epoch
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         return self.start_epoch + self._loop.time()
 
 
@@ -343,7 +346,8 @@ def run_virtual(main: Coroutine[Any, Any, T], *, start: float = DEFAULT_EPOCH) -
     Raises:
         VirtualDeadlockError: when ``main`` waits for something that can never happen.
     """
-    # Not asyncio.Runner: at an interrupt it only cancels the main task, which a plugin that never returns does not notice.
+    # Not asyncio.Runner: at an interrupt it only cancels the main task, which does not stop a plugin that never
+    # returns.
     loop = VirtualTimeLoop(start)
     try:
         return loop.run_until_complete(_to_the_end(main))
@@ -352,7 +356,7 @@ def run_virtual(main: Coroutine[Any, Any, T], *, start: float = DEFAULT_EPOCH) -
 
 
 def close(loop: VirtualTimeLoop) -> None:
-    """Cancel what is left on a loop that stands still, wait for it, and close the loop. What it raises is dropped."""
+    """Cancel the tasks left on a loop that stands still, wait for them, and close the loop. Their errors are dropped."""
     if loop.is_closed():
         return
     try:
@@ -363,16 +367,16 @@ def close(loop: VirtualTimeLoop) -> None:
 
 
 def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel the tasks of a loop that stands still and wait for them. What they raise is dropped."""
+    """Cancel the tasks of a loop that stands still and wait for them. Their errors are dropped."""
     while left := sorted(asyncio.all_tasks(loop), key=hash):
         for task in left:
             task.cancel()
-        # A future, not a task: the tasks cancel what they find left over.
+        # A future, not a task: the tasks may themselves cancel all tasks.
         loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
 
 async def _to_the_end(main: Coroutine[Any, Any, T]) -> T:
-    """Run ``main`` and cancel what it leaves behind, oldest first; asyncio would do so in an order of its own."""
+    """Run ``main``, then cancel the tasks that it leaves, oldest first; asyncio's own order is arbitrary."""
     loop = asyncio.get_running_loop()
     try:
         return await main

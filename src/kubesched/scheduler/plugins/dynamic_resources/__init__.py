@@ -1,1 +1,4 @@
-"""DynamicResources: claims and their allocations as the scheduler counts them. The choice of devices is :mod:`kubesched.scheduler.dra`."""
+"""DynamicResources plugin: claims and their allocations, as the scheduler counts them.
+
+The choice of devices is in :mod:`kubesched.scheduler.dra`.
+"""

@@ -1,4 +1,6 @@
-"""The end of an attempt: claims are written and waited for (PreBind), or given back (Unreserve), or deallocated.
+"""Binding of claims at the end of an attempt: they are written and waited for, given back, or deallocated.
+
+PreBind writes and waits, Unreserve gives back, PostFilter deallocates.
 
 Source: rules/devices §5.4, §5.7, §5.8 and §10.2.
 """
@@ -27,16 +29,16 @@ __all__ = ["Binding"]
 
 _log = logging.getLogger("kubesched.scheduler.plugins")
 
-#: Binding conditions are checked so often (seconds), and whenever one of the claims changed.
+#: Longest time in seconds between two checks of binding conditions. A change of a claim causes a check, too.
 _INTERVAL: Final = 5.0
 _FAILURES: Final = (WriteError, ApiError, OSError)
 
 
 class Binding:
-    """The writing half of the plugin in one profile."""
+    """Writer of one profile's claims, and the wait for their devices."""
 
     def __init__(self, handle: Handle, manager: DeviceManager, timeout: float) -> None:
-        """``timeout``: how long devices may take to be made ready (seconds)."""
+        """``timeout`` is the time in seconds that devices may take to be made ready."""
         self._handle = handle
         self._manager = manager
         self._timeout = timeout
@@ -46,7 +48,7 @@ class Binding:
     # -- PreBind ---------------------------------------------------------------------------------------
 
     async def bind(self, attempt: ClaimState, pod: Pod, node_name: str) -> Status | None:
-        """Write what Reserve decided, and wait until the devices are ready; None on success."""
+        """Write what Reserve decided, and wait until the devices are ready. None on success."""
         await self._manager.released(pod.uid)
         try:
             for each in attempt.claims:
@@ -85,10 +87,11 @@ class Binding:
             await self._manager.changed([each.claim.key for each in attempt.claims], min(_INTERVAL, left))
 
     def _is_ready(self, each: PodClaim) -> bool:
-        """Whether a claim is ready as it is now.
+        """True if a claim is ready as it is now.
 
         Raises:
-            BindingFailedError, _TimedOutError: when its devices will not be ready; AssumeError when it is gone.
+            BindingFailedError, _TimedOutError: when its devices will not be ready.
+            AssumeError: when the claim is gone.
         """
         claim = each.claim = self._manager.claims.get(each.claim.key)
         if is_ready(claim):
@@ -142,7 +145,7 @@ class Binding:
     # -- PostFilter ------------------------------------------------------------------------------------
 
     async def deallocate(self, claim: ResourceClaim) -> tuple[PostFilterResult | None, Status | None]:
-        """Free the devices of a claim for another node."""
+        """Free the devices of a claim, so that another node may be chosen."""
         try:
             await self._writer.deallocate(claim)
         except _FAILURES as error:
@@ -151,7 +154,7 @@ class Binding:
         return None, Status.unschedulable("deallocation of ResourceClaim completed")
 
     async def delete_leftover(self, claim: ResourceClaim, pod: Pod) -> tuple[PostFilterResult | None, Status | None]:
-        """Delete the claim that an earlier attempt made for the pod's extended resources; the pod is tried again then."""
+        """Delete the claim that an earlier attempt made for extended resources. The pod is tried again afterwards."""
         assert not is_in_memory(claim)
         self._manager.after_deletion(claim.key, lambda: self._handle.activate({pod.key: pod}))
         try:

@@ -1,4 +1,4 @@
-"""Which events make a pod that devices kept waiting worth another attempt.
+"""Queueing hints of DynamicResources: which events make a rejected pod worth another attempt.
 
 Source: rules/devices §6.
 """
@@ -22,20 +22,20 @@ _CHANGED: Final = ActionType.ADD | ActionType.UPDATE
 
 
 def _claim_keys(pod: PodInfo) -> list[str]:
-    """The claims that a pod names, as far as they are known."""
+    """Keys of the claims that a pod names, as far as they are known."""
     recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     names = (claim.resource_claim_name or recorded.get(claim.name) for claim in pod.spec.resource_claims)
     return [f"{pod.namespace}/{name}" for name in names if name]
 
 
 def _claim_key(old: ResourceClaim | None, new: ResourceClaim) -> tuple[str] | None:
-    """The claim that changed; None when its devices became free, which may help any pod."""
+    """Key of the claim that changed; None when its devices became free, which may help any pod."""
     freed = old is not None and old.status.allocation is not None and new.status.allocation is None
     return None if freed else (new.key,)
 
 
 class ClaimHints:
-    """The events that DynamicResources registers for, and what it says to them."""
+    """Registrations for events, and the hints about them."""
 
     def __init__(self, claims: AssumeCache[ResourceClaim]) -> None:
         self._claims = claims
@@ -55,7 +55,7 @@ class ClaimHints:
         ]
 
     def after_claim(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
-        """A claim came or changed: devices may be free, or one of the pod's claims may be usable."""
+        """Queue if devices may be free, or one of the pod's claims may be usable."""
         claims = self._resolve(pod.pod)
         if claims is None:
             return QueueingHint.SKIP
@@ -68,13 +68,13 @@ class ClaimHints:
         return QueueingHint.SKIP if old.status == new.status else QueueingHint.QUEUE
 
     def after_pod(self, pod: PodInfo, old: Pod, new: Pod) -> QueueingHint:
-        """The pod's generated claims were recorded in its status."""
+        """Queue when the pod's generated claims were recorded in its status."""
         if new.uid != pod.uid or self._resolve(new) is None:
             return QueueingHint.SKIP
         return QueueingHint.QUEUE
 
     def _resolve(self, pod: Pod) -> list[ResourceClaim] | None:
-        """The pod's claims, None when it cannot use one of them."""
+        """Return the pod's claims, or None when it cannot use one of them."""
         try:
             return resolve_claims(pod, self._claims.get)
         except LookupError:

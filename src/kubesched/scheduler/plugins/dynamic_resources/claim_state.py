@@ -1,4 +1,4 @@
-"""What one scheduling attempt knows of its pod's claims, from PreFilter to PreBind."""
+"""State of a scheduling attempt's claims, from PreFilter to PreBind."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["ClaimState", "NodeDemand", "PodClaim"]
 
 @dataclass(slots=True)
 class PodClaim:
-    """One claim of the pod.
+    """Claim of the pod in an attempt.
 
     Attributes:
         claim: the newest version that the attempt knows.
-        selector: the nodes on which its devices are available; None: all, or it is not allocated.
-        is_special: it is for the pod's extended resources.
-        decided: the allocation that the node was chosen for; None when it had none.
-        initial_uid: what its allocation is in flight under; a claim in memory gets another UID when it is created.
+        selector: the nodes on which its devices are available; None: all nodes, or it is not allocated.
+        is_special: True if it is for the pod's extended resources.
+        decided: the allocation for which the node was chosen; None when the claim had none.
+        initial_uid: the UID under which its allocation is in flight; a claim in memory gets another when created.
         pending: the allocation that Reserve decided.
-        created: the object was created in PreBind.
+        created: True if the object was created in PreBind.
     """
 
     claim: ResourceClaim
@@ -51,10 +51,10 @@ class PodClaim:
 
 @dataclass(frozen=True, slots=True)
 class NodeDemand:
-    """What is to be allocated on one kind of node.
+    """Devices to be allocated on one kind of node.
 
     Attributes:
-        demand: what the allocator prepared; None when there is nothing to allocate.
+        demand: the demand as the allocator prepared it; None when there is nothing to allocate.
         special: the special claim with its requests for such nodes; None when it needs nothing there.
     """
 
@@ -64,15 +64,15 @@ class NodeDemand:
 
 @dataclass(slots=True)
 class ClaimState:
-    """See the module.
+    """Claims of one scheduling attempt. "Special" is the claim for the pod's extended resources.
 
     Attributes:
         pod: the pod.
-        claims: its claims in order, the special one last.
-        resources: the extended resources that it requests and a class may serve, with the class, or None for no class.
-        is_leftover: the special claim is one that an earlier attempt left behind.
-        filtered: Filter was called, so that Reserve may allocate.
-        unavailable: places in ``claims`` of those that some node was rejected for.
+        claims: the pod's claims in order, the special one last.
+        resources: class, or None, by extended resource, for those that the pod requests and a class may serve.
+        is_leftover: True if an earlier attempt left the special claim behind.
+        filtered: True if Filter was called, so that Reserve may allocate.
+        unavailable: places in ``claims`` of those for which some node was rejected.
         mappings: which request of the special claim serves which container; set by Reserve.
     """
 
@@ -95,12 +95,12 @@ class ClaimState:
 
     @property
     def allocates(self) -> bool:
-        """Whether some claim has no devices yet. Filter has no results of its own otherwise, and every node scores 0."""
+        """True if some claim has no devices yet. Otherwise Filter computes nothing and every node scores 0."""
         return any(not each.is_allocated for each in self.claims)
 
     @property
     def only_allocates(self) -> bool:
-        """Whether the verdict on a node depends on nothing but the allocator: no claim has devices yet, none is a leftover."""
+        """True if only the allocator decides about nodes: no claim has devices yet, and none is a leftover."""
         return (
             bool(self.claims)
             and not self.is_leftover
@@ -110,22 +110,22 @@ class ClaimState:
 
     @property
     def has_preferences(self) -> bool:
-        """Whether a claim to be allocated has a prioritised list."""
+        """True if a claim to be allocated has a prioritised list."""
         return any(has_preferences(each.claim) for each in self.unallocated())
 
     def served(self) -> frozenset[str]:
-        """The extended resources that a class serves, where no device plugin does."""
+        """Extended resources that a class serves on nodes without a device plugin for them."""
         if self.special is None:
             return frozenset()
         return frozenset([name for name, class_name in self.resources.items() if class_name])
 
     def served_on(self, node: NodeInfo) -> frozenset[str]:
-        """Those that devices serve on a node: it has none of its own."""
+        """Extended resources that a class serves on this node, since the node has none of its own."""
         served = self.served()
         return frozenset([name for name in served if not node.allocatable.get(name)]) if served else served
 
     def demand_for(self, served: frozenset[str], allocator: NodeAllocator) -> NodeDemand:
-        """What is to be allocated where these resources are served by devices, and not by a device plugin."""
+        """Return what is to be allocated on nodes where a class, not a device plugin, serves these resources."""
         found = self._demands.get(served)
         if found is None:
             special = self.special

@@ -1,4 +1,4 @@
-"""The claims of a pod: which they are, and whether the pod may use them.
+"""Claims of a pod: which they are, and whether the pod may use them.
 
 Source: rules/devices §5.1.
 """
@@ -28,16 +28,16 @@ _PODS: Final = "pods"
 
 
 class ClaimError(LookupError):
-    """A claim of the pod that is missing or not the pod's. The text is the pod's message."""
+    """A claim of the pod is missing or not the pod's. The text is the pod's message."""
 
 
 def claim_name(pod: Pod, reference: PodResourceClaim) -> tuple[str | None, bool]:
-    """The name of the claim that an entry of ``spec.resourceClaims`` refers to, and whether it must be the pod's own.
+    """Name of the claim that an entry of ``spec.resourceClaims`` refers to, and whether the pod must own it.
 
-    None: no claim is needed for the entry.
+    The name is None when the entry needs no claim.
 
     Raises:
-        ClaimError: when it does not exist yet, or the entry names none.
+        ClaimError: when the claim does not exist yet, or the entry names none.
     """
     if reference.resource_claim_name is not None:
         return reference.resource_claim_name, False
@@ -50,12 +50,13 @@ def claim_name(pod: Pod, reference: PodResourceClaim) -> tuple[str | None, bool]
 
 
 def resolve_claims(pod: Pod, find: Callable[[str], ResourceClaim]) -> list[ResourceClaim]:
-    """The pod's claims, in the pod's order, each once. ``find`` gives the claim of a ``namespace/name``, or raises LookupError.
+    """Return the pod's claims, in the pod's order, each once.
 
-    Upstream has a claim as often as the pod names it: devices are allocated for each, and the first attempt fails.
+    ``find`` returns the claim of a ``namespace/name``, or raises LookupError. Upstream has a claim as often as the pod
+    names it: devices are allocated for each, and the first attempt fails.
 
     Raises:
-        LookupError: with the text for the pod, for the first claim that it cannot use.
+        LookupError: for the first claim that the pod cannot use, with the text for the pod.
     """
     claims: list[ResourceClaim] = []
     for reference in pod.spec.resource_claims:
@@ -73,7 +74,7 @@ def resolve_claims(pod: Pod, find: Callable[[str], ResourceClaim]) -> list[Resou
 
 
 def is_for_pod(claim: ResourceClaim, pod: Pod) -> bool:
-    """Whether the pod controls the claim."""
+    """True if the pod controls the claim."""
     if claim.metadata.namespace != pod.namespace:
         return False
     uid = pod.metadata.uid
@@ -81,23 +82,23 @@ def is_for_pod(claim: ResourceClaim, pod: Pod) -> bool:
 
 
 def consumer(pod: Pod) -> ClaimConsumer:
-    """The entry of a pod in ``status.reservedFor``."""
+    """Make the entry of a pod in ``status.reservedFor``."""
     return ClaimConsumer(resource=_PODS, name=pod.name, uid=pod.uid)
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
-    """Whether the claim is reserved for the pod already."""
+    """True if the claim is reserved for the pod already."""
     uid = pod.metadata.uid
     return any(entry.uid == uid for entry in claim.status.reserved_for)
 
 
 def can_be_released_by(claim: ResourceClaim, pod: Pod) -> bool:
-    """Whether no other pod has a reservation."""
+    """True if no other pod has a reservation."""
     reserved = claim.status.reserved_for
     return not reserved or (len(reserved) == 1 and reserved[0].uid == pod.uid)
 
 
 def with_status(claim: ResourceClaim, **changes: object) -> ResourceClaim:
-    """The claim with members of its status replaced."""
+    """Return the claim with members of its status replaced."""
     status = msgspec.structs.replace(claim.status, **changes)
     return msgspec.structs.replace(claim, status=status)

@@ -1,7 +1,8 @@
-"""Which extended resources device classes serve.
+"""Mapping of extended resources to the device classes that serve them.
 
-A class serves the resource ``deviceclass.resource.kubernetes.io/<class>``, and the one that its ``extendedResourceName``
-names. Of several classes with one name the newest serves it, of equally old ones the one whose name is less.
+A class serves the resource ``deviceclass.resource.kubernetes.io/<class>``, and the resource that its
+``extendedResourceName`` names. Of several classes for one resource the newest serves it; of equally old ones the first
+by name.
 
 Source: rules/devices §11.1.
 """
@@ -21,25 +22,25 @@ __all__ = ["ClassMapping", "class_mapping"]
 
 
 class ClassMapping:
-    """Device classes by name, and by the resources they serve. A handler of their informer.
+    """Device classes by name, and by the resources they serve; it is a handler of their informer.
 
-    ``changed`` is called when a resource is served by another class, by one, or by none any more.
+    ``changed`` is called when a resource gets, changes or loses the class that serves it.
     """
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._changed = changed
         self._classes: Final[dict[str, DeviceClass]] = {}
-        #: Explicit resource name to the names of the classes that have it.
+        #: Names of the classes with an explicit resource name, by that name.
         self._named: Final[dict[str, set[str]]] = {}
-        #: Of these the one that serves it, once known.
+        #: Name of the class that serves an explicit resource name, by that name, once known.
         self._first: Final[dict[str, str]] = {}
 
     def find(self, name: str) -> DeviceClass | None:
-        """The class of a name, or None."""
+        """Return the class of a name, or None."""
         return self._classes.get(name)
 
     def class_of(self, resource: str) -> str | None:
-        """The name of the class that serves a resource, or None."""
+        """Name of the class that serves a resource, or None."""
         first = self._first.get(resource)
         if first is not None:
             return first
@@ -54,7 +55,7 @@ class ClassMapping:
 
     @property
     def serves_any(self) -> bool:
-        """Whether there is any class: then some resource is served."""
+        """True if there is any class: then some resource is served."""
         return bool(self._classes)
 
     def _rank(self, name: str) -> tuple[float, str]:
@@ -101,7 +102,7 @@ class ClassMapping:
 
 
 def class_mapping(handle: Handle) -> ClassMapping:
-    """The device classes of the scheduler, the same ones for all plugins and profiles."""
+    """Return the device classes of the scheduler. All plugins and profiles share them."""
 
     def make() -> ClassMapping:
         mapping = ClassMapping(handle.ask_again)

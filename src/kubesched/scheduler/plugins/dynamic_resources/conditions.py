@@ -20,18 +20,18 @@ class BindingFailedError(Exception):
 
 
 def with_conditions(claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
-    """The allocated devices that have to be made ready."""
+    """Return the allocated devices that have to be made ready."""
     allocation = claim.status.allocation
     return [] if allocation is None else [each for each in allocation.devices.results if each.binding_conditions]
 
 
 def has_binding_conditions(claim: ResourceClaim) -> bool:
-    """Whether some allocated device has to be made ready."""
+    """True if some allocated device has to be made ready."""
     return bool(with_conditions(claim))
 
 
 def is_ready(claim: ResourceClaim) -> bool:
-    """Whether every allocated device is ready; a claim without an allocation is not.
+    """True if every allocated device is ready; False for a claim without an allocation.
 
     Raises:
         BindingFailedError: when a failure condition of a device is true.
@@ -63,7 +63,7 @@ def _status_of(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> A
 
 
 def is_timed_out(claim: ResourceClaim, timeout: float, now: float) -> bool:
-    """Whether a claim's devices were not made ready within ``timeout`` seconds of their allocation."""
+    """True if a claim's devices were not made ready within ``timeout`` seconds of their allocation."""
     allocation = claim.status.allocation
     if allocation is None or not allocation.allocation_timestamp or not has_binding_conditions(claim):
         return False

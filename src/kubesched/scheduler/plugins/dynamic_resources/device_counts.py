@@ -1,7 +1,7 @@
-"""Scores by devices: how many a node has of what an extended resource is served by, and how many are in use.
+"""Counts of devices that serve extended resources, by node: how many there are, and how many are in use.
 
-Used by NodeResourcesFit and NodeResourcesBalancedAllocation, for resources that they are configured to score and that the
-node itself has not. Source: rules/node-plugins §8.4.
+NodeResourcesFit and NodeResourcesBalancedAllocation use them, for resources that they are configured to score and that
+the node itself lacks. Source: rules/node-plugins §8.4.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Counts", "DeviceCounts"]
 
 
 class _ClassCounts:
-    """The devices of one class by row, counted again for rows that changed."""
+    """Counts of one class's devices by row. Rows that changed are counted again."""
 
     def __init__(self, device_class: DeviceClass, changes: Follower[int]) -> None:
         self.device_class = device_class
@@ -37,7 +37,7 @@ class _ClassCounts:
         self._in_use = np.zeros(0, np.int64)
 
     def of(self, allocator: NodeAllocator, nodes: NodeTable, rows: RowArray) -> tuple[IntArray, IntArray]:
-        """int64[len(rows)] each: devices, and devices in use."""
+        """Number of devices and number of devices in use, int64[len(rows)] each."""
         changed = allocator.changed(nodes, self._changes)
         if changed is None or len(self._known) != nodes.capacity:
             self._known = np.zeros(nodes.capacity, np.bool_)
@@ -49,13 +49,13 @@ class _ClassCounts:
         found = allocator.devices_of_class(name, map(nodes.info, unknown)) if unknown else []
         for row, (devices, in_use) in zip(
             unknown, found, strict=False
-        ):  # those behind the end are counted in the next attempt
+        ):  # rows behind the end of ``found`` are counted in the next attempt
             self._devices[row], self._in_use[row], self._known[row] = devices, in_use, True
         return self._devices[rows], self._in_use[rows]
 
 
 class Counts:
-    """The devices that serve extended resources, by row."""
+    """Counts of the devices that serve extended resources, by row."""
 
     def __init__(self, classes: ClassMapping, allocator: NodeAllocator) -> None:
         self._classes = classes
@@ -65,7 +65,7 @@ class Counts:
     def fill_in(
         self, name: str, nodes: NodeTable, rows: RowArray, capacity: IntArray, used: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """What nodes have of a resource and what is used, int64[len(rows)] each, with devices where ``capacity`` is 0."""
+        """Fill devices into the capacity and use of a resource where ``capacity`` is 0; int64[len(rows)] each."""
         served_by = self._classes.class_of(name)
         device_class = self._classes.find(served_by) if served_by is not None else None
         if served_by is None or device_class is None:
@@ -79,9 +79,9 @@ class Counts:
 
 
 class DeviceCounts:
-    """For one plugin that scores these resources.
+    """Counts of devices for one plugin, which scores the resources ``names``.
 
-    Scores that depend on devices change with something else than the node: see :meth:`key` and :meth:`changed`.
+    Scores that depend on devices change with more than the node: see :meth:`key` and :meth:`changed`.
     """
 
     def __init__(self, handle: Handle, names: Sequence[str]) -> None:
@@ -91,7 +91,7 @@ class DeviceCounts:
         self._counts: Counts | None = None
 
     def of(self, requests: Resources) -> Counts | None:
-        """The counts that matter to a pod; None, which is the rule, when its score does not depend on devices."""
+        """Return the counts that matter to a pod; None, the usual case, when its score does not depend on devices."""
         classes = self._classes
         if classes is None or not requests.scalars or not classes.serves_any:
             return None
@@ -102,7 +102,7 @@ class DeviceCounts:
         return self._counts
 
     def key(self, requests: Resources) -> Hashable:
-        """Equal for pods with equal amounts if the same devices count for them."""
+        """Key of the devices that count for a pod: equal for pods with equal amounts if the same devices count."""
         classes = self._classes
         if classes is None:
             return ()
@@ -111,12 +111,12 @@ class DeviceCounts:
         return tuple([(name, each.spec.selectors) for name, each in found if each is not None])
 
     def follower(self, requests: Resources) -> Follower[int] | None:
-        """A reader of what :meth:`changed` names; None when no devices count for a pod that requests this."""
+        """Follower to give to :meth:`changed`; None when no devices count for a pod that requests this."""
         counts = self.of(requests)
         return None if counts is None else counts.allocator.follower(self._handle.snapshot.table)
 
     def changed(self, requests: Resources, follower: Follower[int] | None) -> RowArray | None:
-        """The rows whose devices may have changed since they were read; None: all of them."""
+        """Return the rows whose devices may have changed since they were read; None: all rows."""
         counts = self.of(requests)
         if counts is None:
             return NO_ROWS

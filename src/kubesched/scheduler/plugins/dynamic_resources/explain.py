@@ -1,6 +1,6 @@
-"""Why devices do not fit, in words a person would use: which request, how many devices, and which node comes nearest.
+"""Explanation why devices do not fit, in plain words: which request, how many devices, which node comes nearest.
 
-For reports; see :class:`~kubesched.scheduler.framework.interface.Explanation`.
+Reports show it; see :class:`~kubesched.scheduler.framework.interface.Explanation`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .manager import NodeAllocator
 
 __all__ = ["explain_demand"]
 
-#: So many nodes are listed in the data, those that come nearest first.
+#: Most nodes that are listed in the data; nodes that come nearest are first.
 _EXAMPLES: Final = 20
 _QUANTITY: Final = re.compile(r"""quantity\(\s*["']([^"']+)["']\s*\)""")
 
 
 def explain_demand(demand: ClaimDemand, allocator: NodeAllocator, nodes: Sequence[NodeInfo]) -> list[Explanation]:
-    """What none of the nodes has: one explanation per request that no node can serve, or one for all of them together."""
+    """Explain each request that no node can serve, or else that no node can serve all requests together."""
     try:
         surveys = [(node.name, allocator.survey(demand, node)) for node in nodes]
     except AllocationTimeoutError as error:
@@ -81,7 +81,7 @@ def _explain(claim: ResourceClaim, first: Survey, by_node: list[tuple[str, Surve
 
 
 def _asked(claims: Sequence[ResourceClaim]) -> Iterator[tuple[tuple[int, str], str]]:
-    """(place of the claim, request) to the amounts that it asks devices to have, as words."""
+    """Yield the amounts that requests ask of devices, as words, by (place of the claim, request)."""
     for place, claim in enumerate(claims):
         for request in claim.spec.devices.requests:
             if request.exactly is not None:

@@ -1,6 +1,6 @@
-"""Extended resources that a device class serves: the claim made up for a pod.
+"""Claim that is made up for a pod's extended resources that a device class serves.
 
-A pod that requests such a resource on a node without a device plugin for it gets devices by a claim that the scheduler
+A pod that requests such a resource gets devices on nodes without a device plugin for it, by a claim that the scheduler
 makes: in memory at PreFilter, with requests for each node at Filter, in the API server at PreBind.
 
 Source: rules/devices §11.2 and §11.3.
@@ -28,32 +28,32 @@ from kubesched.api.types import Container, ContainerExtendedResourceRequest, Obj
 
 __all__ = ["SPECIAL_CLAIM", "NodeClaim", "is_in_memory", "made_up_claim", "requests_for"]
 
-#: The name of the claim while it is in memory only; no object of the API can have it.
+#: Name of the claim while it is in memory only; no object of the API can have it.
 SPECIAL_CLAIM: Final = "<extended-resources>"
 _Mappings = tuple[ContainerExtendedResourceRequest, ...]
-#: Requests and mappings by the pod's spec, which pods of one template share, and classes. An entry keeps its spec, so no
-#: other one has the same identity. Emptied when it grows too large.
+#: Requests and mappings by (identity of the pod's spec, classes); pods of one template share the spec. An entry keeps
+#: its spec, so no other spec gets this identity. Emptied when it has ``_MOST`` entries.
 _KNOWN: Final[dict[tuple[int, tuple[tuple[str, str], ...]], tuple[PodSpec, ResourceClaimSpec, _Mappings]]] = {}
 _MOST: Final = 1 << 10
-#: Nano-units of a quantity's whole unit.
+#: Nano-units in one whole unit of a quantity.
 _WHOLE: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class NodeClaim:
-    """The made-up claim with its requests for one kind of node, and which request serves which container."""
+    """Made-up claim with its requests for one kind of node, and which request serves which container."""
 
     claim: ResourceClaim
     mappings: _Mappings
 
 
 def is_in_memory(claim: ResourceClaim) -> bool:
-    """Whether the claim was made up and is not in the API server."""
+    """True if the claim was made up and is not in the API server."""
     return claim.metadata.name == SPECIAL_CLAIM
 
 
 def made_up_claim(pod: Pod, uid: str) -> ResourceClaim:
-    """A claim for a pod, without requests yet."""
+    """Make up a claim for a pod, without requests yet."""
     owner = OwnerReference(
         api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, controller=True, block_owner_deletion=True
     )
@@ -70,7 +70,7 @@ def made_up_claim(pod: Pod, uid: str) -> ResourceClaim:
 
 
 def requests_for(claim: ResourceClaim, pod: Pod, classes: Mapping[str, str]) -> NodeClaim:
-    """The claim with requests for these resources; ``classes`` are resource to class name."""
+    """Return the claim with requests for the resources in ``classes``, which maps a resource to a class name."""
     key = (id(pod.spec), tuple(sorted(classes.items())))
     known = _KNOWN.get(key)
     if known is None:
@@ -90,7 +90,7 @@ def _built(pod: Pod, classes: Mapping[str, str]) -> tuple[ResourceClaimSpec, _Ma
 
 
 class _Builder:
-    """Requests and mappings, resource by resource. Containers are numbered, init containers first."""
+    """Builder of requests and mappings, resource by resource. Containers are numbered, init containers first."""
 
     def __init__(self, pod: Pod) -> None:
         self._containers: Sequence[Container] = (*pod.spec.init_containers, *pod.spec.containers)
@@ -104,8 +104,8 @@ class _Builder:
         for index in lasting:
             self._request(index, resource, class_name, amounts[index])
             self._map(index, resource, self._name(index, resource))
-        # Init containers run before the others and use their devices again; what is still missing is requested once,
-        # for the one that lacks most.
+        # Init containers run before the others and use their devices again. Devices that are still missing are
+        # requested once, for the container that lacks most.
         lacking: list[tuple[int, int]] = []
         for index, amount in amounts.items():
             if index in lasting:
@@ -127,7 +127,7 @@ class _Builder:
         return index >= self._first_regular or self._containers[index].restart_policy == "Always"
 
     def _amount(self, index: int, resource: str) -> int:
-        """How many a container requests; 0 for what is no whole number."""
+        """Number of units that a container requests; 0 for an amount that is no whole number."""
         text = self._containers[index].resources.requests.get(resource)
         if text is None:
             return 0

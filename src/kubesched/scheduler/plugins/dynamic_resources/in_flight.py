@@ -1,7 +1,7 @@
-"""Allocations that were decided and are not written yet.
+"""Allocations that were decided and are not written yet, by claim.
 
-From Reserve until PreBind has written a claim its allocation counts here, by the claim's UID. Pods that share a claim
-may share the allocation; it ends with the last of them, or when it was written.
+From Reserve until PreBind has written a claim, its allocation counts here, by the claim's UID. Pods that share a claim
+may share the allocation. It ends with the last of these pods, or when it was written.
 
 Source: rules/devices §4.2.
 """
@@ -25,9 +25,9 @@ class _Pending:
 
 
 class InFlight:
-    """UID to the claim with ``status.allocation`` set, and how many pods are about to use it.
+    """Claims with ``status.allocation`` set, by UID, and the number of pods about to use each.
 
-    ``on_change`` is called with a UID whenever its allocation began or ceased to be pending.
+    ``on_change`` is called with the UID of a claim whose allocation becomes pending or ceases to be.
     """
 
     def __init__(self, on_change: Callable[[str], None]) -> None:
@@ -35,7 +35,7 @@ class InFlight:
         self._on_change: Final = on_change
 
     def signal(self, uid: str, claim: ResourceClaim) -> None:
-        """A pod is about to use this allocation; a first one stays."""
+        """Note that a pod is about to use this allocation. If the claim has a pending one already, that stays."""
         pending = self._pending.get(uid)
         if pending is None:
             self._pending[uid] = _Pending(claim)
@@ -44,7 +44,7 @@ class InFlight:
             pending.sharers += 1
 
     def maybe_remove(self, uid: str, *, force: bool = False) -> bool:
-        """One pod less is about to use it; ``force``: none is any more. True when it is gone now."""
+        """Note that one pod less, or with ``force`` none, is about to use the allocation. True when it is gone now."""
         pending = self._pending.get(uid)
         if pending is None:
             return False
@@ -56,7 +56,7 @@ class InFlight:
         return True
 
     def allocation(self, uid: str) -> AllocationResult | None:
-        """The pending allocation of a claim, or None."""
+        """Return the pending allocation of a claim, or None."""
         pending = self._pending.get(uid)
         return None if pending is None else pending.claim.status.allocation
 

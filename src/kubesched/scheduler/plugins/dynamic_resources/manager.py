@@ -1,9 +1,9 @@
-"""What the plugins of all profiles share about devices: claims, allocations in flight, slices, classes, the allocator.
+"""State of devices that the plugins of all profiles share: claims, allocations in flight, slices, classes, allocators.
 
-Everything is fed by the events of informers. A claim's allocation counts from Reserve on: while it is in flight by
-:class:`~.in_flight.InFlight`, from then on by the claim itself; :class:`~kubesched.scheduler.dra.allocated.AllocatedDevices` has
-both. Since all of it happens in one event loop, a scheduling cycle sees one consistent state (upstream copies it, and
-compares revisions).
+Events of informers feed all of it. A claim's allocation counts from Reserve on: :class:`~.in_flight.InFlight` holds it
+until it is written, then the claim itself does. :class:`~kubesched.scheduler.dra.allocated.AllocatedDevices` counts
+both. All of this happens in one event loop, so a scheduling cycle sees one consistent state (upstream copies the state,
+and compares revisions).
 
 Source: rules/devices §3 and §4.
 """
@@ -48,15 +48,15 @@ TAINT_RULES: Final = "devicetaintrules"
 
 
 class DeviceManager:
-    """One for all profiles; see :meth:`of`.
+    """State of devices; all profiles of a scheduler share one, see :meth:`of`.
 
     Attributes:
-        claims: what counts of every claim; the queue receives claim events from it.
+        claims: the claims as they count; the queue receives claim events from it.
         in_flight: allocations that were decided and are not written yet.
         slices: the slices with the taints of rules; the queue receives slice events from it.
         classes: the device classes, and the extended resources they serve.
         allocated: the devices in use.
-        features: which parts are on.
+        features: the optional parts that are on.
     """
 
     def __init__(self, handle: Handle) -> None:
@@ -75,19 +75,19 @@ class DeviceManager:
         self.in_flight = InFlight(self._recount)
         self._inventory = Inventory(self.features)
         self._handle = handle
-        #: By filter timeout in seconds: profiles may have different ones.
+        #: Allocators by filter timeout in seconds: profiles may have different ones.
         self._allocators: dict[float, NodeAllocator] = {}
         self.slices = SliceTracker()
         self.classes = class_mapping(handle)
-        #: Claim UID to its allocation, of claims that have one.
+        #: Allocations by claim UID, for claims that have one.
         self._allocations: dict[str, AllocationResult] = {}
-        #: (namespace, pod name, pod UID) to the claim made for the pod's extended resources.
+        #: Claims made for a pod's extended resources, by (namespace, pod name, pod UID).
         self._special: dict[tuple[str, str, str], ResourceClaim] = {}
-        #: Key of a claim to who waits for it to change.
+        #: Waits for a claim to change, by the claim's key.
         self._awaited: dict[str, set[asyncio.Future[None]]] = {}
-        #: Key of a claim to what is to be done once the informer shows that it is gone.
+        #: Callbacks for when the informer shows that a claim is gone, by the claim's key.
         self._after_deletion: dict[str, Callable[[], None]] = {}
-        #: UID of a pod to the end of the last write that gives back its reservations.
+        #: Ends of the last write that gives back a pod's reservations, by the pod's UID.
         self._releases: dict[str, asyncio.Future[None]] = {}
         self.claims.add_handler(OnChange(self._claim_changed))
         self.slices.add_handler(_SliceReader(self._inventory))
@@ -98,12 +98,12 @@ class DeviceManager:
 
     @classmethod
     def of(cls, handle: Handle) -> DeviceManager:
-        """The manager of a scheduler."""
+        """Return the manager of a scheduler."""
         manager: DeviceManager = handle.shared("devices", lambda: cls(handle))
         return manager
 
     def problems(self) -> Iterator[str]:
-        """Claims that differ from the API server's, allocations lost, leaked or given out twice; for the comparer."""
+        """Yield claims that differ from the API server's, and allocations lost, leaked or given out twice."""
         informed = self._handle.informed(CLAIMS)
         known = {claim.key: claim for claim in self.claims.values()}
         for key in informed.keys() - known.keys():
@@ -120,24 +120,24 @@ class DeviceManager:
         yield from check_allocations([*known.values(), *self._unwritten()], self.slices.slices())
 
     def _unwritten(self) -> Iterator[ResourceClaim]:
-        """The claims in flight whose allocation is not in the assume cache yet."""
+        """Iterate over the claims in flight whose allocation is not in the assume cache yet."""
         return (claim for claim in self.in_flight.claims() if claim.metadata.uid not in self._allocations)
 
     def special_claim_of(self, pod: Pod) -> ResourceClaim | None:
-        """The claim in the API server that an earlier attempt made for the pod's extended resources, or None."""
+        """Return the claim that an earlier attempt created for the pod's extended resources, or None."""
         return self._special.get((pod.namespace, pod.name, pod.uid))
 
     async def shown(self, key: str, seconds: float) -> None:
         """Wait until the informer has shown a claim.
 
         Raises:
-            TimeoutError: when it has not within ``seconds``.
+            TimeoutError: when the informer has not shown it within ``seconds``.
         """
         if self.claims.find(key) is None and not await self.changed([key], seconds):
             raise TimeoutError(f"the informer has not shown it within {seconds:g} s")
 
     async def changed(self, keys: Sequence[str], seconds: float) -> bool:
-        """Wait until one of these claims changes, or until so many seconds have passed; whether one did."""
+        """Wait until one of these claims changes, for at most ``seconds``. True if one did."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for key in keys:
             self._awaited.setdefault(key, set()).add(future)
@@ -155,16 +155,16 @@ class DeviceManager:
         return True
 
     def after_deletion(self, key: str, then: Callable[[], None] | None) -> None:
-        """Call ``then`` once the informer shows that a claim is gone; None: nothing."""
+        """Call ``then`` once the informer shows that a claim is gone; None cancels an earlier call."""
         if then is None:
             self._after_deletion.pop(key, None)
         else:
             self._after_deletion[key] = then
 
-    # -- reservations that are given back --------------------------------------------------------------
+    # -- reservations being given back -----------------------------------------------------------------
 
     def begin_release(self, pod_uid: str) -> asyncio.Future[None]:
-        """A pod's reservations are about to be given back; to be ended by :meth:`end_release`."""
+        """Note that a pod's reservations are being given back, until :meth:`end_release`."""
         done = self._releases[pod_uid] = asyncio.get_running_loop().create_future()
         return done
 
@@ -175,14 +175,14 @@ class DeviceManager:
             del self._releases[pod_uid]
 
     async def released(self, pod_uid: str) -> None:
-        """Wait until the reservations of an earlier attempt are given back, so that this does not end those of a later one."""
+        """Wait until an earlier attempt has given back its reservations, so that it does not end those of this one."""
         while (done := self._releases.get(pod_uid)) is not None:
             await asyncio.wait([done])
 
     # -- allocating ------------------------------------------------------------------------------------
 
     def allocator(self, timeout: float) -> NodeAllocator:
-        """The allocator that searches for at most so many seconds on one node; 0 for no limit."""
+        """Return the allocator that searches for at most ``timeout`` seconds on one node; 0 for no limit."""
         found = self._allocators.get(timeout)
         if found is None:
             handle = self._handle
@@ -227,9 +227,9 @@ class DeviceManager:
             self._after_deletion.pop(old.key)()
 
     def _recount(self, uid: str) -> None:
-        """Count what is allocated to a claim, by its object and in flight; once if they agree.
+        """Count the devices allocated to a claim by its object and in flight, once if the two agree.
 
-        So an allocation that was in flight and is written then changes nothing for the allocator.
+        So the allocator sees no change when an allocation in flight is written.
         """
         written, pending = self._allocations.get(uid), self.in_flight.allocation(uid)
         if written is None:
@@ -241,12 +241,12 @@ class DeviceManager:
 
 
 def _in_flight_key(uid: str) -> str:
-    """Under what an allocation in flight is counted, in addition to another one that is written."""
+    """Key under which an allocation in flight is counted when another one is written."""
     return f"{uid} in flight"
 
 
 class NodeAllocator:
-    """The allocator over the rows of the node table."""
+    """Allocator over the rows of the node table."""
 
     def __init__(self, allocator: Allocator, nodes: NodeTable) -> None:
         self._allocator = allocator
@@ -257,31 +257,31 @@ class NodeAllocator:
         return self._allocator.demand(claims)
 
     def verdicts(self, demand: ClaimDemand, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.uint8]:
-        """uint8[len(rows)]: :class:`~kubesched.scheduler.dra.interface.Verdict` for these rows."""
+        """Return the :class:`~kubesched.scheduler.dra.interface.Verdict` of each row, uint8[len(rows)]."""
         self._catch_up(nodes)
         return self._allocator.verdicts(demand, rows.astype(np.intp, copy=False))
 
     def preferences(self, demand: ClaimDemand, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.int64]:
-        """int64[len(rows)]: the score of what the claims would get (:meth:`kubesched.scheduler.dra.allocator.Allocator.preferences`)."""
+        """Score what the claims would get, int64[len(rows)] (:meth:`...dra.allocator.Allocator.preferences`)."""
         self._catch_up(nodes)
         return self._allocator.preferences(demand, rows.astype(np.intp, copy=False))
 
     def allocate(self, demand: ClaimDemand, node: NodeInfo) -> tuple[AllocationResult, ...] | None:
-        """The devices of each claim on a node, None when it has not enough.
+        """Return the devices of each claim on a node, None when it has not enough.
 
         Raises:
-            DeviceAllocationFailure: see there.
+            DeviceAllocationFailure: see :meth:`kubesched.scheduler.dra.allocator.Allocator.allocate`.
         """
         assert node.node is not None
         return self._allocator.allocate(demand, node.node)
 
     def survey(self, demand: ClaimDemand, node: NodeInfo) -> list[Survey]:
-        """What a node has for each request; see :mod:`kubesched.scheduler.dra.survey`."""
+        """Survey a node's devices for each request; see :mod:`kubesched.scheduler.dra.survey`."""
         assert node.node is not None
         return self._allocator.survey(demand, node.node)
 
     def verdict(self, demand: ClaimDemand, nodes: NodeTable, row: int) -> Verdict:
-        """The same for one row."""
+        """Return the verdict of one row."""
         self._catch_up(nodes)
         return self._allocator.verdict(demand, row)
 
@@ -291,7 +291,7 @@ class NodeAllocator:
         return self._allocator.follower()
 
     def changed(self, nodes: NodeTable, follower: Follower[int], demand: ClaimDemand | None = None) -> RowArray | None:
-        """Rows of the nodes that :meth:`kubesched.scheduler.dra.allocator.Allocator.changed` names."""
+        """Rows of the nodes that changed; see :meth:`kubesched.scheduler.dra.allocator.Allocator.changed`."""
         self._catch_up(nodes)
         rows = self._allocator.changed(follower, demand)
         if rows is None:
@@ -319,7 +319,7 @@ class NodeAllocator:
 
 
 class _SliceReader:
-    """Brings slices to the inventory."""
+    """Handler that puts slices into the inventory."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory: Final = inventory

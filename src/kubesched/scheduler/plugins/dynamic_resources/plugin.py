@@ -2,9 +2,9 @@
 
 (PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind)
 
-A claim is allocated when the first pod that uses it is scheduled: Filter has the allocator say on which nodes all
-unallocated claims of the pod can be allocated together, Reserve allocates them on the chosen node and holds the result in
-flight, PreBind writes it. What all profiles share is in :mod:`.manager`.
+A claim is allocated when the first pod that uses it is scheduled. Filter asks the allocator on which nodes all
+unallocated claims of the pod can be allocated together. Reserve allocates them on the chosen node and holds the result
+in flight. PreBind writes it. All profiles share the state in :mod:`.manager`.
 
 Source: rules/devices §5 and §11.
 """
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DynamicResources"]
 
-#: Verdicts: why a node is rejected.
+#: Verdicts: reasons why a node is rejected.
 _CANNOT_ALLOCATE: Final = 1
 _UNAVAILABLE: Final = 2
 _INVALID_POOLS: Final = 3
@@ -62,7 +62,7 @@ _TEXTS: Final = {
     _LEFTOVER: "cannot schedule extended resource claim",
     _CANNOT_FIT: "cannot fit resource",
 }
-#: By the allocator's verdict; for an error the allocator raises.
+#: Verdicts by the allocator's :class:`Verdict`; for ERROR the allocator raises instead.
 _OF_ALLOCATOR: Final = np.array([0, _CANNOT_ALLOCATE, _INVALID_POOLS, 0], np.uint64)
 
 _NO_CLAIMS: Final = Status.unschedulable("no new claims to deallocate")
@@ -70,11 +70,14 @@ _Answer = tuple[PostFilterResult | None, Status | None]
 
 
 class _Devices(Question):
-    """The devices that a pod asks for, by claims or as extended resources. What is known of its claims is the ``attempt``."""
+    """Question of a pod by the devices that it asks for, by claims or as extended resources.
 
-    #: Devices are no matter of a node's pods.
+    ``attempt`` holds what is known of its claims.
+    """
+
+    #: Pods on a node do not decide about devices.
     reads = Reads.NODE
-    by_spec = True  # but for what claims and devices say now
+    by_spec = True  # except for what claims and devices say now
     may_fail = throughout = True
     normalize = Normalize.FORWARD
 
@@ -83,9 +86,9 @@ class _Devices(Question):
         self._pod = pod
         self._nodes = nodes
         self._allocator = plugin.allocator
-        #: A score changes with the devices, and then the verdict is asked for again, too: ``rescored`` has no rows to name.
+        #: A score changes with the devices. The verdict is asked for again then, too: ``rescored`` names no rows.
         self.is_local = self.by_spec = False
-        #: Changes of devices, since the first verdicts.
+        #: Changes of devices since the first verdicts.
         self._changes: Follower[int] | None = None
 
     @cached_property
@@ -98,7 +101,7 @@ class _Devices(Question):
 
     @cached_property
     def key(self) -> Hashable | None:  # type: ignore[override]  # evaluated only where it is read
-        """Pods whose claims ask for the same, none of them allocated, get equal verdicts from equal states of devices."""
+        """Key of the demand: pods with equal demands, nothing allocated, get equal verdicts for equal devices."""
         attempt = self.attempt
         if attempt.is_leftover or any(each.is_allocated for each in attempt.claims):
             return None
@@ -111,7 +114,7 @@ class _Devices(Question):
         return number, tuple(attempt.resources.items()), chosen.special.mappings
 
     def _have_no_plugin(self) -> bool:
-        """Whether devices serve all of the pod's extended resources on every node."""
+        """True if devices serve all of the pod's extended resources on every node."""
         nodes, resources = self._nodes, self.attempt.resources
         columns = [nodes.column(name) for name in resources]
         return all(resources.values()) and not any(
@@ -127,16 +130,16 @@ class _Devices(Question):
         demand = self.attempt.demand_for(self.attempt.served(), self._allocator).demand
         return None if self._changes is None else self._allocator.changed(self._nodes, self._changes, demand)
 
-    # -- what is to be allocated -------------------------------------------------------------------------
+    # -- demands -----------------------------------------------------------------------------------------
 
     def on(self, node: NodeInfo) -> NodeDemand:
-        """ClaimDemand of what is to be allocated on a node."""
+        """Return what is to be allocated on a node."""
         return self.attempt.demand_for(self.attempt.served_on(node), self._allocator)
 
     def demands(self, rows: RowArray) -> Iterator[tuple[RowArray | slice, ClaimDemand]]:
-        """Plans of what is to be allocated on rows, with the positions of the rows; none where nothing is.
+        """Yield the demands on rows, each with the positions of its rows; none for rows where nothing is allocated.
 
-        They differ by which of the pod's extended resources devices serve there: those without a device plugin.
+        Demands differ by which of the pod's extended resources devices serve: those without a device plugin on the row.
         """
         nodes, served = self._nodes, sorted(self.attempt.served())
         code = np.zeros(len(rows), np.int64)
@@ -170,7 +173,7 @@ class _Devices(Question):
         if attempt.special is None:
             verdicts = self._allocatable(rows)
         else:
-            # Nothing is allocated where a resource cannot be had: neither does it take time there, nor can it fail.
+            # Nothing is allocated where a resource cannot be had: there allocating takes no time and cannot fail.
             verdicts[self._cannot_fit(rows)] = _CANNOT_FIT
             open_ = np.flatnonzero(verdicts == 0)
             verdicts[open_] = self._allocatable(rows[open_])
@@ -199,7 +202,7 @@ class _Devices(Question):
         return Status.unresolvable(_TEXTS[verdict])
 
     def _cannot_fit(self, rows: RowArray) -> RowArray:
-        """The positions of rows that neither a class nor a device plugin serves one of the resources on."""
+        """Positions of the rows where neither a class nor a device plugin serves one of the resources."""
         found = np.zeros(len(rows), np.bool_)
         for name, class_name in self.attempt.resources.items():
             if not class_name:
@@ -208,7 +211,7 @@ class _Devices(Question):
         return np.flatnonzero(found)
 
     def _allocatable(self, rows: RowArray) -> VerdictArray:
-        """Verdicts of the allocator.
+        """Return the verdicts of the allocator.
 
         Raises:
             DeviceAllocationFailure: for a claim, class or slice that cannot be used, or a search that took too long.
@@ -225,7 +228,7 @@ class _Devices(Question):
         return verdicts
 
     def _unavailable(self, each: PodClaim, rows: RowArray) -> BoolArray | None:
-        """bool[len(rows)]: where the devices of an allocated claim are not available; None: they are everywhere."""
+        """Mark rows where an allocated claim's devices are not available, bool[len(rows)]; None: available on all."""
         if not each.is_allocated:
             return None
         plugin = self._plugin
@@ -241,10 +244,10 @@ class _Devices(Question):
     # -- score -----------------------------------------------------------------------------------------
 
     def _counts(self) -> bool:
-        """Whether the pod's nodes may have scores other than 0.
+        """True if the pod's nodes may have scores other than 0.
 
         Raises:
-            KeyError: ``not found``; the profile has the plugin without its PreFilter.
+            KeyError: ``not found``, when the profile has the plugin without its PreFilter.
         """
         if not self._plugin.features.prioritized_list:
             return False
@@ -274,7 +277,7 @@ class _Devices(Question):
 
 
 class DynamicResources(Plugin):
-    """See the module; the question is :class:`_Devices`."""
+    """Devices for pods, see the module; the question is :class:`_Devices`."""
 
     name = "DynamicResources"
     asks = _Devices
@@ -316,14 +319,14 @@ class DynamicResources(Plugin):
         return is_prepared(self)
 
     def _asked(self, state: CycleState) -> _Devices | None:
-        """The question of an attempt; None where the pod did not concern the plugin, or PreFilter was not called."""
+        """Return the question of an attempt; None if the plugin had none for the pod, or PreFilter was not called."""
         question = state.get(question_key(self.name)) if self.is_prepared else None
         return question if isinstance(question, _Devices) else None
 
     # -- PostFilter ------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeToStatus) -> _Answer | Awaitable[_Answer]:
-        """Deallocate a claim that is allocated where the pod cannot run."""
+        """Deallocate a claim whose devices are on nodes where the pod cannot run."""
         question = self._asked(state)
         if question is None and not self._was_reached(state):
             return None, Status.from_error("not found")
@@ -344,7 +347,7 @@ class DynamicResources(Plugin):
         return None, Status.unschedulable("still not schedulable")
 
     def _was_reached(self, state: CycleState) -> bool:
-        """Whether no plugin ended PreFilter before this one: upstream's PostFilter then has no state, and fails."""
+        """True if no plugin ended PreFilter before this one; else upstream's PostFilter has no state, and fails."""
         order = [name for name, _ in self.handle.framework.points["preFilter"]]
         ended_by = state.pre_filter_ended_by
         return self.name in (order[: order.index(ended_by) + 1] if ended_by in order else order)
@@ -423,7 +426,7 @@ class DynamicResources(Plugin):
     def list_devices(
         self, state: CycleState, nodes: NodeTable, row: int
     ) -> list[tuple[ResourceClaim, AllocationResult]]:
-        """The claims that would be allocated on a node that passed Filter, with the devices."""
+        """Return the claims that would be allocated on a node that passed Filter, with the devices."""
         question = self._asked(state)
         if question is None or not question.attempt.filtered:
             return []

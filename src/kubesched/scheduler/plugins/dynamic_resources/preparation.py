@@ -1,4 +1,4 @@
-"""The beginning of an attempt: which claims the pod has, and whether they can be allocated at all.
+"""Beginning of an attempt: which claims the pod has, and whether they can be allocated at all.
 
 Source: rules/devices §5.1, §5.2 and §11.2.
 """
@@ -21,7 +21,7 @@ __all__ = ["Preparation"]
 
 
 class Preparation:
-    """Begins attempts for one profile."""
+    """Maker of attempts' states, for one profile."""
 
     def __init__(self, handle: Handle, manager: DeviceManager) -> None:
         self._handle = handle
@@ -29,14 +29,14 @@ class Preparation:
         self._serves_resources = handle.gate("DRAExtendedResource")
 
     def is_served(self, pod: PodInfo) -> bool:
-        """Whether a device class serves one of the extended resources that the pod requests."""
+        """True if a device class serves one of the extended resources that the pod requests."""
         if not self._serves_resources:
             return False
         class_of = self._manager.classes.class_of
         return any(amount and class_of(name) for name, amount in pod.fit_requests.scalars.items())
 
     def begin(self, pod: PodInfo) -> tuple[ClaimState, Status | None]:
-        """The attempt, and why the pod is rejected before any node is evaluated; it has no claims then."""
+        """Begin an attempt. The status rejects the pod before any node is evaluated; the attempt has no claims then."""
         attempt = ClaimState(pod.pod)
         try:
             claims = resolve_claims(pod.pod, self._manager.claims.get)
@@ -67,7 +67,7 @@ class Preparation:
         return PodClaim(made_up_claim(pod.pod, uid), is_special=True)
 
     def _check(self, each: PodClaim) -> Status | None:
-        """Check one claim before any node; a rejection of the pod, or None."""
+        """Check one claim before any node. Return a rejection of the pod, or None."""
         claim = each.claim
         allocation = claim.status.allocation
         if allocation is not None:

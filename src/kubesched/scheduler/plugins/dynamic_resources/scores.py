@@ -1,4 +1,4 @@
-"""How well an allocation meets a prioritised list: the earlier the subrequest that was chosen, the better.
+"""Scores by prioritised lists: the earlier in its list a chosen subrequest is, the better.
 
 Source: rules/devices §5.5.
 """
@@ -11,17 +11,17 @@ from kubesched.api.resource import AllocationResult, ResourceClaim
 
 __all__ = ["has_preferences", "preference"]
 
-#: For the first subrequest; no request has more of them.
+#: Score of the first subrequest; no request has more subrequests than this.
 _BEST: Final = 8
 
 
 def has_preferences(claim: ResourceClaim) -> bool:
-    """Whether some request of the claim is a prioritised list."""
+    """True if some request of the claim is a prioritised list."""
     return any(request.first_available for request in claim.spec.devices.requests)
 
 
 def preference(claim: ResourceClaim, allocation: AllocationResult) -> int:
-    """The raw score of an allocation of the claim."""
+    """Raw score of an allocation of the claim."""
     chosen = {result.request for result in allocation.devices.results}
     return sum(
         _BEST - index

@@ -21,7 +21,7 @@ __all__ = ["SliceTracker"]
 
 
 class SliceTracker:
-    """The slices by name, with the taints of the rules that apply. A handler of the slices' informer."""
+    """Slices by name, with the taints of the rules that apply; it is a handler of the slices' informer."""
 
     def __init__(self) -> None:
         self._plain: Final[dict[str, ResourceSlice]] = {}
@@ -36,7 +36,7 @@ class SliceTracker:
         return len(self._published)
 
     def add_handler(self, handler: Subscriber) -> None:
-        """Subscribe; all slices are delivered as additions first."""
+        """Subscribe a handler. All slices are delivered to it as additions first."""
         for each in list(self._published.values()):
             handler.on_add(each, True)
         self._subscribers.append(handler)
@@ -70,11 +70,11 @@ class SliceTracker:
 
     @property
     def rules(self) -> _RuleHandler:
-        """The handler of the rules' informer."""
+        """Return a handler for the rules' informer."""
         return _RuleHandler(self)
 
     def set_rule(self, name: str, rule: DeviceTaintRule | None) -> None:
-        """A rule came, changed, or is gone: publish the slices again whose devices have other taints now."""
+        """Set or remove a rule, and publish the slices again whose devices have other taints now."""
         if rule is None:
             self._rules.pop(name, None)
         else:
@@ -113,7 +113,7 @@ def _with_taints(device: Device, rules: list[DeviceTaintRule]) -> Device:
 
 
 class _RuleHandler:
-    """Brings the events of DeviceTaintRules to the tracker."""
+    """Handler that hands DeviceTaintRules to the tracker."""
 
     def __init__(self, tracker: SliceTracker) -> None:
         self._tracker = tracker

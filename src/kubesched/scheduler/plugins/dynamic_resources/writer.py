@@ -1,7 +1,7 @@
-"""What the plugin writes to the API server: allocations, reservations, the special claim, the pod's status.
+"""Writer of claims to the API server: allocations, reservations, the special claim, the pod's status.
 
-A write names the version it was computed from, so that one that meets a newer object fails with a conflict and is
-computed again from that; what comes back is assumed.
+A write names the version from which it was computed. If the object is newer, the write fails with a conflict and is
+computed again from the newer object. The answer to a write is assumed.
 
 Source: rules/devices §5.4, §5.7, §5.8 and §11.4.
 """
@@ -37,20 +37,20 @@ _CLAIMS = kind_by_plural("resource.k8s.io", "resourceclaims")
 assert _CLAIMS is not None
 CLAIMS: Final = _CLAIMS
 
-#: A write is tried so often when another one came in between, after so many seconds.
+#: Most tries of a write that meets conflicts, and the pause between them in seconds, with its jitter as a share.
 _TRIES: Final = 5
 _PAUSE: Final = 0.01
 _JITTER: Final = 0.1
-#: How long the informer may take to show a claim that was created (seconds).
+#: Time in seconds within which the informer has to show a claim that was created.
 _SEEN_WITHIN: Final = 120.0
 
 
 class WriteError(Exception):
-    """A claim that cannot be written. The text is upstream's."""
+    """A claim cannot be written; the text is upstream's."""
 
 
 class ClaimWriter:
-    """Writes in the name of one profile."""
+    """Writer of claims for one profile."""
 
     def __init__(self, handle: Handle, manager: DeviceManager, *, binding_conditions: bool) -> None:
         self._handle = handle
@@ -67,11 +67,11 @@ class ClaimWriter:
         """Store the allocation that Reserve decided, and reserve the claim for the pod.
 
         Raises:
-            WriteError, ApiError, OSError: when that is not possible; the in-flight allocation has ended then, too.
+            WriteError, ApiError, OSError: when that is not possible. The in-flight allocation has ended then, too.
         """
         pod = attempt.pod
         if each.is_special and each.pending is None and not each.claim.spec.devices.requests:
-            return  # served by a device plugin
+            return  # a device plugin serves the resources
         written: ResourceClaim | None = None
         try:
             if each.is_special and is_in_memory(each.claim):
@@ -90,10 +90,10 @@ class ClaimWriter:
             await self._write_mappings(attempt, each.claim)
 
     async def _stored_in_spite(self, each: PodClaim, pod: Pod) -> ResourceClaim | None:
-        """The claim with an allocation or a reservation that the server has although its write failed, or None.
+        """Return the claim as the server stored it although the write failed, or None if it stored nothing.
 
-        The answer to a write may be lost. Until the informer shows them as allocated, the devices must stay in use; and
-        the reservation is to be given back.
+        The answer to a write may be lost. Until the informer shows the allocation, its devices must stay in use; the
+        reservation is to be given back.
         """
         meta = each.claim.metadata
         if is_in_memory(each.claim):
@@ -110,7 +110,7 @@ class ClaimWriter:
         return stored
 
     async def _retried(self, write: Callable[[ResourceClaim], Any], each: PodClaim) -> None:
-        """Write a claim, again from its latest version when there is a conflict."""
+        """Write a claim. After a conflict write again, from its latest version."""
         meta = each.claim.metadata
         for attempt in range(1, _TRIES + 1):
             try:
@@ -151,12 +151,12 @@ class ClaimWriter:
         return await self._patched(claim, {}, status, f"add {what} to claim {claim.key}")
 
     def check_decided(self, claim: ResourceClaim, each: PodClaim) -> None:
-        """The node was chosen for devices that the claim had; it must not have others by now, maybe of another node.
+        """Check that the claim still has the devices for which the node was chosen: others may be on another node.
 
         Upstream does not check this: it reserves the claim, and the pod cannot start.
 
         Raises:
-            WriteError: it has others.
+            WriteError: when the claim has other devices.
         """
         now, decided = claim.status.allocation, each.decided
         if now is not None and decided is not None and now.devices.results != decided.devices.results:
@@ -169,7 +169,7 @@ class ClaimWriter:
 
         Raises:
             ApiError: for a conflict.
-            WriteError: for anything else; it says what was to be done.
+            WriteError: for any other failure, with the words of ``doing``.
         """
         meta = claim.metadata
         patch: dict[str, Any] = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, **metadata}}
@@ -187,7 +187,7 @@ class ClaimWriter:
         return new
 
     async def _create(self, claim: ResourceClaim) -> ResourceClaim:
-        """Create the claim that was made up for extended resources; the server gives it a name."""
+        """Create the claim that was made up for extended resources. The server gives it a name."""
         meta = claim.metadata
         body = {
             "apiVersion": CLAIMS.api_version,
@@ -211,7 +211,7 @@ class ClaimWriter:
         return created
 
     async def _assume(self, claim: ResourceClaim, *, wait: bool) -> bool:
-        """Let a claim count as written; ``wait``: the informer may not have shown it yet. Whether it does."""
+        """Let a claim count as written. With ``wait`` first until the informer has shown it. True on success."""
         try:
             if wait:
                 await self._manager.shown(claim.key, _SEEN_WITHIN)
@@ -235,7 +235,7 @@ class ClaimWriter:
     # -- undoing ---------------------------------------------------------------------------------------
 
     async def unreserve(self, pod: Pod, each: PodClaim) -> None:
-        """End the pod's reservation of a claim; a failure is logged. The allocation stays."""
+        """End the pod's reservation of a claim. A failure is logged. The allocation stays."""
         claim = each.claim
         patch = {
             "metadata": {"uid": claim.metadata.uid},
@@ -280,7 +280,3 @@ class ClaimWriter:
             await self._retried(without_finalizer, each)
             meta = each.claim.metadata
             await self._client.delete_object(CLAIMS, meta.namespace, meta.name, claim.metadata.uid)
-
-    def is_done(self, pod: Pod, each: PodClaim) -> bool:
-        """Whether nothing is left to write for a claim."""
-        return each.pending is None and is_reserved_for(each.claim, pod)

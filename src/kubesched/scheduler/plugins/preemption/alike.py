@@ -1,6 +1,6 @@
-"""What a fast dry run remembers by row for preemptors that are alike: same priority, same amounts.
+"""Memory of fast dry runs, by row, for preemptors that are alike: equal priority, equal amounts.
 
-Kept until the row's node, pods or nominations change; a preemption changes one row, so the next preemptor finds all
+A row is kept until its node, pods or nominations change. A preemption changes one row, so the next preemptor finds all
 others as they were. Used by :mod:`.outcomes`.
 """
 
@@ -25,27 +25,27 @@ from .reprieve import CRITERIA, MEASURES, Measures, by_importance, measures_of, 
 
 __all__ = ["HUGE", "Alike", "Amounts"]
 
-#: (resource index, amount): what a preemptor needs.
+#: (resource index, amount) of everything that a preemptor needs.
 Amounts = tuple[tuple[int, int], ...]
 
-#: Beyond this, sums might not be exact in 64 bits: such quantities are left to the plain procedure.
+#: Bound of a quantity: beyond it sums might not be exact in 64 bits. Greater ones are left to the plain procedure.
 HUGE: Final = 1 << 60
-#: Up to so many rows plain integers beat columns.
+#: Most rows for which plain integers beat columns.
 _FEW: Final = 8
-#: From so many rows on the victims of all are found at once.
+#: Fewest rows whose victims are found all at once.
 _MANY: Final = 24
 
 
 class Alike:
-    """Preemptors of one priority that need the same amounts.
+    """Rows as seen by preemptors of one priority that need the same amounts.
 
     Attributes:
-        spare: int64[amounts, capacity]; what is left once everything lower has left and the preemptor has come.
-        fits: bool[capacity]; there is something lower, and nothing of ``spare`` is negative.
-        exact: whether all quantities are small enough for this.
-        measures: float64[capacity, 6]; :data:`.reprieve.Measures` by row; for rows that are known.
+        spare: int64[amounts, capacity]; free amounts once all lower pods have left and the preemptor has come.
+        fits: bool[capacity]; True if the row has lower pods and nothing of ``spare`` is negative.
+        exact: True if all quantities are small enough for this.
+        measures: float64[capacity, 6]; :data:`.reprieve.Measures` by row, for rows that are known.
         nominated: the nominations that count for the priority.
-        needless: whether some row was evaluated where no pod has to leave.
+        needless: True if on some evaluated row no pod has to leave.
     """
 
     def __init__(self, table: NodeTable, priority: int, amounts: Amounts, nominated: NominatedPods) -> None:
@@ -62,7 +62,7 @@ class Alike:
         self._budgets = Budgets()
         self._victims: dict[int, Victims] = {}
         self._known = np.zeros(0, np.bool_)
-        #: Rows to forget the next time.
+        #: Rows to forget at the next refresh.
         self._volatile: set[int] = set()
         self.exact = True
         self.spare = np.zeros((len(amounts), 0), np.int64)
@@ -70,7 +70,7 @@ class Alike:
         self.measures: Measures = np.zeros((0, MEASURES))
         self.needless = False
 
-    # -- keeping up ------------------------------------------------------------------------------------
+    # -- catching up -----------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo, lower: LowerPriorityColumns, budgets: Budgets) -> None:
         """Catch up with nodes, pods, nominations and budgets, for this preemptor."""
@@ -92,7 +92,7 @@ class Alike:
             rows = np.fromiter(found, np.intp, len(found))
             self._known[rows] = False
         self._volatile.clear()
-        if budgets is not self._budgets:  # others than those by which victims were found
+        if budgets is not self._budgets:  # not those by which victims were found
             self._known[budgets.changed_rows(self._budgets, table)] = False
             self._budgets = budgets
         if len(rows):
@@ -109,7 +109,7 @@ class Alike:
         table, lower, at = self._table, self._lower.amounts, (self._at, rows)
         capacity, used = table.allocatable[at], table.requested[at]
         left = capacity - used
-        used |= capacity  # what leaves is part of what is used
+        used |= capacity  # pods that leave are part of what is requested: their amounts are bounded, too
         left += lower[at]
         if nominated.pods:
             coming = nominated.amounts()[at]
@@ -121,7 +121,7 @@ class Alike:
         self.fits[rows] = table.alive[rows] & (lower[PODS_ROW, rows] > 0) & (left >= 0).all(axis=0)
 
     def _measure_row(self, row: int, nominated: NominatedPods) -> None:
-        """The same for one row, in plain integers."""
+        """Measure one row as :meth:`_measure`, in plain integers."""
         table, lower = self._table, self._lower.amounts
         allocatable, requested, spare = table.allocatable, table.requested, self.spare
         others = nominated.pods.get(row)
@@ -133,13 +133,13 @@ class Alike:
             if coming is not None:
                 left -= coming[index]
                 used = max(used, coming[index])
-            self.exact = self.exact and max(used, capacity) < HUGE  # what leaves is part of what is used
+            self.exact = self.exact and max(used, capacity) < HUGE  # as in _measure
             spare[number, row] = left if self.exact else 0
             fits = fits and left >= 0
         self.fits[row] = fits
 
     def _measure_own(self, pod: PodInfo, row: int, nominated: NominatedPods) -> None:
-        """Where the preemptor itself is nominated, its nomination does not count."""
+        """Add back the preemptor's own nomination, which does not count."""
         mine = requested_by([each for each in nominated.pods.get(row, ()) if each.uid == pod.uid], self._table)
         self.spare[:, row] += [mine[index] for index in self._indexes]
         self.fits[row] = (
@@ -151,7 +151,7 @@ class Alike:
     # -- victims ---------------------------------------------------------------------------------------
 
     def evaluate(self, rows: RowArray, now: float) -> None:
-        """Find what candidates are compared by, for rows that fit."""
+        """Fill in the measures by which candidates are compared, for rows that fit."""
         rows = rows[~self._known[rows]]
         if not len(rows):
             return
@@ -176,11 +176,11 @@ class Alike:
         self.needless = self.needless or not measures[:, CRITERIA - 1].all()
 
     def victims(self, row: int, now: float) -> Victims:
-        """The victims on a row that was evaluated."""
+        """Return the victims on a row that was evaluated."""
         found = self._victims.get(row)
         if found is None:
             found = self._find_victims(row, now)
-        # What is written to victims begins with their newest versions.
+        # The writes to victims start from their newest versions.
         pods = self._table.info(row).pods
         return Victims(tuple([pods[pod.pod.metadata.uid] for pod in found.pods]), found.pdb_violations)
 

@@ -1,4 +1,4 @@
-"""Disruption budgets: which victims would violate one (rules/preemption §4.3)."""
+"""Disruption budgets, and the victims that would violate one (rules/preemption §4.3)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Budget", "BudgetReader", "Budgets"]
 
 _log = logging.getLogger("kubesched.scheduler.plugins")
 
-#: So many kinds of pods are remembered with the budgets that select them; all are forgotten when there are more.
+#: Most kinds of pods that are remembered with the budgets that select them; all are forgotten when there are more.
 _MOST_KINDS: Final = 1 << 14
 _NO_KINDS: Final[npt.NDArray[np.intp]] = np.zeros(0, np.intp)
 
@@ -37,8 +37,8 @@ class Budget:
     """One PodDisruptionBudget as preemption reads it.
 
     Attributes:
-        namespace: of the pods it can cover.
-        selector: of these pods; None (null, empty or invalid) matches no pod here.
+        namespace: namespace of the pods it can cover.
+        selector: selector of these pods; None (null, empty or invalid) matches no pod here.
         allowed: ``status.disruptionsAllowed``; 0 when the status cannot be read, which is logged.
         disrupted: names of pods whose eviction the budget has counted already.
     """
@@ -46,7 +46,7 @@ class Budget:
     __slots__ = ("_covered", "_spec", "_version", "allowed", "disrupted", "namespace", "selector")
 
     def __init__(self, obj: Mapping[str, Any], before: Budget | None = None) -> None:
-        """``before``: the version before, if there was one; mostly only the status differs."""
+        """``before`` is the version before, if there was one; mostly only the status differs."""
         self.namespace: str = obj["metadata"].get("namespace", "")
         self._spec = obj.get("spec")
         same = before is not None and before._spec == self._spec and before.namespace == self.namespace
@@ -64,7 +64,7 @@ class Budget:
         self.disrupted = frozenset(status.disrupted_pods)
 
     def covered(self, table: NodeTable) -> npt.NDArray[np.intp]:
-        """intp[n]: the kinds (as :class:`..PlacedPods` has them) of the pods on nodes that the budget covers."""
+        """Kinds, numbered as in :class:`..PlacedPods`, of the pods on nodes that the budget covers; intp[n]."""
         kinds = table.placed.kinds
         if self._version != kinds.version and self.selector is not None:
             self._version = kinds.version
@@ -86,11 +86,11 @@ def _selector(spec: Any) -> Selector | None:
 
 
 class Budgets:
-    """All budgets at one time. Which of them select a pod is found once for pods with the same namespace and labels."""
+    """All budgets at one time. The budgets of a pod are found once for all with its namespace and labels."""
 
     def __init__(self, budgets: Sequence[Budget] = ()) -> None:
         self._budgets = [budget for budget in budgets if budget.selector is not None]
-        #: The places and selectors of the budgets of a namespace.
+        #: Places and selectors of a namespace's budgets.
         self._selectors: dict[str, list[tuple[int, Selector]]] = {}
         for place, budget in enumerate(self._budgets):
             if budget.selector is not None:
@@ -103,11 +103,11 @@ class Budgets:
         self._covering: tuple[RowArray, RowArray] = np.zeros(1, np.intp), np.zeros(0, np.intp)
 
     def __len__(self) -> int:
-        """How many of them can cover a pod at all."""
+        """Number of budgets that can cover a pod at all."""
         return len(self._budgets)
 
     def selecting(self, pod: PodInfo) -> Sequence[int]:
-        """The places of the budgets that cover the pod, unless its eviction is counted already."""
+        """Places of the budgets that cover the pod. They include budgets that have counted its eviction already."""
         meta = pod.pod.metadata
         labels = meta.labels
         if not labels or meta.namespace not in self._selectors:
@@ -122,12 +122,14 @@ class Budgets:
         return found
 
     def violating(self, table: NodeTable, kinds: npt.NDArray[np.int64], nodes: RowArray) -> npt.NDArray[np.bool_]:
-        """bool[n]: as :meth:`split`, for the pods of many nodes; see :meth:`counted_rows` for those that it is not for.
+        """Mark the pods of many nodes whose eviction violates a budget, bool[n], as :meth:`split` does.
+
+        Rows in :meth:`counted_rows` need :meth:`split` instead.
 
         Args:
             table: the nodes.
             kinds: the pods' kinds.
-            nodes: the pods' nodes, as numbers; in ascending order, and the pods of each in the order given to ``split``.
+            nodes: the pods' nodes, as ascending numbers; the pods of a node are in the order given to ``split``.
         """
         first, covering = self._by_kind(table)
         begin = first[kinds]
@@ -137,12 +139,12 @@ class Budgets:
         if not len(pods):
             return violating
         place = begin[pods]
-        if count.max() > 1:  # a pair for each pod and budget that covers it
+        if count.max() > 1:  # make a pair for each pod and budget that covers it
             count = count[pods]
             turn = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
             pods, place = np.repeat(pods, count), np.repeat(place, count) + turn
         budgets = covering[place]
-        # How many pods before it a budget covers on its node decides about a pod.
+        # A pod violates a budget if the pods before it on its node use up all that the budget allows.
         group = nodes[pods] * len(self._budgets) + budgets
         order = np.argsort(group, kind="stable")
         ordered = group[order]
@@ -154,7 +156,7 @@ class Budgets:
         return violating
 
     def _by_kind(self, table: NodeTable) -> tuple[RowArray, RowArray]:
-        """(intp[kinds + 1], intp[n]): where the places of the budgets that cover a kind begin, and these places."""
+        """Offsets of each kind, intp[kinds + 1], into the places of the budgets that cover it, intp[n]."""
         kinds = table.placed.kinds
         if self._version != kinds.version:
             self._version = kinds.version
@@ -167,17 +169,17 @@ class Budgets:
         return self._covering
 
     def counted_rows(self, table: NodeTable) -> npt.NDArray[np.bool_]:
-        """bool[capacity]: where there may be pods whose eviction a budget has counted already."""
+        """Mark rows that may have pods whose eviction a budget has counted already, bool[capacity]."""
         return _rows_of([budget for budget in self._budgets if budget.disrupted], table)
 
     def changed_rows(self, before: Budgets, table: NodeTable) -> npt.NDArray[np.bool_]:
-        """bool[capacity]: whether a budget that is not in both selects a pod on the row."""
+        """Mark rows with a pod that a new, changed or removed budget selects, bool[capacity]."""
         return _rows_of(set(self._budgets).symmetric_difference(before._budgets), table)
 
     def split(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
-        """(pods whose eviction violates a budget, the others), both in the given order.
+        """Split pods into those whose eviction violates a budget and the others, both in the given order.
 
-        Each pod uses up one disruption of every budget that covers it; it violates those that have none left.
+        Each pod uses up one disruption of every budget that covers it. It violates a budget that has none left.
         """
         left: dict[int, int] = {}
         violating: list[PodInfo] = []
@@ -204,14 +206,14 @@ def _rows_of(budgets: Iterable[Budget], table: NodeTable) -> npt.NDArray[np.bool
 
 
 class BudgetReader:
-    """Reads budgets, and each version of one once."""
+    """Reader of budgets that decodes each version of a budget once."""
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[Any, Budget]] = {}
         self._budgets = Budgets()
 
     def read(self, objects: Mapping[str, Any]) -> Budgets:
-        """The budgets, which are by ``namespace/name``; the same object as the last time unless one has changed."""
+        """Return the budgets of objects by ``namespace/name``; the object returned last unless one has changed."""
         known = self._read
         if len(known) == len(objects) and all(
             before is not None and before[0] is obj

@@ -1,4 +1,4 @@
-"""Which nodes a dry run is made on, and how many candidates are enough (rules/preemption §3.2 and §4.1)."""
+"""Candidate nodes of preemption: which nodes are tried, and how many are enough (rules/preemption §3.2 and §4.1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Found", "candidates_wanted", "find_candidates"]
 
 
 class Found:
-    """What dry runs found, node by node.
+    """Results of dry runs, node by node.
 
     Attributes:
         errors: the distinct errors; they matter only without candidates.
@@ -31,29 +31,29 @@ class Found:
         return bool(self.clean or self.violating)
 
     def candidates(self) -> list[Candidate]:
-        """Those that violate no disruption budget first."""
+        """Return the candidates, first those that violate no disruption budget."""
         return self.clean + self.violating
 
     def best(self, now: float) -> Candidate:
-        """The best candidate (there must be one)."""
+        """Return the best candidate (there must be one)."""
         return choose(self.candidates(), now)[0]
 
     def histogram(self) -> Counter[str]:
-        """Reason to number of nodes."""
+        """Count nodes by reason."""
         return Counter(reason for status in self.statuses.values() for reason in status.reasons())
 
     @property
     def tried_in_vain(self) -> int:
-        """How many nodes have a reason."""
+        """Number of nodes that have a reason."""
         return len(self.statuses)
 
     def rejected(self) -> dict[str, Status]:
-        """Node name to why preemption does not help there."""
+        """Return why preemption does not help, by node name."""
         return self.statuses
 
 
 def candidates_wanted(nodes: int, percentage: int, absolute: int) -> int:
-    """How many candidates are looked for among this many nodes."""
+    """Number of candidates to look for among this many nodes."""
     return min(nodes, max(nodes * percentage // 100, absolute))
 
 

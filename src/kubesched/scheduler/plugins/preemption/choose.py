@@ -1,4 +1,4 @@
-"""The best of the candidates, by five criteria (rules/preemption §6)."""
+"""Choice of the best candidate, by five criteria (rules/preemption §6)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .importance import earliest_start
 
 __all__ = ["PER_VICTIM", "TIE", "choose", "losers"]
 
-#: Added per victim, so that negative priorities cannot make more victims look better.
+#: Addend per victim, so that negative priorities cannot make more victims look better.
 PER_VICTIM: Final = 1 << 31
-#: Why a candidate lost that is as good as the chosen one.
+#: Reason why a candidate lost that is as good as the chosen one.
 TIE: Final = "as good by every criterion; any of them may be taken"
 
 
-#: (why a candidate loses by it, what is compared: the least wins), in order.
+#: (reason why a candidate loses by it, value to compare: the least wins), in order.
 _CRITERIA: Final[tuple[tuple[str, Callable[[Candidate, float], float]], ...]] = (
     ("more disruption budgets violated", lambda candidate, now: candidate.victims.pdb_violations),
     ("a victim of higher priority", lambda candidate, now: candidate.victims.pods[0].priority),
@@ -30,7 +30,7 @@ _CRITERIA: Final[tuple[tuple[str, Callable[[Candidate, float], float]], ...]] = 
 
 
 def choose(candidates: Sequence[Candidate], now: float) -> tuple[Candidate, list[tuple[Candidate, str]]]:
-    """The best candidate (there must be one), and the others with why they lost."""
+    """Return the best candidate (there must be one), and the others with the reason why they lost."""
     best, lost = list(candidates), []
     for reason, value in _CRITERIA:
         if len(best) == 1:
@@ -44,9 +44,9 @@ def choose(candidates: Sequence[Candidate], now: float) -> tuple[Candidate, list
 
 
 def losers(candidates: Sequence[Candidate], chosen: Candidate, now: float) -> list[tuple[Candidate, str]]:
-    """The candidates that lost against ``chosen``, with why."""
+    """Return the candidates that lost against ``chosen``, with the reason."""
     best, lost = choose(candidates, now)
     if best.node_name == chosen.node_name:
         return lost
-    # They are as good as each other.
+    # ``best`` and ``chosen`` are as good as each other: they swap places.
     return [(best if candidate.node_name == chosen.node_name else candidate, reason) for candidate, reason in lost]

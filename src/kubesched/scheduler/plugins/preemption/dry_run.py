@@ -1,7 +1,7 @@
-"""Which pods one node would have to lose (rules/preemption §4.2).
+"""Dry run of preemption: which pods one node would have to lose (rules/preemption §4.2).
 
-The plain procedure, node by node through the profile's plugins: everything that may be a victim leaves, and what can stay
-comes back in order of importance.
+The plain procedure goes node by node through the profile's plugins. All potential victims leave; then the pods that can
+stay come back in order of importance.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["NO_VICTIMS", "DryRun", "Importance", "PotentialVictims"]
 
 NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incoming pod")
 
-#: The pods of a node that may be victims: (preemptor, node).
+#: Returns the pods of a node that may be victims, given (preemptor, node).
 PotentialVictims = Callable[[PodInfo, NodeInfo], list[PodInfo]]
-#: A sort key of victims, the most important first: (pod, now in seconds).
+#: Returns a victim's sort key, the most important first, given (pod, now in seconds).
 Importance = Callable[[PodInfo, float], tuple[float, ...]]
 
 
 class DryRun:
-    """What preemption for one pod would do to nodes."""
+    """Dry runs of preemption for one pod."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class DryRun:
         self._now = handle.clock.now()
 
     def potential_victims(self, node: NodeInfo) -> list[PodInfo]:
-        """The node's pods that may be victims, being deleted or not."""
+        """Return the node's pods that may be victims, being deleted or not."""
         return self._potential_victims(self._pod, node)
 
     def node(self, node: NodeInfo) -> Victims | Status:
-        """The victims, perhaps none; or why removing pods does not help. A failing plugin is an Error status."""
+        """Return the victims, perhaps none, or why removing pods does not help: an Error status if a plugin fails."""
         potential = self.potential_victims(node)
         if not potential:
             return NO_VICTIMS
@@ -93,7 +93,7 @@ class DryRun:
         return Victims(tuple(victims), violations)
 
     def helps(self, node: NodeInfo, victims: Victims) -> bool:
-        """Whether the pod fits once these victims have left, of which some must still be there.
+        """True if the pod fits once these victims have left. At least one of them must still be there.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -109,5 +109,5 @@ class DryRun:
         return bool(there) and status is None
 
     def rank(self, pod: PodInfo) -> tuple[float, ...]:
-        """The sort key of a victim."""
+        """Sort key of a victim."""
         return self._importance(pod, self._now)

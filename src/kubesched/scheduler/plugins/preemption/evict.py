@@ -1,8 +1,8 @@
-"""The victims of a preemption go (rules/preemption §7 to §9).
+"""Eviction of a preemption's victims (rules/preemption §7 to §9).
 
-A victim that is only in this scheduler's memory (waiting on Permit, or in PreBind) is cancelled; any other is marked
-with a condition and deleted. Asynchronously: the preemptor is nominated at once, and held back by PreEnqueue until its
-last victim is on its way out.
+A victim that is only in this scheduler's memory (waiting on Permit, or in PreBind) is cancelled. Any other is marked
+with a condition and deleted. In asynchronous mode the preemptor is nominated at once, and PreEnqueue holds it back
+until its last victim is being deleted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger("kubesched.scheduler.plugins")
 
 @dataclass(slots=True)
 class _Preemption:
-    """Whom one preemptor evicts, asynchronously: the last victim after the others. ``begun`` is a time of the clock."""
+    """Asynchronous preemption for one pod. ``last`` is evicted after ``others``; ``begun`` is a time of the clock."""
 
     preemptor: PodInfo
     node_name: str
@@ -39,24 +39,24 @@ class _Preemption:
 
 
 class Evictions:
-    """The evictions of one profile's plugin."""
+    """Evictions by one profile's plugin."""
 
     def __init__(self, plugin: str, handle: Handle) -> None:
         self._plugin = plugin
         self._handle = handle
         #: UIDs of preemptors whose victims are being evicted.
         self._preempting: set[str] = set()
-        #: Preemptor's UID to its last victim, once that one's turn has come.
+        #: Last victim by its preemptor's UID, once the last victim is being evicted.
         self._last_victim: dict[str, PodInfo] = {}
         #: Preemptions that have not begun to evict.
         self._due: list[_Preemption] = []
 
     def is_evicting(self, uid: str) -> bool:
-        """Whether evictions for the pod are under way."""
+        """True if evictions for the pod are under way."""
         return uid in self._preempting
 
     def is_running(self, uid: str) -> bool:
-        """Whether the pod must wait because its victims are still being evicted."""
+        """True if the pod must wait because its victims are still being evicted."""
         if uid not in self._preempting:
             return False
         victim = self._last_victim.get(uid)
@@ -79,7 +79,7 @@ class Evictions:
             self._handle.spawn(self._begin_due(), f"preemptions of {self._handle.profile_name}")
 
     async def evict(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
-        """Evict, and return when it is done.
+        """Evict the victims, and return when that is done.
 
         Raises:
             ApiError, OSError: the first failure; evictions that had not ended are cancelled then.
@@ -88,13 +88,13 @@ class Evictions:
         try:
             await self._evict_each(preemptor, node_name, victims)
         except Exception:
-            # Upstream leaves the pod to chance: some event, or minutes. It is tried again after its backoff here.
+            # Upstream leaves the pod to chance: some event, or minutes. Here it is tried again after its backoff.
             self._handle.activate({preemptor.key: preemptor.pod})
             raise
         self._clear_lower_nominations(preemptor, node_name)
 
     async def _begin_due(self) -> None:
-        """Begin the preemptions of a turn of the event loop. Those that have to wait for something do so each by itself."""
+        """Begin the preemptions of one turn of the event loop. Each that has to wait goes on in a task of its own."""
         due, self._due = self._due, []
         for preemption in due:
             rest = begin(self._preempt(preemption), self._handle.client.at_once)
@@ -102,7 +102,7 @@ class Evictions:
                 self._handle.spawn(rest, f"preempt for {preemption.preemptor.key}")
 
     async def _preempt(self, preemption: _Preemption) -> None:
-        """Evict, the last victim when all others have gone."""
+        """Evict the victims of one preemption, the last when all others have gone."""
         preemptor, node_name, last = preemption.preemptor, preemption.node_name, preemption.last
         preemption.begun = self._handle.clock.now()
         running = self._handle.framework.metrics.goroutines.labels("preemption")
@@ -136,7 +136,7 @@ class Evictions:
         metrics.preemption_goroutines_duration_seconds.observe(handle.clock.now() - preemption.begun, result)
         metrics.preemption_goroutines_execution_total.inc(result)
         if not is_event_due:
-            # No event will have the pod tried again: something failed, or the last victim went while this one was held.
+            # No event will queue the pod: something failed, or the last victim went while this pod was held.
             handle.activate({preemptor.key: preemptor.pod})
 
     def _forget(self, preemptor: PodInfo) -> None:
@@ -144,7 +144,7 @@ class Evictions:
         self._last_victim.pop(preemptor.uid, None)
 
     async def _evict_each(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
-        """Evict at the same time; the first failure cancels the others and is raised."""
+        """Evict victims at the same time. The first failure cancels the others and is raised."""
         tasks: list[asyncio.Task[bool]] = []
         try:
             for victim in victims:
@@ -165,11 +165,11 @@ class Evictions:
     # -- one victim ------------------------------------------------------------------------------------
 
     async def _evict(self, preemptor: PodInfo, node_name: str, victim: PodInfo) -> bool:
-        """Evict one pod; whether an event about its end will follow.
+        """Evict one pod. Return True if an event about its end will follow.
 
         Raises:
             ApiError: when the server refuses.
-            OSError: when it cannot be reached.
+            OSError: when the server cannot be reached.
         """
         if victim.metadata.deletion_timestamp is not None:
             return True
@@ -186,7 +186,7 @@ class Evictions:
         self._handle.recorder.record(victim.pod, *PREEMPTED, note, preemptor.pod)
 
     def _cancel(self, victim: PodInfo) -> bool:
-        """End the binding of a victim that is not bound yet; False when it is too late for that."""
+        """End the binding of a victim that is not bound yet. False when it is too late for that."""
         waiting = self._handle.waiting_pods.get(victim.uid)
         if waiting is not None:
             return waiting.preempt(self._plugin, "preempted")
@@ -194,7 +194,7 @@ class Evictions:
         return entry is not None and entry.cancel(f"preempted by {self._plugin}")
 
     async def _delete(self, preemptor: PodInfo, victim: PodInfo) -> bool:
-        """Mark and delete a pod; False when it is gone already."""
+        """Mark and delete a pod. False when it is gone already."""
         client = self._handle.client
         try:
             await client.patch_pod_status(victim.pod, condition=_condition(preemptor.spec.scheduler_name))
@@ -206,7 +206,7 @@ class Evictions:
         return deleted
 
     def _clear_lower_nominations(self, preemptor: PodInfo, node_name: str) -> None:
-        """Pods of lower priority that were nominated to the node must look elsewhere."""
+        """Clear the nominations to the node of pods of lower priority: they must look elsewhere."""
         for other in self._handle.nominations.nominated_pods_for_node(node_name):
             if other.priority < preemptor.priority and other.uid != preemptor.uid:
                 self._handle.clear_nomination(other.pod, node_name)
@@ -214,6 +214,6 @@ class Evictions:
 
 @lru_cache(maxsize=64)
 def _condition(scheduler: str) -> PodCondition:
-    """What a victim is marked with; the same object each time, which its patch is remembered by."""
+    """Condition that marks a victim. The same object is returned each time: its encoded patch is cached by it."""
     message = f"{scheduler}: preempting to accommodate a higher priority pod"
     return PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message)

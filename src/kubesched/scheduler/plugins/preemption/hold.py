@@ -1,7 +1,8 @@
-"""Preemptors wait for their own victims, not for every pod that is deleted (see :mod:`kubesched.scheduler.framework.holding`).
+"""Hold of preemptors: they wait for their own victims, not for any deleted pod (see :mod:`...framework.holding`).
 
-Applies to pods that preempted the fast way: then nothing but amounts of resources decides where they may run, so a deleted
-pod helps only if it leaves enough free on its node. They cannot preempt again while their victims terminate (rules/preemption §3.1), so what other evictions would free does not count.
+It applies to pods that preempted the fast way. Only amounts of resources decide where such a pod may run, so a deleted
+pod helps only if it leaves enough free on its node. While its victims terminate the pod cannot preempt again
+(rules/preemption §3.1), so room that other evictions would make does not count.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from .outcomes import Question
 
 __all__ = ["VictimsAwaited"]
 
-#: Above so many pods, those that wait no more are dropped.
+#: Number of preemptors above which those that wait no more are dropped.
 _MANY: Final = 1024
 
 
 class _Awaiting(NamedTuple):
-    """What a preemptor asks for and needs, the plugins that may have rejected it, and where its victims are."""
+    """A preemptor's requests, the amounts it needs, plugins that may have rejected it, and the node of its victims."""
 
     requests: Resources
     amounts: Amounts
@@ -35,27 +36,27 @@ class _Awaiting(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """What preemptors have in common that the same deletions may help."""
+    """Key of preemptors that the same deletions may help."""
 
     priority: int
     amounts: Amounts
 
 
 class VictimsAwaited:
-    """The preemptors of one profile that wait for victims."""
+    """Preemptors of one profile that wait for victims, by UID."""
 
     def __init__(self, plugin: str, handle: Handle, is_evicting: Callable[[str], bool]) -> None:
-        """``is_evicting`` says whether evictions for a preemptor's UID are under way."""
+        """``is_evicting`` returns True if evictions for a preemptor's UID are under way."""
         self._plugin = plugin
         self._handle = handle
         self._is_evicting = is_evicting
         self._pods: dict[str, _Awaiting] = {}
         self._most = _MANY
-        #: The filters that a preemptor skipped, the last time, to the plugins that may reject it.
+        #: Plugins that may reject a preemptor, by the filters it skipped; only the last entry is kept.
         self._rejectors: dict[frozenset[str], frozenset[str]] = {}
 
     def add(self, question: Question, node_name: str) -> None:
-        """A pod preempts on a node."""
+        """Note that a pod preempts on a node."""
         skipped = question.state.skip_filter
         rejectors = self._rejectors.get(skipped)
         if rejectors is None:
@@ -69,7 +70,7 @@ class VictimsAwaited:
             self._most = max(_MANY, 2 * len(self._pods))
 
     def key(self, pod: PodInfo, rejectors: AbstractSet[str]) -> Hashable | None:
-        """As :meth:`..Holder.hold_key`."""
+        """See :meth:`..Holder.hold_key`."""
         known = self._pods.get(pod.uid)
         if known is None or pod.requests != known.requests or not rejectors <= known.rejectors:
             return None
@@ -79,17 +80,17 @@ class VictimsAwaited:
         return _Key(pod.priority, known.amounts)
 
     def may_help(self, key: Hashable, node_name: str) -> bool:
-        """As :meth:`..Holder.may_help`."""
+        """See :meth:`..Holder.may_help`."""
         assert isinstance(key, _Key)
         return self._has_capacity(key, node_name, "")
 
     def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
-        """As :meth:`..Holder.may_help_nominated`."""
+        """See :meth:`..Holder.may_help_nominated`."""
         assert isinstance(key, _Key)
-        return self._has_capacity(key, node_name, pod.uid)  # it waits for victims there, else it would have no key
+        return self._has_capacity(key, node_name, pod.uid)  # the pod waits for victims there, else it would have no key
 
     def _waits(self, pod: PodInfo, node_name: str) -> bool:
-        """Whether victims of the pod are still there."""
+        """True if victims of the pod are still there."""
         if self._is_evicting(pod.uid):
             return True
         table = self._handle.snapshot.table
@@ -100,7 +101,7 @@ class VictimsAwaited:
         )
 
     def _has_capacity(self, key: _Key, node_name: str, uid: str) -> bool:
-        """Whether the amounts are free on a node, with what is nominated there by others than ``uid``."""
+        """True if the amounts are free on a node, less those of pods nominated there other than ``uid``."""
         table = self._handle.snapshot.table
         row = table.row_of(node_name)
         if row is None:
@@ -110,7 +111,7 @@ class VictimsAwaited:
         for index, amount in key.amounts:
             left = capacity(index, row) - used(index, row) - amount
             if left < 0:
-                return False  # so it is until the last victim is gone
+                return False  # this stays so until the last victim is gone
             free.append(left)
         nominated = self._handle.nominations.nominated_pods_for_node(node_name)
         coming = requested_by([each for each in nominated if each.priority >= key.priority and each.uid != uid], table)

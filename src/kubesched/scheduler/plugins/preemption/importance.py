@@ -1,4 +1,4 @@
-"""Which pods matter more: higher priority, then longer running (rules/preemption §4.4)."""
+"""Importance of pods: higher priority first, then longer running (rules/preemption §4.4)."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ __all__ = ["earliest_start", "importance", "is_terminating_by_preemption", "star
 
 
 def start_of(pod: PodInfo, now: float) -> float:
-    """When the pod started, in seconds since the epoch; ``now`` for one that has not."""
+    """Start of a pod in seconds since the epoch; ``now`` if it has not started."""
     text = pod.pod.status.start_time
     started = cached_time(text) if text else None
     return now if started is None else started
 
 
 def importance(pod: PodInfo, now: float) -> tuple[int, float]:
-    """A sort key: the most important pod first."""
+    """Sort key of pods, the most important first."""
     return -(pod.pod.spec.priority or 0), start_of(pod, now)
 
 
 def earliest_start(pods: Sequence[PodInfo], now: float) -> float:
-    """The earliest start among those of the highest priority (there must be some)."""
+    """Earliest start among the pods of the highest priority (there must be some)."""
     highest = max(pod.priority for pod in pods)
     return min(start_of(pod, now) for pod in pods if pod.priority == highest)
 
 
 def is_terminating_by_preemption(pod: PodInfo) -> bool:
-    """Whether the pod is being deleted because a scheduler preempted it."""
+    """True if the pod is being deleted because a scheduler preempted it."""
     if pod.metadata.deletion_timestamp is None:
         return False
     condition = next((each for each in pod.status.conditions if each.type == "DisruptionTarget"), None)

@@ -1,13 +1,13 @@
-"""The fast dry run: for all nodes at once, and remembered for preemptors that are alike.
+"""Fast dry run of preemption: for all nodes at once, and remembered for preemptors that are alike.
 
-It applies when nothing but the amounts of resources that pods request can change a filter's answer: the filters that
-read a node's pods are inactive, or their questions give ``amounts``. Then
+It applies when only the amounts of resources that pods request can change a filter's answer: the filters that read a
+node's pods are inactive, or their questions give ``amounts``. Then
 
-* columns say which nodes hold the pod when everything of lower priority has left, nominated pods counted;
+* columns say which nodes hold the pod when all pods of lower priority have left, nominated pods counted;
 * on the candidates, in the order of the plain procedure, pods come back (:mod:`.reprieve`);
-* all this is remembered by row (:mod:`.alike`).
+* the results are remembered by row (:mod:`.alike`).
 
-The result is that of the plain procedure (:mod:`.dry_run`), which is used for everything else, and for the texts.
+The result equals that of the plain procedure (:mod:`.dry_run`), which serves all other cases, and gives the texts.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from .reprieve import CRITERIA, EARLIEST, UNSTARTED
 
 __all__ = ["FastDryRuns", "FastFound", "Question", "Questions", "TrialOrder"]
 
-#: So many kinds of preemptors are remembered.
+#: Most kinds of preemptors, and most sets of filters, that are remembered.
 _MOST: Final = 16
 
 
 class Question(NamedTuple):
-    """One pod's dry run, where the fast way applies.
+    """One pod's dry run for which the fast way applies.
 
     Attributes:
-        amounts: what the pod needs.
-        others: the filters that depend on the node alone, and may reject one of the nodes.
+        amounts: amounts that the pod needs.
+        others: filters that depend on the node alone, and may reject one of the nodes.
     """
 
     state: CycleState
@@ -57,24 +57,24 @@ class Question(NamedTuple):
 
 
 class _Filters(NamedTuple):
-    """The filters that a question is about: what gives amounts, and those that depend on the node alone."""
+    """Filters of a question: ``fits`` give amounts, ``others`` depend on the node alone."""
 
     fits: Sequence[FilterEntry]
     others: Sequence[FilterEntry]
 
 
 class Questions:
-    """Makes the questions of one profile. Which filters they are about is remembered by those that pods alike skip."""
+    """Maker of the questions of one profile. It remembers the filters by those that a pod skips."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        #: None where it takes the plain procedure.
+        #: Filters by (filters skipped, plugins that rejected); None for the plain procedure.
         self._filters: dict[tuple[AbstractSet[str], AbstractSet[str]], _Filters | None] = {}
 
     def of(self, state: CycleState, pod: PodInfo, rejecting: AbstractSet[str]) -> Question | None:
-        """None when it takes the plain procedure.
+        """Make the question of a pod, or None when the plain procedure is needed.
 
-        ``rejecting``: the plugins that rejected the nodes just now; all nodes have passed the filters before these.
+        ``rejecting`` plugins rejected the nodes just now: all nodes have passed the filters before these.
         """
         key = state.skip_filter, rejecting
         if key not in self._filters:
@@ -113,7 +113,7 @@ class Questions:
 
 
 class TrialOrder:
-    """The order in which nodes are tried: ``rows`` from the place ``first`` on, then those before it."""
+    """Order in which nodes are tried: ``rows`` from the place ``first`` on, then the rows before it."""
 
     def __init__(self, rows: RowArray, first: int) -> None:
         self.rows = rows
@@ -123,7 +123,7 @@ class TrialOrder:
         return len(self.rows)
 
     def part(self, start: int, most: int) -> RowArray:
-        """Rows from the place ``start`` of the order on: ``most``, or fewer, none at its end."""
+        """Rows from the place ``start`` of the order on: ``most`` of them, or fewer, none at the end."""
         place, rows = self.first + start, self.rows
         if place < len(rows):
             return rows[place : place + most]
@@ -131,15 +131,15 @@ class TrialOrder:
         return rows[place : min(place + most, self.first)]
 
     def all(self) -> RowArray:
-        """All rows, in order."""
+        """Return all rows, in order."""
         return np.concatenate((self.rows[self.first :], self.rows[: self.first]))
 
 
 class _OpenRows:
-    """The rows of an order that a mask has, a part at a time; only as many are evaluated as are taken.
+    """Rows of an order that a mask includes, taken in parts. The mask is applied only as far as rows are taken.
 
     Attributes:
-        taken: how many were.
+        taken: number of rows taken so far.
     """
 
     def __init__(self, order: TrialOrder, mask: npt.NDArray[np.bool_]) -> None:
@@ -150,7 +150,7 @@ class _OpenRows:
         self.taken = 0
 
     def take(self, wanted: int) -> RowArray:
-        """The next rows: ``wanted``, or all that are left."""
+        """Return the next ``wanted`` rows, or all that are left."""
         found = self._left
         while len(found) < wanted and self._start < len(self._order):
             part = self._order.part(self._start, 2 * (wanted - len(found)))
@@ -174,7 +174,7 @@ class FastDryRuns:
         self._kept: OrderedDict[tuple[int, Amounts], Alike] = OrderedDict()
 
     def run(self, question: Question, order: TrialOrder, wanted: int, plain: DryRun) -> FastFound | None:
-        """Try nodes in this order until ``wanted`` candidates are found; None when the plain procedure must be used."""
+        """Try nodes in this order until ``wanted`` candidates are found. None when the plain procedure must be used."""
         if not wanted:
             return None
         nominated = self._handle.snapshot.nominated_rows(self._handle.nominations).of(question.pod.priority)
@@ -190,7 +190,7 @@ class FastDryRuns:
             if not found:
                 found.histogram()
         except PluginFailedError:
-            return None  # the plain procedure meets it again, for this node and no other
+            return None  # the plain procedure meets the failure again, for this node and no other
         if alike.needless and not alike.measures[taken, CRITERIA - 1].all():
             return None  # no victim is needed: the plain procedure says what that means
         return found
@@ -207,7 +207,7 @@ class FastDryRuns:
     def _candidates(
         self, question: Question, alike: Alike, order: TrialOrder, wanted: int, may_violate: bool, now: float
     ) -> RowArray:
-        """The rows of the candidates, in order, evaluated: ``wanted``, and on until one violates no budget.
+        """Evaluate and return the rows of ``wanted`` candidates, in order, and of more until one violates no budget.
 
         Raises:
             PluginFailedError: when a filter fails.
@@ -218,7 +218,7 @@ class FastDryRuns:
             taken = np.concatenate((taken, self._passing(question, part)))
         alike.evaluate(taken, now)
         if may_violate and len(taken) == wanted and alike.measures[taken, 0].all():
-            # More each time: a pass costs some time however few they are.
+            # Take more each time: a pass has a fixed cost.
             while len(part := open_.take(3 * open_.taken)):
                 part = self._passing(question, part)
                 alike.evaluate(part, now)
@@ -228,7 +228,7 @@ class FastDryRuns:
         return taken
 
     def _passing(self, question: Question, rows: RowArray) -> RowArray:
-        """Those of the rows that pass the filters that depend on the node alone."""
+        """Return the rows that pass the filters that depend on the node alone."""
         for entry in question.others:
             if len(rows):
                 rows = rows[entry.many(question.state, question.pod, self._table, rows) == 0]
@@ -236,10 +236,10 @@ class FastDryRuns:
 
 
 class FastFound:
-    """What a fast dry run found, like :class:`.candidates.Found`; texts and objects are made when they are read.
+    """Result of a fast dry run, like :class:`.candidates.Found`. Texts and objects are made when they are read.
 
-    That has to be within the attempt. ``rows`` are the candidates, in the order in which they were tried; ``question`` is
-    what was asked.
+    They have to be read within the attempt. ``rows`` are the candidates, in the order in which they were tried.
+    ``question`` is the question that was asked.
     """
 
     errors: Sequence[str] = ()
@@ -268,10 +268,10 @@ class FastFound:
     def __bool__(self) -> bool:
         return len(self.rows) > 0
 
-    # -- why not ---------------------------------------------------------------------------------------
+    # -- rejections ------------------------------------------------------------------------------------
 
     def _statuses(self) -> Iterator[tuple[Status, RowArray]]:
-        """Why not, for the rows where preemption does not help; one node of each kind is tried by the plain procedure."""
+        """Yield the rows where preemption does not help by reason. The plain procedure tries one node of each kind."""
         tried = self._order.all()
         something = self._lower.amounts[PODS_ROW, tried] > 0
         if not something.all():
@@ -283,7 +283,7 @@ class FastFound:
             yield outcome, rows
 
     def _failing(self, rows: RowArray) -> list[RowArray]:
-        """Rows where the preemptor does not fit, by the way in which it does not."""
+        """Group the rows where the preemptor does not fit by the way in which it does not."""
         capacity, question = self._table.allocatable, self.question
         ways = []
         for number, (index, amount) in enumerate(question.amounts):
@@ -297,7 +297,7 @@ class FastFound:
         return [rows[part] for part in parts]
 
     def histogram(self) -> Counter[str]:
-        """Reason to number of nodes.
+        """Count nodes by reason.
 
         Raises:
             PluginFailedError: when a filter fails.
@@ -311,22 +311,22 @@ class FastFound:
 
     @property
     def tried_in_vain(self) -> int:
-        """How many nodes have a reason; there are no candidates."""
+        """Number of nodes that have a reason, when there are no candidates."""
         return len(self._order)
 
     def rejected(self) -> dict[str, Status]:
-        """Node name to why preemption does not help there."""
+        """Return why preemption does not help, by node name."""
         info = self._table.info
         try:
             return {info(row).name: status for status, rows in self._statuses() for row in rows.tolist()}
-        except PluginFailedError:  # for some node that no candidate is on
+        except PluginFailedError:  # a plugin fails on a node without a candidate
             outcomes = {info(row).name: self._plain.node(info(row)) for row in self._order.all().tolist()}
             return {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Status)}
 
     # -- candidates ------------------------------------------------------------------------------------
 
     def candidates(self) -> list[Candidate]:
-        """Those that violate no disruption budget first."""
+        """Return the candidates, first those that violate no disruption budget."""
         found = [self._candidate(row) for row in self.rows.tolist()]
         return sorted(found, key=lambda candidate: candidate.victims.pdb_violations > 0)
 
@@ -334,15 +334,15 @@ class FastFound:
         return Candidate(self._table.info(row).name, self._alike.victims(row, self._now))
 
     def best(self, now: float) -> Candidate:
-        """The one that :func:`.choose.choose` would take."""
+        """Return the candidate that :func:`.choose.choose` would take."""
         alike, rows = self._alike, self.rows
         values = alike.measures.take(rows, axis=0)
         text = values.tobytes()
         if text == text[: len(text) // len(rows)] * len(rows):
-            return self._candidate(rows.item(0))  # as most often: all are alike
+            return self._candidate(rows.item(0))  # the usual case: all are alike
         for number in range(CRITERIA):
             column = values[:, number]
             best = np.flatnonzero(column == column.min())
             rows, values = rows[best], values[best]
         starts = np.where(values[:, UNSTARTED] != 0, np.minimum(values[:, EARLIEST], now), values[:, EARLIEST])
-        return self._candidate(rows.item(starts.argmax()))  # the first of those that are equal
+        return self._candidate(rows.item(starts.argmax()))  # argmax takes the first of equal starts

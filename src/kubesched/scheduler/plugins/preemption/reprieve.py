@@ -1,7 +1,8 @@
-"""Which pods come back in the fast dry run, where only amounts of resources decide (rules/preemption §4.2).
+"""Reprieve of pods in the fast dry run, where only amounts of resources decide (rules/preemption §4.2).
 
-Everything of lower priority has left; pods come back, the most important first, while they fit. For one node in plain
-integers (:func:`reprieve_row`), or for many nodes at once (:func:`reprieve_rows`): then only what candidates are compared by is found, and the victims themselves when they are read.
+All pods of lower priority have left. They come back, the most important first, while they fit. One node is computed in
+plain integers (:func:`reprieve_row`), many nodes at once in columns (:func:`reprieve_rows`). The latter finds only the
+measures by which candidates are compared; the victims themselves are found when they are read.
 """
 
 from __future__ import annotations
@@ -37,32 +38,33 @@ __all__ = [
     "reprieve_rows",
 ]
 
-#: What candidates are compared by, float64[n, 6]: violations, priority of the first victim, sum of priorities, victims (the least
-#: wins, in this order); the earliest start of the most important victims that have started, else infinity (the latest
-#: wins); whether one of them has not started, which counts as now.
+#: Measures by which candidates are compared, float64[n, 6]. First four, of which the least wins, in this order: budget
+#: violations, priority of the first victim, sum of priorities, number of victims. Then the earliest start of the most
+#: important victims that have started, else infinity; the latest wins. Last 1 if one of them has not started, which
+#: counts as now.
 Measures = npt.NDArray[np.float64]
 MEASURES: Final = 6
-#: How many of them come before start times.
+#: Number of measures before the start times.
 CRITERIA: Final = 4
 EARLIEST: Final = 4
 UNSTARTED: Final = 5
-#: Where the columns of pods have a resource; None: each pod counts as one.
+#: Column of each resource in the columns of pods; None: each pod counts as one.
 _PLACES: Final[dict[int, int | None]] = {
     PODS_ROW: None, CPU_ROW: CPU_AT, MEMORY_ROW: MEMORY_AT, EPHEMERAL_ROW: EPHEMERAL_AT,
 }  # fmt: skip
 
-#: Keys of pods to sort them by are below this.
+#: Bound of the integer keys by which pods are sorted.
 _MOST_KEYS: Final = 1 << 62
 
-#: What a pod takes of the amounts in question.
+#: Returns the amounts in question that a pod takes.
 Needs = Callable[[PodInfo], Sequence[int]]
 
 
 def by_importance(pods: list[PodInfo]) -> tuple[list[PodInfo], float]:
-    """By importance, as if pods that have not started were to start at the end of time.
+    """Sort by importance, as if pods that have not started were to start at the end of time.
 
-    They start now. That is another order when some start is later: the second value is the latest such start, minus
-    infinity when all have started.
+    In truth they start now, which is another order if some pod starts later. The second value is the latest start
+    among the pods, minus infinity when all have started.
     """
     infinity = math.inf
     kinds = {(pod.pod.spec.priority or 0, pod.pod.status.start_time) for pod in pods}
@@ -77,7 +79,7 @@ def by_importance(pods: list[PodInfo]) -> tuple[list[PodInfo], float]:
 
 
 def needs_of(indexes: Sequence[int], table: NodeTable) -> Needs:
-    """What a pod takes of the resources with these indexes."""
+    """Make the function that returns a pod's amounts of the resources with these indexes."""
     if list(indexes) == [PODS_ROW, CPU_ROW, MEMORY_ROW]:
 
         def common(pod: PodInfo) -> tuple[int, int, int]:
@@ -90,14 +92,14 @@ def needs_of(indexes: Sequence[int], table: NodeTable) -> Needs:
 
 
 def reprieve_row(ordered: Sequence[PodInfo], left: list[int], needs: Needs, budgets: Budgets, now: float) -> Victims:
-    """The victims among one node's pods of lower priority.
+    """Find the victims among one node's pods of lower priority.
 
     Args:
         ordered: these pods, the most important first.
-        left: what is left of each amount without them; changed.
-        needs: what a pod takes of the amounts.
-        budgets: those that may be violated.
-        now: seconds; when pods start that have not.
+        left: the free part of each amount without these pods; changed.
+        needs: returns a pod's amounts.
+        budgets: the budgets that may be violated.
+        now: time in seconds at which pods start that have not started.
     """
     violating, others = budgets.split(ordered) if budgets else ([], ordered)
     victims: list[PodInfo] = []
@@ -119,7 +121,7 @@ def reprieve_row(ordered: Sequence[PodInfo], left: list[int], needs: Needs, budg
 
 
 def measures_of(victims: Victims) -> tuple[float, ...]:
-    """What a candidate with these victims is compared by; see :data:`Measures`."""
+    """Measures of a candidate with these victims; see :data:`Measures`."""
     pods = victims.pods
     if not pods:
         return victims.pdb_violations, 0, 0, 0, math.inf, 0
@@ -146,20 +148,19 @@ def reprieve_rows(
     budgets: Budgets,
     now: float,
 ) -> Measures | None:
-    """What candidates are compared by, for many nodes.
+    """Measure many nodes by their victims; None when the pods have to be evaluated one by one.
 
     Args:
         table: the nodes and their pods.
         rows: the nodes; each has pods of lower priority.
         priority: the preemptor's.
         indexes: the resources in question.
-        left: int64[resources, rows]; what is left of them without these pods; changed.
-        budgets: those that may be violated; see :meth:`..Budgets.counted_rows` for rows that this is not for.
-        now: seconds; when pods start that have not.
+        left: int64[resources, rows]; the free amounts without these pods; changed.
+        budgets: the budgets that may be violated. Rows in :meth:`..Budgets.counted_rows` must not be given.
+        now: time in seconds at which pods start that have not started.
 
     Returns:
-        None when the pods have to be evaluated one by one: for scalar resources, and when a pod has not started though
-        others are said to start in the future.
+        None for scalar resources, and when a pod has not started though others are said to start in the future.
     """
     columns = [_PLACES.get(index, -1) for index in indexes]
     if -1 in columns:
@@ -190,7 +191,7 @@ def reprieve_rows(
 
 
 def _order(node: RowArray, priorities: npt.NDArray[np.int64], starts: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    """intp[n]: the places of pods by node and importance, in the given order among equals.
+    """Places of pods by node and importance, in the given order among equals; intp[n].
 
     Sorted by one integer if all of it fits into 64 bits: whole seconds, and priorities that are not too far apart.
     """
@@ -199,7 +200,7 @@ def _order(node: RowArray, priorities: npt.NDArray[np.int64], starts: npt.NDArra
     highest, lowest = int(priorities.max()), int(priorities.min())
     started = starts[np.isfinite(starts)]
     first, last = (float(started.min()), float(started.max())) if len(started) else (0.0, 0.0)
-    seconds = last - first + 2  # one more for those that have not started
+    seconds = last - first + 2  # one more for pods that have not started
     most = (int(node.max()) + 1) * (highest - lowest + 1) * seconds
     if most >= _MOST_KEYS or (np.floor(started) != started).any():
         return np.lexsort((starts, -priorities, node))
@@ -215,7 +216,7 @@ def _victims(
     columns: Sequence[int | None],
     left: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.bool_]:
-    """bool[n]: which pods do not fit when they come back to their nodes in this order; ``left`` is changed."""
+    """Mark the pods that do not fit when they come back to their nodes in this order, bool[n]; ``left`` is changed."""
     counts = np.bincount(node, minlength=left.shape[1])
     first = np.cumsum(counts) - counts
     is_victim = np.ones(len(node), np.bool_)
@@ -236,7 +237,7 @@ def _victims(
 def _measured(
     priorities: npt.NDArray[np.int64], starts: npt.NDArray[np.float64], node: RowArray, violations: RowArray
 ) -> Measures:
-    """The measures of nodes from their victims, which are ordered by node, the most important first."""
+    """Measure nodes by their victims, which are ordered by node, the most important first."""
     nodes = len(violations)
     measures = np.zeros((nodes, MEASURES))
     measures[:, 0], measures[:, EARLIEST] = violations, math.inf

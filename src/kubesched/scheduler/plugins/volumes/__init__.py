@@ -1,1 +1,1 @@
-"""The plugins for storage: VolumeBinding, VolumeRestrictions, VolumeZone, NodeVolumeLimits, and what they share."""
+"""Plugins for storage: VolumeBinding, VolumeRestrictions, VolumeZone, NodeVolumeLimits, and what they share."""

@@ -1,9 +1,8 @@
 """Volumes on nodes as columns: how many a driver has attached to each node, and how many it may have.
 
-Kept by the node table's journal (pods come and go) and by the watches of the objects that counting looks up: claims,
-volumes, classes, CSINodes and VolumeAttachments. A change of one of them marks the nodes that it concerns: they are
-counted again, and the journal has the decision core evaluate what it remembers of them again. Nodes without limits are
-not counted at all.
+The node table's journal keeps the columns current as pods come and go. Watches of the objects that counting looks up
+(claims, volumes, classes, CSINodes and VolumeAttachments) mark the nodes that a change concerns. A marked node is
+counted again, and the journal makes the decision core evaluate it again. Nodes without limits are not counted at all.
 
 Shared by all profiles (:meth:`AttachedVolumes.of`). Source: rules/volumes §5.2.
 """
@@ -31,12 +30,12 @@ from .countable import Countable, CountableVolumes, CountingError, ObjectKey
 
 __all__ = ["NO_LIMIT", "AttachedVolumes", "limits_of"]
 
-#: In a column of limits: the driver has none on this node.
+#: Value in a column of limits: the driver has none on this node.
 NO_LIMIT: Final = 1 << 62
 
 
 def limits_of(node: CSINode | None) -> dict[str, int]:
-    """Driver to the number of volumes that it may attach to a node; 0 is a limit, too."""
+    """Number of volumes that each driver may attach to a node, by driver; 0 is a limit, too."""
     if node is None:
         return {}
     return {
@@ -47,7 +46,7 @@ def limits_of(node: CSINode | None) -> dict[str, int]:
 
 
 class _Pod:
-    """What was counted of one pod."""
+    """Volumes counted for one pod, and the objects looked up for them."""
 
     __slots__ = ("looked_up", "pod", "volumes")
 
@@ -57,28 +56,28 @@ class _Pod:
         self.looked_up: list[ObjectKey] = []
 
     def is_of(self, pod: PodInfo | None) -> bool:
-        """Whether another version of the pod has the same volumes."""
+        """True if another version of the pod has the same volumes."""
         mine = self.pod
         return mine is pod or (pod is not None and mine.storage == pod.storage and mine.key == pod.key)
 
 
 class _Row:
-    """What was counted on one node."""
+    """Volumes counted on one node."""
 
     __slots__ = ("attached", "counts", "drivers", "errors", "looked_up", "name", "pods", "users")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        #: The drivers of its CSINode, None without one.
+        #: Drivers of the node's CSINode, None without one.
         self.drivers: frozenset[str] | None = None
         self.pods: dict[str, _Pod] = {}
-        #: Volume to how many of these pods use it.
+        #: Number of the node's pods that use a volume, by volume.
         self.users: Counter[Countable] = Counter()
         self.errors: dict[str, CountingError] = {}
-        #: What VolumeAttachments hold, and the volumes that were looked up for it.
+        #: Volumes held by VolumeAttachments, and the objects that were looked up for them.
         self.attached: frozenset[Countable] = frozenset()
         self.looked_up: tuple[ObjectKey, ...] = ()
-        #: Driver to count, as in the columns.
+        #: Number of volumes by driver, as in the columns.
         self.counts: dict[str, int] = {}
 
 
@@ -86,10 +85,10 @@ class AttachedVolumes:
     """Counts and limits by row of the node table.
 
     Attributes (valid after :meth:`refresh`):
-        has_node: bool[capacity]; there is a CSINode.
-        has_limits: bool[capacity]; it limits some driver.
-        rows_of: volume to the rows of nodes with limits on which pods use it.
-        errors: row to why the volumes of its pods cannot be counted.
+        has_node: bool[capacity]; True if the node has a CSINode.
+        has_limits: bool[capacity]; True if the CSINode limits some driver.
+        rows_of: rows of nodes with limits whose pods use a volume, by volume.
+        errors: reason why the volumes of a row's pods cannot be counted, by row.
     """
 
     def __init__(self, handle: Handle) -> None:
@@ -104,9 +103,9 @@ class AttachedVolumes:
         self._counts: dict[str, IntArray] = {}
         self._limits: dict[str, IntArray] = {}
         self._rows: dict[int, _Row] = {}
-        #: Object to the rows whose counts depend on it, with how many of their pods and attachments do.
+        #: Rows whose counts depend on an object, each with the number of its pods and attachments that do, by object.
         self._readers: dict[ObjectKey, Counter[int]] = {}
-        #: Node name to VolumeAttachment name to (attacher, PersistentVolume name); and where each is.
+        #: (attacher, PersistentVolume name) by node name and VolumeAttachment name; and the node name of each.
         self._attachments: dict[str, dict[str, tuple[str, str]]] = {}
         self._attached_to: dict[str, str] = {}
         #: Nodes to count from the beginning.
@@ -119,27 +118,27 @@ class AttachedVolumes:
 
     @classmethod
     def of(cls, handle: Handle) -> AttachedVolumes:
-        """The one of this scheduler."""
+        """Return the instance that all profiles of this scheduler share."""
         shared: AttachedVolumes = handle.shared("attached volumes", lambda: cls(handle))
         return shared
 
     # -- reading ---------------------------------------------------------------------------------------
 
     def count(self, driver: str) -> IntArray:
-        """int64[capacity]: how many volumes the driver has on each node with limits: of pods, or attached."""
+        """Volumes of the driver on each node with limits, of pods or attached; int64[capacity]."""
         return self._column(self._counts, driver, 0)
 
     def limit(self, driver: str) -> IntArray:
-        """int64[capacity]: how many it may have, or NO_LIMIT."""
+        """Most volumes of the driver on each node, or NO_LIMIT; int64[capacity]."""
         return self._column(self._limits, driver, NO_LIMIT)
 
     def has_driver(self, row: int, driver: str) -> bool:
-        """Whether the CSINode of a row lists the driver."""
+        """True if the CSINode of a row lists the driver."""
         node = self._rows.get(row)
         return node is not None and node.drivers is not None and driver in node.drivers
 
     def attachments(self, node_name: str) -> frozenset[Countable]:
-        """What VolumeAttachments hold on a node, by drivers that have a name."""
+        """Return the volumes that VolumeAttachments hold on a node, by drivers that have a name."""
         return self._held(node_name)[0]
 
     def _column(self, columns: dict[str, IntArray], driver: str, empty: int) -> IntArray:
@@ -151,7 +150,7 @@ class AttachedVolumes:
             column = columns[driver] = grown
         return column
 
-    # -- keeping up ------------------------------------------------------------------------------------
+    # -- catching up -----------------------------------------------------------------------------------
 
     def _reads_changed(self, kind: Kind) -> Callable[[Any, Any], None]:
         def changed(old: Any, new: Any) -> None:
@@ -186,7 +185,7 @@ class AttachedVolumes:
             self._handle.node_changed(node_name)
 
     def refresh(self) -> None:
-        """Catch up with the journal; called before anything is read."""
+        """Catch up with the journal; to be called before anything is read."""
         table = self._table
         if not self._journal.is_behind:
             return
@@ -233,7 +232,7 @@ class AttachedVolumes:
                 self._readers.setdefault(key, Counter())[row] += 1
 
     def _held(self, node_name: str) -> tuple[frozenset[Countable], tuple[ObjectKey, ...]]:
-        """What VolumeAttachments hold on a node, and the volumes that were looked up."""
+        """Return the volumes that VolumeAttachments hold on a node, and the objects that were looked up."""
         held: set[Countable] = set()
         looked_up: list[ObjectKey] = []
         for attacher, name in self._attachments.get(node_name, {}).values():
@@ -244,7 +243,7 @@ class AttachedVolumes:
         return frozenset(held), tuple(looked_up)
 
     def _count_pods(self, row: int, known: _Row, info: NodeInfo) -> None:
-        """Count the pods that came, and no longer those that left."""
+        """Count the pods that came, and stop counting those that left."""
         pods = info.pods
         for uid in [uid for uid, counted in known.pods.items() if not counted.is_of(pods.get(uid))]:
             self._forget(row, known, uid)
@@ -325,7 +324,7 @@ class AttachedVolumes:
     # -- checking --------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
-        """Differences between the columns and counting everything again; for the cache comparer."""
+        """Yield differences between the columns and a full recount, for the cache comparer."""
         self.refresh()
         informed = self._storage.objects(VOLUME_ATTACHMENTS).values()
         for info in self._table.all_infos():

@@ -1,4 +1,4 @@
-"""Which events may make a pod schedulable that VolumeBinding rejected. Source: rules/volumes §2.13."""
+"""Queueing hints of VolumeBinding: which events may make a rejected pod schedulable. Source: rules/volumes §2.13."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _after_csi_node(pod: PodInfo, old: CSINode | None, new: CSINode) -> Queueing
 
 
 def _after_driver(pod: PodInfo, old: CSIDriver, new: CSIDriver) -> QueueingHint:
-    """Only volumes that are described in the pod itself count, as upstream."""
+    """Compare a driver that a volume in the pod itself names. Other volumes do not count, as upstream."""
     inline = any(volume.csi is not None and volume.csi.driver == new.name for volume in pod.storage)
     return _hint(inline and old.spec.storage_capacity is True and new.spec.storage_capacity is not True)
 

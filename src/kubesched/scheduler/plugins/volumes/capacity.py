@@ -1,4 +1,4 @@
-"""How much storage can be provisioned where: the CSIStorageCapacity objects by class, as columns.
+"""Storage that can be provisioned by place: the CSIStorageCapacity objects by class, as columns.
 
 Source: rules/volumes §2.7, rule 4.
 """
@@ -28,7 +28,7 @@ _log = logging.getLogger("kubesched.scheduler.plugins")
 
 
 def _amount(obj: CSIStorageCapacity, field: str, value: QuantityText | None) -> int | None:
-    """Bytes; None for an absent amount and for one that cannot be read."""
+    """Return an amount in bytes; None for one that is absent or cannot be read."""
     if value is None:
         return None
     try:
@@ -40,7 +40,7 @@ def _amount(obj: CSIStorageCapacity, field: str, value: QuantityText | None) -> 
 
 
 def limit_of(obj: CSIStorageCapacity) -> int | None:
-    """The largest volume that can be provisioned, in bytes; None when it is unknown."""
+    """Size in bytes of the largest volume that can be provisioned; None when it is unknown."""
     if obj.maximum_volume_size is not None:
         return _amount(obj, "maximumVolumeSize", obj.maximum_volume_size)
     return _amount(obj, "capacity", obj.capacity)
@@ -48,12 +48,12 @@ def limit_of(obj: CSIStorageCapacity) -> int | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """The storage of a class that a part of the nodes can use.
+    """Storage of a class that some of the nodes can use.
 
     Attributes:
-        limit: the largest volume, in bytes.
-        capacity: what is free, in bytes; None when the object does not say.
-        nodes: which nodes.
+        limit: size of the largest volume, in bytes.
+        capacity: free bytes; None when the object does not say.
+        nodes: selector of the nodes.
     """
 
     limit: int
@@ -61,12 +61,12 @@ class Segment:
     nodes: Selector
 
     def serves(self, size: int, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels could have a volume of this size."""
+        """True if a node with these labels could have a volume of this size."""
         return self.limit >= size and self.nodes.matches(labels)
 
 
 def _segment(obj: CSIStorageCapacity) -> Segment | None:
-    """None for an object that allows no volume at all: without limit, or without nodes."""
+    """Read an object; None when it allows no volume at all, for lack of a limit or of nodes."""
     limit = limit_of(obj)
     if limit is None or obj.node_topology is None:
         return None
@@ -79,24 +79,28 @@ def _segment(obj: CSIStorageCapacity) -> Segment | None:
 
 
 class Capacities:
-    """The CSIStorageCapacity objects. The handler of their informer."""
+    """CSIStorageCapacity objects, compiled; it is a handler of their informer."""
 
     def __init__(self, handle: Handle) -> None:
-        #: Class to key to segment.
+        #: Segments by class and by the object's key.
         self._segments: dict[str, dict[str, Segment]] = {}
         self._versions: dict[str, int] = {}
         handle.watch(CSI_STORAGE_CAPACITIES.plural, self)
 
     def of(self, storage_class: str) -> Iterable[Segment]:
-        """The segments of a class, oldest first."""
+        """Return the segments of a class, oldest first."""
         return self._segments.get(storage_class, {}).values()
 
     def version(self, storage_class: str) -> int:
-        """A number that changes with every change of the segments of a class."""
+        """Return a number that changes with every change of the segments of a class."""
         return self._versions.get(storage_class, 0)
 
     def rows(self, storage_class: str, size: int, nodes: NodeTable, rows: RowArray) -> tuple[IntpArray, list[Segment]]:
-        """intp[len(rows)]: for each node the first segment that could have a volume of this size, -1 for none; the segments."""
+        """Find each node's first segment that could have a volume of this size.
+
+        Returns:
+            intp[len(rows)], indexes into the second value or -1 for none; and the segments.
+        """
         segments = [segment for segment in self.of(storage_class) if segment.limit >= size]
         found = np.full(len(rows), -1, np.intp)
         for index, segment in enumerate(segments):

@@ -1,7 +1,7 @@
-"""What the storage plugins share: which claims a pod uses, lookups in upstream's words, the signature of volumes.
+"""Common parts of the storage plugins: claims of a pod, lookups in upstream's words, the signature of volumes.
 
-Pods without storage must cost nothing: every plugin first reads :attr:`PodInfo.storage`, the volumes of the pod that are
-of interest to any of them, which is empty for most pods. Source: rules/volumes §1.
+Pods without storage must cost nothing. So every plugin first reads :attr:`PodInfo.storage`: the pod's volumes that any
+of the plugins may look at, none for most pods. Source: rules/volumes §1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class NotFoundError(Exception):
 
 
 class ClaimUse(NamedTuple):
-    """A pod volume that uses a claim, the claim's name, and whether the claim is made for the pod."""
+    """Pod volume that uses a claim: its name, the claim's name, and whether the claim is made for the pod."""
 
     volume: str
     claim: str
@@ -37,7 +37,7 @@ class ClaimUse(NamedTuple):
 
 
 def claim_uses(pod: PodInfo) -> list[ClaimUse]:
-    """The pod volumes that use a claim, in order (section 1.2)."""
+    """Return the pod volumes that use a claim, in order (rules/volumes §1.2)."""
     found: list[ClaimUse] = []
     for volume in pod.storage:
         if volume.persistent_volume_claim is not None:
@@ -48,7 +48,7 @@ def claim_uses(pod: PodInfo) -> list[ClaimUse]:
 
 
 def uses_claim(pod: PodInfo, claim: PersistentVolumeClaim, *, ephemeral: bool = True) -> bool:
-    """Whether a pod uses a claim, by namespace and name; ``ephemeral``: also as that of an ephemeral volume."""
+    """True if a pod uses a claim, by namespace and name. With ``ephemeral`` claims of ephemeral volumes count, too."""
     meta = claim.metadata
     return meta.namespace == pod.namespace and any(
         use.claim == meta.name and (ephemeral or not use.is_ephemeral) for use in claim_uses(pod)
@@ -56,7 +56,7 @@ def uses_claim(pod: PodInfo, claim: PersistentVolumeClaim, *, ephemeral: bool = 
 
 
 def ownership_problem(pod: PodInfo, claim: PersistentVolumeClaim) -> str:
-    """Why the claim is not that of the pod's ephemeral volume; "" when it is."""
+    """Return why the claim does not belong to the pod's ephemeral volume, "" if it does."""
     meta = claim.metadata
     owned = any(owner.controller and owner.uid == pod.uid for owner in meta.owner_references)
     if owned and meta.namespace == pod.namespace:
@@ -65,28 +65,28 @@ def ownership_problem(pod: PodInfo, claim: PersistentVolumeClaim) -> str:
 
 
 def volume_sources(pod: PodInfo) -> tuple[bytes, ...]:
-    """The volumes of a pod as far as any storage plugin reads them: upstream's fragment of the signature (section 1.1)."""
+    """Encode the pod's volumes that a storage plugin reads: upstream's part of the signature (rules/volumes §1.1)."""
     return tuple(sorted([msgspec.json.encode(volume) for volume in pod.storage])) if pod.storage else ()
 
 
 class Storage:
-    """Looks up storage objects through a plugin's handle; an absent one is a :class:`NotFoundError`."""
+    """Lookup of storage objects through a plugin's handle. An absent object raises :class:`NotFoundError`."""
 
-    #: What a plugin that uses this has watched.
+    #: Kinds that a plugin which uses this class has watched.
     INFORMS: Final = (CLAIMS.plural, VOLUMES.plural, STORAGE_CLASSES.plural, CSI_NODES.plural, CSI_DRIVERS.plural)
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     def objects(self, kind: Kind) -> Mapping[str, Any]:
-        """All objects of a watched kind by key."""
+        """Return all objects of a watched kind by key."""
         return self._handle.informed(kind.plural)
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> Any:
-        """The object of a watched kind.
+        """Return an object of a watched kind.
 
         Raises:
-            NotFoundError: when there is none.
+            NotFoundError: when there is no such object.
         """
         obj = self._handle.informed(kind.plural).get(f"{namespace}/{name}" if namespace else name)
         if obj is None:
@@ -94,11 +94,11 @@ class Storage:
         return obj
 
     def find(self, kind: Kind, name: str, namespace: str = "") -> Any:
-        """The object of a watched kind, or None."""
+        """Return an object of a watched kind, or None."""
         return self._handle.informed(kind.plural).get(f"{namespace}/{name}" if namespace else name)
 
     def class_of(self, claim: PersistentVolumeClaim) -> Any:
-        """The StorageClass of a claim; None when it names none.
+        """Return the StorageClass of a claim; None when the claim names none.
 
         Raises:
             NotFoundError: when there is no class of that name.

@@ -1,6 +1,6 @@
-"""Which volumes of a pod count towards the limits of a node, and under which name.
+"""Countable volumes of a pod: those that count towards the limits of a node, each under a name.
 
-A volume counts under its driver and handle, so one that several pods use, or one pod twice, counts once. A claim
+A volume counts under its driver and handle, so a volume that several pods use, or one pod twice, counts once. A claim
 without a volume counts under its own name, by the driver of its class. Source: rules/volumes §5.3 and §5.4.
 """
 
@@ -21,35 +21,35 @@ __all__ = ["ClaimNotFoundError", "Countable", "CountableVolumes", "CountingError
 
 #: (driver, handle) of a volume; (driver, "", ``namespace/claim``) of a claim without one.
 Countable = tuple[str, ...]
-#: (plural, key) of an object that was looked up, there or not.
+#: (plural, key) of an object that was looked up, whether it exists or not.
 ObjectKey = tuple[str, str]
 
 _NO_NAME: Final = "PersistentVolumeClaim had no name"
 
 
 class CountingError(Exception):
-    """The volumes of a pod cannot be counted: the attempt fails."""
+    """The volumes of a pod cannot be counted; the attempt fails."""
 
 
 class ClaimNotFoundError(Exception):
-    """A claim of a pod to place is not there: the pod is unschedulable until it is."""
+    """A claim of a pod to place does not exist; the pod is unschedulable until it does."""
 
 
 def is_countable(volume: Volume) -> bool:
-    """Whether the volume may count: it uses a claim, or is of a type that has become a CSI one."""
+    """True if the volume may count: it uses a claim, or is of a type that has become a CSI one."""
     return (
         volume.persistent_volume_claim is not None or volume.ephemeral is not None or translation_of(volume) is not None
     )
 
 
 def _nowhere(key: ObjectKey) -> None:
-    """For callers that do not need to know which objects were looked up."""
+    """Ignore the objects that were looked up, for callers that do not need them."""
 
 
 class CountableVolumes:
-    """Finds the countable volumes of pods.
+    """Finder of the countable volumes of pods.
 
-    ``migrated``: whether in-tree volumes are CSI volumes on the node in question, which is so where there is a CSINode.
+    ``migrated`` is set if in-tree volumes are CSI volumes on the node in question, that is if the node has a CSINode.
     ``looked_up`` is called with every object that the answer depends on.
     """
 
@@ -59,10 +59,10 @@ class CountableVolumes:
     def of_new(
         self, pod: PodInfo, *, migrated: bool, looked_up: Callable[[ObjectKey], None] = _nowhere
     ) -> dict[Countable, str]:
-        """The volumes of a pod to place, each with its driver.
+        """Return the volumes of a pod to place, each with its driver.
 
         Raises:
-            ClaimNotFoundError: when a claim is not there.
+            ClaimNotFoundError: when a claim does not exist.
             CountingError: when a volume cannot be counted.
         """
         return self._of(pod, migrated, looked_up, is_new=True)
@@ -70,7 +70,7 @@ class CountableVolumes:
     def of_existing(
         self, pod: PodInfo, *, migrated: bool, looked_up: Callable[[ObjectKey], None] = _nowhere
     ) -> dict[Countable, str]:
-        """The volumes of a pod on a node; a claim that is not there does not count.
+        """Return the volumes of a pod on a node. A claim that does not exist does not count.
 
         Raises:
             CountingError: when a volume cannot be counted.
@@ -78,7 +78,7 @@ class CountableVolumes:
         return self._of(pod, migrated, looked_up, is_new=False)
 
     def attached(self, volume_name: str, attacher: str) -> Countable | None:
-        """What a VolumeAttachment of a PersistentVolume holds; None when the volume is not there or is no CSI volume."""
+        """Return the volume that a VolumeAttachment holds; None when it does not exist or is no CSI volume."""
         volume: PersistentVolume | None = self._storage.find(VOLUMES, volume_name)
         if volume is None or volume.spec.csi is None:
             return None
@@ -127,7 +127,7 @@ class CountableVolumes:
     def _of_claim(
         self, claim: PersistentVolumeClaim, key: str, migrated: bool, looked_up: Callable[[ObjectKey], None]
     ) -> Countable | None:
-        """The volume of a claim, else what the claim will be; the driver or the handle may be empty."""
+        """Return the volume of a claim, else the claim as what it will be. The driver or the handle may be empty."""
         name = claim.spec.volume_name
         if name:
             looked_up((VOLUMES.plural, name))

@@ -1,6 +1,6 @@
-"""What CSINode objects say of nodes: which in-tree plugins are migrated to CSI there. Shared by the storage plugins.
+"""CSINode objects by node: which in-tree plugins are migrated to CSI there. Shared by the storage plugins.
 
-A change is put in the node table's journal, so that what layers remember of the node is evaluated again.
+A change goes into the node table's journal, so that layers evaluate what they remember of the node again.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ __all__ = ["CSINodes", "migrated_plugins"]
 
 
 def migrated_plugins(node: CSINode | None) -> str:
-    """The in-tree plugins that a CSINode names as migrated, as written: separated by commas."""
+    """In-tree plugins that a CSINode names as migrated, as written: separated by commas."""
     return "" if node is None else node.metadata.annotations.get(MIGRATED_PLUGINS, "")
 
 
 class CSINodes:
-    """The CSINodes by name, and columns over them. The handler of their informer."""
+    """CSINodes by name, and columns over them; it is a handler of their informer."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._nodes: dict[str, CSINode] = {}
-        #: In-tree plugin to the names of the nodes where it is migrated.
+        #: Names of the nodes where an in-tree plugin is migrated, by plugin.
         self._migrated: dict[str, set[str]] = {}
-        #: Grows with every change of ``_migrated``.
+        #: Number that grows with every change of ``_migrated``.
         self._version = 0
-        #: Plugin to (versions, column), for one table.
+        #: (versions, column) by plugin, for one table.
         self._columns: dict[str, tuple[tuple[int, int, int], BoolArray]] = {}
         self._listeners: list[Callable[[], None]] = []
         handle.watch(CSI_NODES.plural, self)
 
     @classmethod
     def of(cls, handle: Handle) -> CSINodes:
-        """The one that all storage plugins share."""
+        """Return the instance that all storage plugins share."""
         shared: CSINodes = handle.shared("CSINodes", lambda: cls(handle))
         return shared
 
@@ -52,15 +52,15 @@ class CSINodes:
         self._listeners.append(listener)
 
     def get(self, name: str) -> CSINode | None:
-        """The CSINode of a node."""
+        """Return the CSINode of a node, or None."""
         return self._nodes.get(name)
 
     def is_migrated(self, name: str, plugin: str) -> bool:
-        """Whether the CSINode of a node names the in-tree plugin as migrated."""
+        """True if the CSINode of a node names the in-tree plugin as migrated."""
         return name in self._migrated.get(plugin, ())
 
     def migrated_rows(self, nodes: NodeTable, plugin: str, rows: RowArray) -> BoolArray:
-        """bool[len(rows)]: the same for many nodes."""
+        """Answer as :meth:`is_migrated`, for many nodes; bool[len(rows)]."""
         names = self._migrated.get(plugin)
         if not names:
             return np.zeros(len(rows), np.bool_)

@@ -1,8 +1,8 @@
-"""In-tree volume sources as the CSI volumes that serve them today.
+"""Translation of in-tree volume sources to the CSI volumes that serve them today.
 
-Plain data in, plain data out: which driver an in-tree source belongs to, the handle that the driver would know the
-volume by, and the node affinity of a volume in the driver's topology keys. Whether migration applies is decided by
-the callers, each by its own rule (rules/volumes 2.9 and 5.4).
+The functions turn plain data into plain data: the driver of an in-tree source, the handle by which the driver would
+know the volume, and the volume's node affinity in the driver's topology keys. Callers decide whether migration
+applies, each by its own rule (rules/volumes §2.9 and §5.4).
 
 Source: rules/volumes §7 (upstream ``staging/src/k8s.io/csi-translation-lib``).
 """
@@ -47,13 +47,13 @@ GA_REGION: Final = "topology.kubernetes.io/region"
 BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 
-#: Separates the zones of a volume that several zones can reach, in a label's value.
+#: Separator of zones in a label's value, for a volume that several zones can reach.
 DELIMITER: Final = "__"
 _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 
 class TranslationError(ValueError):
-    """An in-tree source that has no CSI form; the text says why."""
+    """An in-tree source has no CSI form; the text says why."""
 
 
 def _ebs_handle(source: AWSElasticBlockStore, labels: Labels | None) -> str:
@@ -111,10 +111,10 @@ def _no_handle(source: AzureFile, labels: Labels | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """One in-tree volume type.
+    """Translation of one in-tree volume type.
 
     Attributes:
-        source: the field that holds it in a pod volume and in a PersistentVolume's spec, as the structs name it.
+        source: the struct field that holds it, in a pod volume and in a PersistentVolume's spec.
         plugin: its in-tree name, which classes name as provisioner.
         driver: the CSI driver.
         zone_key: the driver's topology key for zones; "" when the affinity of its volumes stays as it is.
@@ -127,9 +127,9 @@ class Translation:
     _handle: Callable[[Any, Labels | None], str]
 
     def handle(self, owner: Volume | PersistentVolumeSpec, labels: Labels | None = None) -> str:
-        """The handle of a volume that has the source; ``labels`` are those of a PersistentVolume.
+        """Handle of a volume that has the source; ``labels`` are those of a PersistentVolume.
 
-        "" for a type that scheduling never counts by its handle (azureFile).
+        The handle is "" for a type that scheduling never counts by it (azureFile).
 
         Raises:
             TranslationError: when the source has no CSI form.
@@ -137,7 +137,7 @@ class Translation:
         return self._handle(getattr(owner, self.source), labels)
 
     def required_affinity(self, labels: Labels, required: NodeSelector | None) -> NodeSelector | None:
-        """The required node affinity of a PersistentVolume of this type, after translation (spec 7.3)."""
+        """Translate the required node affinity of a PersistentVolume of this type (rules/volumes §7.3)."""
         if not self.zone_key:
             return required
         terms = required.node_selector_terms if required is not None else ()
@@ -163,7 +163,7 @@ _Terms = tuple[NodeSelectorTerm, ...]
 
 
 def _label_family(labels: Labels, terms: _Terms) -> tuple[str, str]:
-    """The zone and region keys that the volume uses: GA, unless only the beta zone key is there."""
+    """Zone and region keys that the volume uses: GA, unless only the beta zone key is there."""
     keys = {requirement.key for term in terms for requirement in term.match_expressions}
     for where in (keys, labels):
         if GA_ZONE in where:
@@ -174,7 +174,7 @@ def _label_family(labels: Labels, terms: _Terms) -> tuple[str, str]:
 
 
 def _uses(terms: _Terms, key: str) -> bool:
-    """Whether some term restricts the key to values."""
+    """True if some term restricts the key to values."""
     return any(
         requirement.key == key and requirement.values for term in terms for requirement in term.match_expressions
     )
@@ -193,7 +193,7 @@ def _renamed(terms: _Terms, old: str, new: str) -> _Terms:
     )
 
 
-#: In-tree name to translation, in the order in which the sources of a volume are tried.
+#: Translations by in-tree name, in the order in which the sources of a volume are tried.
 TRANSLATIONS: Final[dict[str, Translation]] = {
     row.plugin: row
     for row in (
@@ -226,7 +226,7 @@ TRANSLATIONS: Final[dict[str, Translation]] = {
 }
 _ROWS: Final = tuple((row.source, row) for row in TRANSLATIONS.values())
 
-#: The in-tree names whose volumes the scheduler treats as CSI volumes; the others are only known to be translatable.
+#: In-tree names whose volumes the scheduler treats as CSI volumes; the others are only known to be translatable.
 MIGRATED: Final = frozenset(
     {
         "kubernetes.io/aws-ebs",
@@ -239,7 +239,7 @@ MIGRATED: Final = frozenset(
 
 
 def translation_of(owner: Volume | PersistentVolumeSpec) -> Translation | None:
-    """The translation of the in-tree source that a pod volume or a PersistentVolume's spec has; None without one."""
+    """Return the translation of the in-tree source of a pod volume or a PersistentVolume's spec; None without one."""
     for source, row in _ROWS:
         if getattr(owner, source, None) is not None:
             return row

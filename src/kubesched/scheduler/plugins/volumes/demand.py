@@ -1,4 +1,4 @@
-"""What a pod's claims demand of a node: the volumes that are bound, and the claims that wait for a node to be chosen.
+"""Demand of a pod's claims on a node: volumes that are bound, and claims that wait for a node to be chosen.
 
 Source: rules/volumes §2.3 and §2.4 (upstream ``PreFilter`` and ``GetPodVolumeClaims``).
 """
@@ -29,7 +29,7 @@ __all__ = ["DelayedClaim", "Demand", "Rejected", "demand_of"]
 
 
 class Rejected(Exception):  # noqa: N818 - an answer, not a failure
-    """The pod cannot be scheduled, or its claims cannot be read; ``status`` says which."""
+    """The pod cannot be scheduled, or its claims cannot be read; ``status`` holds the answer."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message())
@@ -38,15 +38,15 @@ class Rejected(Exception):  # noqa: N818 - an answer, not a failure
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DelayedClaim:
-    """A claim that is bound once a node is chosen.
+    """Claim that is bound once a node is chosen.
 
     Attributes:
-        claim: as assumed.
+        claim: the claim as assumed.
         storage_class: its class.
         selected_node: the node that was chosen for provisioning earlier, None for none.
-        size: what it requests.
-        limited: whether somewhere has to be enough for it: the class's driver publishes how much it can provision where,
-            and the claim requests storage, be it 0.
+        size: the size that it requests.
+        limited: True if provisioning depends on free capacity: the class's driver publishes how much it can provision
+            where, and the claim requests storage, be it 0.
     """
 
     claim: PersistentVolumeClaim
@@ -61,11 +61,11 @@ class DelayedClaim:
 
     @property
     def can_be_provisioned(self) -> bool:
-        """Whether anything makes volumes of the class."""
+        """True if some provisioner makes volumes of the class."""
         return self.storage_class.provisioner not in ("", NO_PROVISIONER)
 
     def signature(self, cache: VolumeCache) -> Hashable:
-        """What decides about nodes, provided that no volume there is suits the claim."""
+        """Key of all that decides about nodes, provided that no volume there suits the claim."""
         row = self.storage_class
         if not self.can_be_provisioned:
             return (self.selected_node, None)
@@ -75,7 +75,7 @@ class DelayedClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """The claims of a pod. ``bound``: what decides about the volume of each bound claim; None: there is no such volume."""
+    """Claims of a pod. ``bound`` are the volumes of bound claims as far as they decide; None: no such volume."""
 
     bound: tuple[VolumeFacts | None, ...] = ()
     delayed: tuple[DelayedClaim, ...] = ()
@@ -92,10 +92,10 @@ class _Sorted:
 
 
 def demand_of(pod: PodInfo, storage: Storage, cache: VolumeCache) -> Demand | None:
-    """What a pod's claims demand; None when it has none.
+    """Sort a pod's claims into a demand; None when it has none.
 
     Raises:
-        Rejected: when they keep the pod from being scheduled at all.
+        Rejected: when the claims keep the pod from being scheduled at all.
     """
     uses = claim_uses(pod)
     if not uses:
@@ -111,7 +111,7 @@ def demand_of(pod: PodInfo, storage: Storage, cache: VolumeCache) -> Demand | No
 
 
 def _check(pod: PodInfo, name: str, is_ephemeral: bool, storage: Storage) -> None:
-    """The claim is there, is not lost, is not being deleted, and is the pod's own if it must be."""
+    """Reject a claim that is missing, lost, being deleted, or not the pod's own though it must be."""
     try:
         claim: PersistentVolumeClaim = storage.get(CLAIMS, name, pod.namespace)
     except NotFoundError as error:
@@ -128,7 +128,7 @@ def _check(pod: PodInfo, name: str, is_ephemeral: bool, storage: Storage) -> Non
 
 
 def _sort(key: str, found: _Sorted, storage: Storage, cache: VolumeCache) -> None:
-    """Put a claim where it belongs, as it is assumed to be."""
+    """Add a claim, as it is assumed, to the bound or the delayed ones."""
     claim = cache.claims.find(key)
     if claim is None:
         namespace, _, name = key.partition("/")
@@ -149,7 +149,7 @@ def _sort(key: str, found: _Sorted, storage: Storage, cache: VolumeCache) -> Non
 
 
 def _delaying_class(claim: PersistentVolumeClaim, storage: Storage) -> StorageClass | None:
-    """The claim's class, if volumes of it are bound when a pod needs them."""
+    """Return the claim's class if volumes of it are bound only when a pod needs them, else None."""
     name = class_of(claim)
     row: StorageClass | None = storage.find(STORAGE_CLASSES, name) if name else None
     if row is None:

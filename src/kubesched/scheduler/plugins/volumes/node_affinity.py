@@ -1,7 +1,7 @@
-"""Which nodes can reach a volume: the required node affinity of volumes, compiled once for all that have equal ones.
+"""Nodes that can reach a volume, by its required node affinity, which is compiled once for all equal ones.
 
-Only labels decide: upstream evaluates the affinity for a node without a name, so field requirements always pass. Source:
-rules/volumes §2.8.
+Only labels decide: upstream evaluates the affinity for a node without a name, so field requirements always pass.
+Source: rules/volumes §2.8.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from ...nodes.columns import BoolArray, RowArray
 
 __all__ = ["Affinities", "NodeReach", "Reach", "reaches", "reaches_rows"]
 
-#: How many compiled affinities that no known volume has are kept: those of translated volumes.
+#: Most compiled affinities without a known volume that are kept: those of translated volumes.
 _MOST_IDLE: Final = 4096
-#: With more distinct affinities than this, one that no more volumes have than that is not worth remembering.
+#: With more distinct affinities than this, one that at most ``_FEW_VOLUMES`` volumes have is not worth remembering.
 _MANY_AFFINITIES: Final = 64
 _FEW_VOLUMES: Final = 32
 
 
 class NodeReach:
-    """The nodes that a required node affinity allows.
+    """Nodes that a required node affinity allows.
 
     Attributes:
         selector: the affinity; equal ones share a NodeReach, so it is compared by identity.
-        volumes: how many volumes have it.
-        single: label key and values, when the affinity is nothing but one label being one of them.
+        volumes: number of volumes that have it.
+        single: label key and values, when the affinity only demands one of these values.
     """
 
     __slots__ = ("_matcher", "selector", "single", "volumes")
@@ -49,37 +49,37 @@ class NodeReach:
                 self.single = requirement.key, requirement.values
 
     def allows(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels can reach the volume."""
+        """True if a node with these labels can reach the volume."""
         return self._matcher.matches(labels, "")
 
     def allows_rows(self, nodes: NodeTable, rows: RowArray) -> BoolArray:
-        """bool[len(rows)]: the same for many nodes."""
+        """Answer as :meth:`allows`, for many nodes; bool[len(rows)]."""
         return nodes.matches_selector(self._matcher, rows)
 
 
-#: None: every node.
+#: Nodes that can reach a volume; None stands for every node.
 Reach: TypeAlias = "NodeReach | None"
 
 
 def reaches(reach: Reach, labels: Mapping[str, str]) -> bool:
-    """Whether a node with these labels can reach a volume."""
+    """True if a node with these labels can reach a volume."""
     return reach is None or reach.allows(labels)
 
 
 def reaches_rows(reach: Reach, nodes: NodeTable, rows: RowArray) -> BoolArray:
-    """bool[len(rows)]: the same for many nodes."""
+    """Answer as :func:`reaches`, for many nodes; bool[len(rows)]."""
     return np.ones(len(rows), np.bool_) if reach is None else reach.allows_rows(nodes, rows)
 
 
 class Affinities:
-    """One :class:`NodeReach` for each distinct node selector."""
+    """Cache of :class:`NodeReach` objects, one for each distinct node selector."""
 
     def __init__(self) -> None:
         self._known: dict[NodeSelector, NodeReach] = {}
         self._idle = 0
 
     def of(self, required: NodeSelector | None) -> Reach:
-        """The nodes that a required node affinity allows; None for all of them."""
+        """Return the nodes that a required node affinity allows; None for all of them."""
         if required is None:
             return None
         found = self._known.get(required)
@@ -92,9 +92,9 @@ class Affinities:
         return found
 
     def is_shared(self, reach: Reach) -> bool:
-        """Whether so many volumes have an affinity that what it leads to is worth remembering for every node.
+        """True if enough volumes have an affinity for results per node to be worth remembering.
 
-        It is not for local disks: where each node has an affinity of its own, remembered results would displace others.
+        Local disks do not count as shared: each node has its own affinity, so remembered results would displace others.
         """
         if reach is None:
             return True
@@ -102,7 +102,7 @@ class Affinities:
         return reach.volumes > several
 
     def count(self, required: NodeSelector | None, change: int) -> None:
-        """Another volume has this affinity (1), or one fewer (-1)."""
+        """Count a volume with this affinity more (1) or less (-1)."""
         reach = self.of(required)
         if reach is None:
             return

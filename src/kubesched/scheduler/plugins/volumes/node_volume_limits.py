@@ -1,6 +1,7 @@
 """NodeVolumeLimits: a node can attach only so many volumes of a CSI driver (PreFilter, Filter).
 
-The volumes on nodes are counted in :mod:`.attached_volumes`; here a pod's volumes are compared with them. Source: rules/volumes §5.
+The volumes on nodes are counted in :mod:`.attached_volumes`; here a pod's volumes are compared with them.
+Source: rules/volumes §5.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["NodeVolumeLimits"]
 
 _EXCEEDED: Final = 1
-#: The text of what the volumes of the pod lack, on nodes with a CSINode and without.
+#: Verdicts of a pod that fits no node (``lacking``), on nodes with a CSINode and without.
 _LACKING: Final = (2, 3)
-#: From here on: the place of a driver among those that have to be installed.
+#: First of the verdicts for a missing driver: + 2 * place of the driver in ``installed`` + 1 without a CSINode.
 _NOT_INSTALLED: Final = 4
 
 
@@ -44,11 +45,11 @@ class _Wanted:
     """Volumes that a pod adds to a node.
 
     Attributes:
-        counts: driver to number of volumes.
-        volumes: each with its driver; empty when no pod on any node uses one of them.
+        counts: (driver, number of volumes) for each driver.
+        volumes: each volume with its driver; empty when no pod on any node uses one of them.
         installed: drivers that the node must have.
-        lacking: why the pod fits no node; "" when it may.
-        error: why the volumes cannot be counted.
+        lacking: reason why the pod fits no node; "" when it may.
+        error: reason why the volumes cannot be counted.
     """
 
     counts: tuple[tuple[str, int], ...] = ()
@@ -62,17 +63,17 @@ _NOTHING: Final = _Wanted()
 
 
 class _NewVolumes(Question):
-    """The volumes that the pod adds to a node, against the limits there.
+    """Question of a pod by the volumes that it adds to a node, against the limits there.
 
-    Pods that add the same numbers of new volumes are alike. A pod with volumes in use adds fewer on the nodes where they are: it
-    is like the others while that changes no verdict.
+    Pods that add equal numbers of new volumes have equal keys. A pod with volumes in use adds fewer on the nodes where
+    they are; it has the others' key only while that changes no verdict.
     """
 
-    by_spec = True  # but for what claims and nodes say now
+    by_spec = True  # except for what claims and nodes say now
     stands_alone = frozenset({"filter"})
 
     def __init__(self, plugin: NodeVolumeLimits, nodes: NodeTable, with_csi: _Wanted, without: _Wanted) -> None:
-        """``with_csi``: on nodes with a CSINode, where in-tree volumes are migrated; ``without``: on others."""
+        """``with_csi`` is for nodes with a CSINode, where in-tree volumes are migrated; ``without`` for the others."""
         self.by_spec = False
         self._attached, self._limits_on, self._nodes = plugin.attached, plugin.limits_on, nodes
         self._with_csi, self._without = with_csi, without
@@ -118,7 +119,7 @@ class _NewVolumes(Question):
                     raise errors[row]
 
     def _exceeded(self, wanted: _Wanted, rows: RowArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """bool[len(rows)]: some driver would have more volumes than it may."""
+        """Mark rows where some driver would have more volumes than it may; bool[len(rows)]."""
         attached = self._attached
         exceeded = np.zeros(len(rows), np.bool_)
         for driver, number in wanted.counts:
@@ -166,7 +167,7 @@ class _NewVolumes(Question):
         return 0
 
     def _exceeded_by_pods(self, wanted: _Wanted, node: NodeInfo) -> int:
-        """The verdict on a node whose pods are not the real ones just now: they are counted one by one."""
+        """Judge a node in a what-if, whose pods are not the real ones: its volumes are counted one by one."""
         attached = self._attached
         in_use: dict[Countable, str] = {}
         for other in node.pods.values():
@@ -183,7 +184,7 @@ class _NewVolumes(Question):
         return _EXCEEDED if exceeded else 0
 
     def amounts(self) -> Sequence[tuple[int, int]] | None:
-        """Nothing, where no node has a limit: then pods that leave change no verdict."""
+        """Return no amounts if no node has a limit: then pods that leave change no verdict. Else None."""
         self._attached.refresh()
         for side in (self._with_csi, self._without):
             if side.lacking or side.error is not None or side.installed:
@@ -202,7 +203,7 @@ class _NewVolumes(Question):
 
 
 class NodeVolumeLimits(Plugin):
-    """How many volumes nodes can attach; the question is :class:`_NewVolumes`."""
+    """Limits of attached volumes; the question is :class:`_NewVolumes`."""
 
     name = "NodeVolumeLimits"
     asks = _NewVolumes
@@ -223,7 +224,7 @@ class NodeVolumeLimits(Plugin):
         self.attached.refresh()
         with_csi = self._wanted(pod, migrated=True)
         if with_csi.volumes and self._is_like_new(with_csi):
-            with_csi = replace(with_csi, volumes=())  # so that what is remembered of it holds for pods with others
+            with_csi = replace(with_csi, volumes=())  # then pods with other volumes share what is remembered
         without = _NOTHING  # without a CSINode there are no limits
         if with_csi.error is not None or with_csi.lacking or self._drivers_required:
             without = replace(self._wanted(pod, migrated=False), volumes=())
@@ -233,7 +234,7 @@ class NodeVolumeLimits(Plugin):
         return limits_of(self._storage.find(CSI_NODES, node_name))
 
     def _is_like_new(self, wanted: _Wanted) -> bool:
-        """Whether a pod gets the verdicts of one whose volumes are in use nowhere: its own nodes are far from their limits."""
+        """True if a pod gets the verdicts of one with only new volumes: nodes of its volumes are far from limits."""
         if not self.attached.has_limits.any():
             return True
         if any(True for _ in self.handle.nominations.nominated_nodes()):
@@ -259,7 +260,7 @@ class NodeVolumeLimits(Plugin):
         counts = Counter(volumes.values())
         drivers = tuple(sorted(counts))
         in_use, nominations = self.attached.rows_of, self.handle.nominations
-        # A nominated pod may use the same volume on the node it is coming to.
+        # A nominated pod may use such a volume on the node it is coming to.
         named = any(volume in in_use for volume in volumes) or any(True for _ in nominations.nominated_nodes())
         return _Wanted(
             counts=tuple((driver, counts[driver]) for driver in drivers),
@@ -300,7 +301,10 @@ class NodeVolumeLimits(Plugin):
         return QueueingHint.QUEUE if uses_claim(pod, new) else QueueingHint.SKIP
 
     def _after_attachment(self, pod: PodInfo, old: VolumeAttachment, new: VolumeAttachment | None) -> QueueingHint:
-        """Ephemeral volumes are left out, as upstream. A volume without a CSI form raises, which counts as Queue."""
+        """Queue for claims and for the attacher's volumes, not for ephemeral ones, as upstream.
+
+        A volume without a CSI form raises, which counts as Queue.
+        """
         for volume in pod.storage:
             if volume.persistent_volume_claim is not None:
                 return QueueingHint.QUEUE

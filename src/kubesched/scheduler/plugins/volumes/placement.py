@@ -1,4 +1,4 @@
-"""For many nodes at once: whether a pod's claims can be satisfied there, and by which volumes.
+"""Placement of a pod's claims on many nodes at once: whether they can be satisfied there, and by which volumes.
 
 Source: rules/volumes §2.5 to §2.7. The reasons of a node are bits; several may apply.
 """
@@ -30,7 +30,7 @@ _NO_VOLUME: Final = 2
 _NO_SPACE: Final = 4
 _GONE: Final = 8
 
-#: Bit to reason, in upstream's order.
+#: Reasons by bit, in upstream's order.
 REASONS: Final = {
     _WRONG_NODE: "node(s) didn't match PersistentVolume's node affinity",
     _NO_VOLUME: "node(s) didn't find available persistent volumes to bind",
@@ -40,12 +40,12 @@ REASONS: Final = {
 
 
 class PlacementError(Exception):
-    """It cannot be found out whether a node fits: the attempt fails with an error."""
+    """The placement on a node cannot be found out; the attempt fails with an error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """A claim for which free volumes were looked for. ``volumes``: intp[n], their numbers; NO_VOLUME where none fits."""
+    """Claim for which free volumes were looked for. ``volumes``: intp[n], their numbers; NO_VOLUME where none fits."""
 
     claim: DelayedClaim
     volumes: IntpArray
@@ -53,10 +53,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Provision:
-    """A claim that may be provisioned.
+    """Claim that may be provisioned.
 
-    ``needed``: bool[n], where no volume was found for it. ``segments``: intp[n], which of ``of`` has the space, -1 when
-    the space is not limited.
+    ``needed``: bool[n], True where no volume was found for it. ``segments``: intp[n], index into ``of`` of the segment
+    that has the space, -1 when the space is not limited.
     """
 
     claim: DelayedClaim
@@ -67,7 +67,7 @@ class Provision:
 
 @dataclass(slots=True, eq=False)
 class Placements:
-    """The outcome for n nodes. ``verdicts``: uint64[n], 0 where the pod's claims can be satisfied, else bits of REASONS."""
+    """Outcome for n nodes. ``verdicts``: uint64[n], 0 where the claims can be satisfied, else bits of REASONS."""
 
     verdicts: VerdictArray
     choices: list[Choice] = field(default_factory=list)
@@ -78,7 +78,7 @@ def place(demand: Demand, nodes: NodeTable, rows: RowArray, cache: VolumeCache, 
     """Evaluate ``demand`` for the nodes of these rows.
 
     Raises:
-        PlacementError: when that cannot be done for one of them.
+        PlacementError: when a node cannot be evaluated.
     """
     found = Placements(np.zeros(len(rows), np.uint64))
     if demand.bound:
@@ -88,13 +88,13 @@ def place(demand: Demand, nodes: NodeTable, rows: RowArray, cache: VolumeCache, 
     return found
 
 
-# -- bound claims (2.5, rule 1) ----------------------------------------------------------------------------
+# -- bound claims (rules/volumes §2.5, rule 1) -------------------------------------------------------------
 
 
 def _bound(
     bound: Sequence[VolumeFacts | None], nodes: NodeTable, rows: RowArray, cache: VolumeCache, verdicts: VerdictArray
 ) -> None:
-    """The first claim that does not fit a node decides."""
+    """Write the verdicts on bound claims: the first claim that does not fit a node decides."""
     left: IntpArray = np.arange(len(rows))
     for facts in bound:
         if not len(left):
@@ -108,10 +108,10 @@ def _bound(
 
 
 def place_bound(bound: Sequence[VolumeFacts | None], node_name: str, labels: Labels, cache: VolumeCache) -> int:
-    """The verdict on one node for claims that are all bound, in plain Python.
+    """Verdict on one node for claims that are all bound, in plain Python.
 
     Raises:
-        PlacementError: when it cannot be found out.
+        PlacementError: when the volume's source cannot be translated.
     """
     for facts in bound:
         if facts is None:
@@ -138,7 +138,7 @@ def _reaching(facts: VolumeFacts, nodes: NodeTable, rows: RowArray, cache: Volum
     return np.where(migrated, translated, reaches_rows(facts.reach, nodes, rows))
 
 
-# -- claims that wait for a node (2.5, rules 2 to 4) -------------------------------------------------------
+# -- claims that wait for a node (rules/volumes §2.5, rules 2 to 4) ----------------------------------------
 
 
 def _delayed(
@@ -179,7 +179,7 @@ def _delayed(
 def _match(
     claim: DelayedClaim, nodes: NodeTable, rows: RowArray, cache: VolumeCache, pools: Pools, taken: list[IntpArray]
 ) -> IntpArray:
-    """intp[len(rows)]: the volume to bind the claim to on each node, besides those taken for other claims (2.6)."""
+    """Choose the volume for a claim on each node, intp[len(rows)], besides those ``taken`` (rules/volumes §2.6)."""
     try:
         pool = pools.of(claim.claim)
     except ValueError as error:
@@ -188,7 +188,7 @@ def _match(
     open_ = np.ones(len(rows), np.bool_)
     for volume in cache.reserved.get(claim.claim.key, {}).values():
         if _is_reserved_for(volume, claim):
-            # It is this volume or none, except where it is taken.
+            # This reserved volume is bound or none, except where another claim has taken it.
             number = pools.numbers.of(volume.name)
             here = open_.copy()
             for others in taken:
@@ -212,7 +212,10 @@ def _match(
 
 
 def _is_reserved_for(volume: PersistentVolume, wanted: DelayedClaim) -> bool:
-    """Whether a volume's claimRef means the claim, and rules 3 to 6 hold: it is then bound to it whatever else it is."""
+    """True if a volume is reserved for the claim by its claimRef, and rules 3 to 6 of rules/volumes §2.6 hold.
+
+    It is then bound to the claim whatever else it is.
+    """
     claim, spec = wanted.claim, volume.spec
     reference = spec.claim_ref
     return (
@@ -230,7 +233,7 @@ def _is_reserved_for(volume: PersistentVolume, wanted: DelayedClaim) -> bool:
 def _provision(
     claim: DelayedClaim, needed: BoolArray, nodes: NodeTable, rows: RowArray, cache: VolumeCache
 ) -> tuple[Provision, VerdictArray]:
-    """Whether a volume can be made for a claim (2.7): the provision, and uint64[len(rows)] bits of why not."""
+    """Provision a claim where ``needed`` (rules/volumes §2.7). Second: bits of REASONS, uint64[len(rows)]."""
     bits = np.zeros(len(rows), np.uint64)
     segments = np.full(len(rows), -1, np.intp)
     of: list[Segment] = []
@@ -249,7 +252,7 @@ def _provision(
 
 
 def _in_allowed_topology(storage_class: StorageClass, nodes: NodeTable, rows: RowArray) -> BoolArray:
-    """bool[len(rows)]: terms are alternatives, the expressions of a term are all needed; no terms: everywhere."""
+    """Mark nodes that a class allows, bool[len(rows)]: all expressions of some term match, or there is no term."""
     terms = storage_class.allowed_topologies
     if not terms:
         return np.ones(len(rows), np.bool_)

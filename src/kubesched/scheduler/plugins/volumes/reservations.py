@@ -1,7 +1,7 @@
-"""What VolumeBinding sets aside for a pod: volumes that claims are to be bound to, claims to be provisioned on a node.
+"""Reservation of a pod's storage on a node: volumes to bind its claims to, and claims to be provisioned.
 
-Made at Reserve and assumed in the caches, so that no other pod is given the same volume; undone at Unreserve, or ended by what
-the API server shows after PreBind has written it. Source: rules/volumes §2.11.
+It is made at Reserve and assumed in the caches, so that no other pod is given the same volume. Unreserve undoes
+it. Otherwise it ends once PreBind has written it and the API server shows the result. Source: rules/volumes §2.11.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["NodeVolumes", "Reservation", "bound_to", "provisioned_on", "volumes_
 
 @dataclass(frozen=True, slots=True)
 class NodeVolumes:
-    """What a pod would get on a node: claims with the volumes to bind them to, and claims to be provisioned."""
+    """Storage that a pod would get on a node: claims with the volumes to bind, and claims to be provisioned."""
 
     static: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
     dynamic: tuple[PersistentVolumeClaim, ...] = ()
 
 
 def volumes_of(found: Placements, index: int, cache: VolumeCache, pools: Pools) -> NodeVolumes:
-    """What a pod would get on the node at a place of the arrays."""
+    """Storage that a pod would get on the node at ``index`` in the arrays."""
     static: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
     for choice in found.choices:
         number = int(choice.volumes[index])
@@ -44,7 +44,7 @@ def volumes_of(found: Placements, index: int, cache: VolumeCache, pools: Pools) 
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """The volumes and claims as they are to be, or, once written, as they were written."""
+    """Volumes and claims as they are to be written, or, afterwards, as they were written."""
 
     pod: PodInfo
     node_name: str
@@ -55,7 +55,7 @@ class Reservation:
         """Assume the volumes and claims.
 
         Raises:
-            AssumeError: when one of them has changed; nothing is assumed then.
+            AssumeError: when a volume or claim has changed; nothing is assumed then.
         """
         try:
             for claim, volume in volumes.static:
@@ -72,7 +72,7 @@ class Reservation:
             raise
 
     def undo(self, cache: VolumeCache) -> None:
-        """End the assumptions that nothing else has ended. Doing it again changes nothing."""
+        """End the assumptions that nothing else has ended. A second call changes nothing."""
         for _, volume in self.bindings:
             cache.volumes.restore(volume.key, volume.metadata.resource_version)
         for claim in self.provisions:
@@ -80,7 +80,7 @@ class Reservation:
 
 
 def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """The volume with a claimRef to the claim; the same object when it has one already."""
+    """Return the volume with a claimRef to the claim; the same object when it has one already."""
     meta, reference = claim.metadata, volume.spec.claim_ref
     named = reference is not None and (reference.namespace, reference.name) == (meta.namespace, meta.name)
     uid = reference.uid if reference is not None else ""
@@ -102,6 +102,6 @@ def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
 
 
 def provisioned_on(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
-    """The claim with the node that it is to be provisioned for."""
+    """Return the claim with the node that it is to be provisioned for."""
     annotations = {**claim.metadata.annotations, SELECTED_NODE: node_name}
     return replace(claim, metadata=replace(claim.metadata, annotations=annotations))

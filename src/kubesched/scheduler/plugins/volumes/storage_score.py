@@ -1,4 +1,4 @@
-"""How well a pod's storage fits a node, with the gate StorageCapacityScoring.
+"""Score of a node by the use of the pod's storage there, with the gate StorageCapacityScoring.
 
 Source: rules/volumes §2.10.
 """
@@ -23,13 +23,13 @@ _MAX_CUSTOM_SCORE: Final = 10
 
 
 class StorageScorer:
-    """Scores the use of storage by a broken line over 0…100 percent."""
+    """Scorer of the use of storage, by a broken line over 0…100 percent."""
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
         self._points = [(point.utilization, point.score * MAX_NODE_SCORE // _MAX_CUSTOM_SCORE) for point in shape]
 
     def scores(self, found: Placements, cache: VolumeCache, pools: Pools) -> IntArray:
-        """int64[n]: nodes that would get the same volumes, or have the same storage to provide, are scored once."""
+        """Score n nodes, int64[n]. Nodes with the same volumes or the same storage to provide are scored once."""
         count = len(found.verdicts)
         columns = [choice.volumes for choice in found.choices]
         columns += [np.where(item.needed, item.segments, NO_VOLUME) for item in found.provisions]
@@ -62,7 +62,7 @@ class StorageScorer:
 
     @staticmethod
     def _mean(scores: Sequence[int]) -> int:
-        """Rounded half away from zero; 0 without any."""
+        """Mean of scores, rounded half away from zero; 0 without any."""
         if not scores:
             return 0
         total, count = sum(scores), len(scores)

@@ -1,6 +1,7 @@
-"""Carrying a reservation out: the API writes of PreBind, and the wait until the claims are bound.
+"""Binder of reserved storage: the API writes of PreBind, and the wait until the claims are bound.
 
-The wait is woken by the informers' events about its claims and volumes, about nodes and about the pod. Source: rules/volumes §2.12.
+The informers' events about the claims and volumes, about nodes and about the pod wake the wait.
+Source: rules/volumes §2.12.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ __all__ = ["BindError", "VolumeBinder"]
 
 
 class BindError(Exception):
-    """Why the claims of a pod were not bound, in upstream's words."""
+    """The claims of a pod were not bound; the text is upstream's."""
 
 
 class VolumeBinder:
-    """Writes and waits. ``timeout`` is in seconds."""
+    """Writer of reservations, which then waits for the claims to be bound. ``timeout`` is in seconds."""
 
     def __init__(self, cache: VolumeCache, handle: Handle, timeout: float) -> None:
         self._cache = cache
@@ -36,7 +37,7 @@ class VolumeBinder:
         """Write what was reserved, and wait until every claim is bound.
 
         Raises:
-            BindError: when that fails, or takes too long.
+            BindError: when a write or the binding fails, or takes too long.
         """
         await self._write(reservation)
         if self._timeout <= 0:
@@ -57,7 +58,7 @@ class VolumeBinder:
             changes.close()
 
     async def _write(self, reservation: Reservation) -> None:
-        """The volumes first, then the claims. After a failure what was not written is no longer assumed."""
+        """Write volumes first, then claims. After a failure the objects not written are no longer assumed."""
         bindings, provisions, cache = reservation.bindings, reservation.provisions, self._cache
         written = 0
         try:
@@ -79,10 +80,10 @@ class VolumeBinder:
     # -- the wait --------------------------------------------------------------------------------------
 
     def _is_done(self, reservation: Reservation, changes: Changes) -> bool:
-        """Whether all claims are bound; False when there is something to wait for.
+        """True if all claims are bound, False when there is something to wait for.
 
         Raises:
-            BindError: when they cannot be any more.
+            BindError: when the claims can no longer be bound.
         """
         pod, node_name = reservation.pod, reservation.node_name
         node: Node | None = self._handle.informed(NODES.plural).get(node_name)
@@ -145,12 +146,12 @@ class VolumeBinder:
 def _is_older(
     shown: PersistentVolume | PersistentVolumeClaim, written: PersistentVolume | PersistentVolumeClaim
 ) -> bool:
-    """Whether the informer has not yet shown what was written. Versions are numbers that grow."""
+    """True if the informer has not yet shown what was written. Versions are numbers that grow."""
     return version_number(shown.metadata.resource_version) < version_number(written.metadata.resource_version)
 
 
 def _keys(reservation: Reservation) -> list[str]:
-    """What a wait is woken by: the claims, and the volumes that are known."""
+    """Keys of the objects that wake a wait: the claims, and the volumes that are known."""
     found = [volume.key for _, volume in reservation.bindings]
     found += [claim.key for claim, _ in reservation.bindings]
     return found + [claim.key for claim in reservation.provisions]

@@ -1,8 +1,8 @@
 """VolumeBinding: a pod goes where its volumes are, or where volumes for its claims can be found or made.
 
-PreFilter, Filter, PreScore, Score, Reserve, PreBind (rules/volumes §2). The parts: :mod:`.demand` (what the
-claims demand), :mod:`.placement` (which nodes satisfy that), :mod:`.reservations` and :mod:`.volume_binder` (carrying it out),
-:mod:`.volume_cache` (claims and volumes, with what is assumed of them).
+PreFilter, Filter, PreScore, Score, Reserve, PreBind (rules/volumes §2). The parts: :mod:`.demand` (demands of the
+claims), :mod:`.placement` (nodes that satisfy them), :mod:`.reservations` and :mod:`.volume_binder` (carrying them
+out), :mod:`.volume_cache` (claims and volumes, with what is assumed of them).
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
 
 __all__ = ["VolumeBinding"]
 
-#: In the cycle state: what was reserved.
+#: Key in the cycle state of what was reserved.
 _RESERVED: Final = "ReserveVolumeBinding"
 
 
 class _Claims(Question):
-    """Demands of the pod's claims on a node. Pods are alike when the content of what their claims refer to is.
+    """Question of a pod by the demands of its claims on a node. The key is the content of all that the claims refer to.
 
-    A pod with a claim that is to be bound to one of several free volumes is like no other.
+    A pod with a claim that is to be bound to one of several free volumes has no key: it shares nothing.
     """
 
     reads = Reads.NODE
-    by_spec = True  # but for what claims say now
+    by_spec = True  # except for what claims say now
     throughout = True
     stands_alone = frozenset({"score"})
 
     def __init__(self, plugin: VolumeBinding, nodes: NodeTable, demand: Demand, rejected: Rejected | None) -> None:
-        """``demand`` says nothing when the pod is ``rejected``."""
+        """``demand`` is empty when the pod is ``rejected``."""
         self.by_spec = False
         self.demand, self.rejected = demand, rejected
         self._plugin, self._nodes = plugin, nodes
         self._cache, self._pools = plugin.state.cache, plugin.state.pools
-        #: Whether PreFilter has run, and has not rejected the pod.
+        #: True if PreFilter has run, and has not rejected the pod.
         self.is_prepared = False
         self.key = self._key() if rejected is None else None
 
@@ -77,23 +77,24 @@ class _Claims(Question):
         return tuple(parts)
 
     def check_prepared(self) -> None:
-        """Raises:
+        """Check that PreFilter has run.
 
-        KeyError: when PreFilter has not run.
+        Raises:
+            KeyError: when it has not.
         """
         if not self.is_prepared:
             raise KeyError("not found")
 
     def place(self, rows: RowArray) -> Placements:
-        """Evaluate these rows.
+        """Place the pod's claims on the nodes of these rows.
 
         Raises:
-            PlacementError: when that cannot be done for one of them.
+            PlacementError: when a node cannot be evaluated.
         """
         return place(self.demand, self._nodes, rows, self._cache, self._pools)
 
     def chosen(self, found: Placements) -> NodeVolumes:
-        """The volumes that the pod would get on the node of the first row."""
+        """Return the volumes that the pod would get on the node of the first row."""
         return volumes_of(found, 0, self._cache, self._pools)
 
     def follow(self, kept: Self) -> Question:
@@ -154,16 +155,17 @@ def _has_claims(pod: PodInfo) -> bool:
 
 
 class VolumeBinding(Plugin):
-    """Claims and volumes; the question is :class:`_Claims`."""
+    """Binding and reservation of a pod's claims; the question is :class:`_Claims`."""
 
     name = "VolumeBinding"
     asks = _Claims
     informs: ClassVar[tuple[str, ...]] = Storage.INFORMS
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
-        """Raises:
+        """Share the state with other profiles.
 
-        ArgsTypeError: when the arguments are those of another plugin.
+        Raises:
+            ArgsTypeError: when the arguments are those of another plugin.
         """
         super().__init__(args, handle)
         args = args if args is not None else VolumeBindingArgs()
@@ -180,7 +182,7 @@ class VolumeBinding(Plugin):
         return self.question(pod, nodes)
 
     def question(self, pod: PodInfo, nodes: NodeTable) -> _Claims:
-        """Question with what the pod's claims demand now."""
+        """Make the question from the current demands of the pod's claims."""
         demand, problem = NO_DEMAND, None
         try:
             demand = demand_of(pod, self._storage, self.state.cache) or NO_DEMAND
@@ -189,7 +191,7 @@ class VolumeBinding(Plugin):
         return _Claims(self, nodes, demand, problem)
 
     def volumes_on(self, state: CycleState, pod: PodInfo, nodes: NodeTable, row: int) -> NodeVolumes:
-        """The volumes that the pod would get on a node that fits it; nothing in a profile without the plugin's PreFilter."""
+        """Return the volumes that the pod would get on a node that fits it; none if PreFilter did not run."""
         question: _Claims | None = state.get(question_key(self.name))
         if question is None or not question.is_prepared:
             return NodeVolumes()
@@ -200,7 +202,7 @@ class VolumeBinding(Plugin):
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         question = self._prepared(state)
         if question is None or not question.demand.delayed:
-            return None  # claims that were bound when the pod was evaluated still are
+            return None  # claims that were bound when the pod was evaluated are still bound
         nodes = self.handle.snapshot.table
         latest = self.question(pod, nodes)
         if latest.rejected is not None:
@@ -214,7 +216,7 @@ class VolumeBinding(Plugin):
         try:
             found = latest.place(np.array([row], np.intp))
             if verdict := int(found.verdicts[0]):
-                # Extenders were awaited, and meanwhile another pod had a shared claim assumed on its node.
+                # While extenders were awaited, another pod had a shared claim assumed on its node.
                 raise PlacementError(latest.why(verdict).message())
             reservation.make(latest.chosen(found), self.state.cache)
         except (AssumeError, PlacementError) as error:
@@ -225,7 +227,7 @@ class VolumeBinding(Plugin):
         return None
 
     def _prepared(self, state: CycleState) -> _Claims | None:
-        """The question of the attempt; None for a pod without claims.
+        """Return the question of the attempt; None for a pod without claims.
 
         Raises:
             KeyError: when PreFilter has not run.

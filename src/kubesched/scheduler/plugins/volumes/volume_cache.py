@@ -1,6 +1,6 @@
-"""Claims and volumes as VolumeBinding sees them: both assume caches, volumes by class, and who waits for changes.
+"""Cache of claims and volumes for VolumeBinding: both assume caches, volumes by class, and waits for their changes.
 
-One for all profiles, so that no two of them choose the same volume. Source: rules/volumes §2.2.
+All profiles share one, so that no two of them choose the same volume. Source: rules/volumes §2.2.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ __all__ = [
 
 _log = logging.getLogger("kubesched.scheduler.plugins")
 
-#: Why an object cannot be assumed, in upstream's words.
+#: Texts for an object that cannot be assumed, in upstream's words.
 _MISSING: Final = '{what} "{name}" not found'
 _STALE: Final = '"{key}" is out of sync (stored: {stored}, assume: {assumed})'
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether the PV controller has finished binding the claim."""
+    """True if the PV controller has finished binding the claim."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
 
 
 def requested_storage(claim: PersistentVolumeClaim) -> Quantity:
-    """How much storage a claim wants; 0 when it does not say, or not in a quantity."""
+    """Storage that a claim requests; 0 when it requests none, or the text is not a quantity."""
     return _quantity(claim, "spec.resources.requests", claim.spec.resources.requests.get("storage"))
 
 
 def volume_capacity(volume: PersistentVolume) -> Quantity:
-    """The size of a volume; 0 when it is not there or is not a quantity."""
+    """Size of a volume; 0 when it is not given or is not a quantity."""
     return _quantity(volume, "spec.capacity", volume.spec.capacity.get("storage"))
 
 
@@ -66,20 +66,20 @@ def _quantity(obj: PersistentVolume | PersistentVolumeClaim, field: str, value: 
 
 
 def required_affinity(volume: PersistentVolume) -> NodeSelector | None:
-    """A volume's required node affinity, as written."""
+    """Return a volume's required node affinity, as written."""
     affinity = volume.spec.node_affinity
     return affinity.required if affinity is not None else None
 
 
 class VolumeFacts(NamedTuple):
-    """What decides about a node for a volume that is bound.
+    """Facts of a volume that decide which nodes a pod that is bound to it may use.
 
     Attributes:
         name: the volume's name.
         reach: the nodes that can reach it.
         plugin: the in-tree plugin of the volume, if it can be migrated to CSI; "" otherwise.
         migrated_reach: the nodes that can reach it where the plugin is migrated.
-        problem: why it cannot be translated to CSI, which is an error where the plugin is migrated.
+        problem: reason why it cannot be translated to CSI, which is an error where the plugin is migrated.
     """
 
     name: str
@@ -90,12 +90,13 @@ class VolumeFacts(NamedTuple):
 
 
 class VolumeCache:
-    """Attributes:
+    """Claims and volumes, with what is assumed of them, and indexes of the volumes.
 
-    claims, volumes: the assume caches, by key.
-    csi_nodes, capacities: what CSI drivers say.
-    free: class to the volumes of that class without a claimRef, by name.
-    reserved: ``namespace/name`` of a claim to the volumes whose claimRef names it, by name.
+    Attributes:
+        claims, volumes: the assume caches, by key.
+        csi_nodes, capacities: the objects of CSI drivers.
+        free: volumes without a claimRef, by class and name.
+        reserved: volumes with a claimRef, by the claim's ``namespace/name`` and the volume's name.
     """
 
     def __init__(self, handle: Handle) -> None:
@@ -124,7 +125,7 @@ class VolumeCache:
         self._listeners.append(listener)
 
     def facts(self, name: str) -> VolumeFacts | None:
-        """What decides about nodes for a bound volume; None when there is no such volume."""
+        """Return the facts of a bound volume; None when there is no such volume."""
         found = self._facts.get(name)
         if found is None:
             volume = self.volumes.find(name)
@@ -134,7 +135,7 @@ class VolumeCache:
         return found
 
     def facts_of(self, volume: PersistentVolume) -> VolumeFacts:
-        """What decides about nodes for a volume."""
+        """Compute the facts of a volume."""
         required = required_affinity(volume)
         reach = self.affinities.of(required)
         translation = translation_of(volume.spec)
@@ -148,7 +149,7 @@ class VolumeCache:
         return VolumeFacts(volume.name, reach, translation.plugin, self.affinities.of(migrated), problem)
 
     def reach_on(self, facts: VolumeFacts, node_name: str) -> tuple[Reach, str]:
-        """The nodes that can reach a volume by what counts on a node, and why it cannot be translated there, if so."""
+        """Return the nodes that can reach a volume by the rules of one node, and why it cannot be translated there."""
         if facts.plugin and self.csi_nodes.is_migrated(node_name, facts.plugin):
             return facts.migrated_reach, facts.problem
         return facts.reach, ""
@@ -189,7 +190,7 @@ class VolumeCache:
     # -- waiting ---------------------------------------------------------------------------------------
 
     def changes(self, keys: Iterable[str]) -> Changes:
-        """The changes that the informers show of these claims and volumes, and of any node; to be closed."""
+        """Subscribe to changes of these claims and volumes, and of any node. The result has to be closed."""
         return Changes(self._waiting, keys)
 
     def _wake(self, old: Any, new: Any) -> None:
@@ -204,7 +205,7 @@ class VolumeCache:
 
 
 class Changes:
-    """Wakes one waiter. Made by :meth:`VolumeCache.changes`."""
+    """Alarm of one waiter, made by :meth:`VolumeCache.changes`."""
 
     def __init__(self, waiting: dict[str, set[Changes]], keys: Iterable[str]) -> None:
         self._waiting = waiting
@@ -214,7 +215,7 @@ class Changes:
             self.of(key)
 
     def of(self, key: str) -> None:
-        """Wake on changes of this claim or volume, too."""
+        """Add a claim or volume whose changes wake the waiter."""
         self._keys.add(key)
         self._waiting.setdefault(key, set()).add(self)
 
@@ -222,12 +223,12 @@ class Changes:
         self._event.set()
 
     async def next(self) -> None:
-        """Wait until something changes; at once when it has since the last call."""
+        """Wait for the next change; return at once when there was one since the last call."""
         await self._event.wait()
         self._event.clear()
 
     def close(self) -> None:
-        """Nothing is waited for any more."""
+        """Stop being woken."""
         for key in self._keys:
             group = self._waiting[key]
             group.discard(self)
@@ -242,7 +243,7 @@ def claim_key(reference: ObjectReference) -> str:
 
 
 class _NodeEvents:
-    """Calls ``wake`` when a node goes, or its labels change: what waits for a node's volumes may have to give up."""
+    """Handler that calls ``wake`` when a node goes or its labels change: a wait for volumes may have to give up."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake

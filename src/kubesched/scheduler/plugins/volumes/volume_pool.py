@@ -1,8 +1,9 @@
-"""Volumes that are free to be bound to claims that are alike, found for all nodes at once.
+"""Pools of volumes that are free to be bound to claims that are alike, searched for all nodes at once.
 
-A pool holds the free volumes of one class that suit a claim by everything but size and node, smallest first. Volumes whose
-affinity is one label being one of some values, such as those of a zone or a local disk, are found by the label column of the
-node table: the smallest one for each value, gathered by row. Kept up as volumes come and go. Source: rules/volumes §2.6.
+A pool holds the free volumes of one class that suit a claim by everything but size and node, smallest first. The
+affinity of a volume in a zone or on a local disk is mostly one label being one of some values. Such volumes are found
+by the label column of the node table: the smallest for each value, gathered by row. Pools follow the volumes that come
+and go. Source: rules/volumes §2.6.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from .volume_cache import VolumeCache, required_affinity, volume_capacity
 
 __all__ = ["NO_VOLUME", "Pools", "VolumePool", "volume_mode"]
 
-#: In place of a volume's number: there is none.
+#: Stands in place of a volume's number for "none".
 NO_VOLUME: Final = -1
 
 _MOST_POOLS: Final = 64
 
 
 def volume_mode(mode: str | None) -> str:
-    """A volume mode, with the default filled in."""
+    """Return a volume mode, with the default filled in."""
     return mode if mode is not None else "Filesystem"
 
 
 class Criteria(NamedTuple):
-    """What a claim demands of a volume besides its size. ``selector`` is the label selector's JSON, empty without one."""
+    """Demands of a claim on a volume besides its size. ``selector`` is the label selector's JSON, empty without one."""
 
     storage_class: str
     volume_mode: str
@@ -57,7 +58,7 @@ def _criteria_of(claim: PersistentVolumeClaim) -> Criteria:
 
 
 class _Numbers:
-    """A number for each volume, for arrays; not used again for another one."""
+    """Numbers of volumes, for arrays; a number is never used again for another volume."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -65,7 +66,7 @@ class _Numbers:
         self._names: dict[int, str] = {}
 
     def of(self, name: str) -> int:
-        """The number of a volume."""
+        """Return the number of a volume, a new one if it has none."""
         number = self._numbers.get(name)
         if number is None:
             number = self._numbers[name] = self._next
@@ -74,18 +75,18 @@ class _Numbers:
         return number
 
     def name(self, number: int) -> str:
-        """The name of the volume with this number."""
+        """Return the name of the volume with this number."""
         return self._names[number]
 
     def drop(self, name: str) -> None:
-        """The volume is gone."""
+        """Forget a volume that is gone."""
         number = self._numbers.pop(name, None)
         if number is not None:
             del self._names[number]
 
 
 class _ByLabel:
-    """Volumes that need a label to be one of some values: parallel arrays of volume and value, by rising place."""
+    """Volumes that need one label to have one of some values: parallel arrays of volume and value, by rising place."""
 
     __slots__ = ("_codes", "_seen", "key", "places", "value_of", "values")
 
@@ -105,7 +106,10 @@ class _ByLabel:
     def smallest(
         self, nodes: NodeTable, rows: RowArray, usable: BoolArray, nothing: int, count: int
     ) -> list[IntpArray]:
-        """``count`` arrays, intp[len(rows)]: the smallest usable volume for each node, the next, …; ``nothing`` for none."""
+        """Return each node's smallest usable volume, then the next, …: ``count`` arrays intp[len(rows)].
+
+        ``nothing`` stands for no volume.
+        """
         column = nodes.labels.column(self.key)
         seen = (id(column), column.version)
         if self._seen != seen:
@@ -116,11 +120,11 @@ class _ByLabel:
         places, codes = self.places[keep], self._codes[self.value_of[keep]]
         there = codes != ABSENT
         places, codes = places[there], codes[there]
-        size = len(column.values) + 1  # the last place is that of an absent label
+        size = len(column.values) + 1  # the last place is for an absent label
         found: list[IntpArray] = []
         for _ in range(count):
             first = np.full(size, nothing, np.intp)
-            first[codes[::-1]] = places[::-1]  # of several for one value the last written stays: the smallest
+            first[codes[::-1]] = places[::-1]  # of several places for one value the last written stays: the smallest
             found.append(first[column.codes[rows]])
             left = first[codes] != places
             places, codes = places[left], codes[left]
@@ -128,7 +132,7 @@ class _ByLabel:
 
 
 class _Free(NamedTuple):
-    """A free volume: its size in nano-units, number, reach, and what these were read from."""
+    """Free volume: its size in nano-units, its number and reach, and the spec from which these were read."""
 
     size: int
     number: int
@@ -137,7 +141,7 @@ class _Free(NamedTuple):
 
 
 class VolumePool:
-    """The free volumes that suit claims with the same :class:`Criteria`.
+    """Free volumes that suit claims with equal :class:`Criteria`.
 
     Volumes are numbered by :class:`Pools`; a number stays with a volume's name.
     """
@@ -154,7 +158,7 @@ class VolumePool:
         }
         self._stale = True
         self._place_of: dict[str, int] = {}
-        #: In nano-units.
+        #: Sizes in nano-units, in rising order.
         self._sizes: list[int] = []
         self._alive: BoolArray = np.zeros(0, np.bool_)
         self._number_of: IntpArray = np.zeros(0, np.intp)
@@ -163,11 +167,11 @@ class VolumePool:
         self._others: list[tuple[NodeReach, IntpArray]] = []
 
     def __bool__(self) -> bool:
-        """Whether there is any volume."""
+        """True if there is any volume."""
         return bool(self._volumes)
 
     def _suits(self, volume: PersistentVolume) -> bool:
-        """Rules 2, 4 to 6, 9 to 11 and 13."""
+        """True if rules 2, 4 to 6, 9 to 11 and 13 of rules/volumes §2.6 hold for a volume."""
         spec, criteria = volume.spec, self._criteria
         return (
             spec.claim_ref is None
@@ -185,7 +189,7 @@ class VolumePool:
         return _Free(volume_capacity(volume).nanos, self._numbers.of(volume.name), reach, volume.spec)
 
     def note(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        """A volume changed."""
+        """Note that a volume came, changed or went."""
         volume = new if new is not None else old
         assert volume is not None
         name = volume.name
@@ -200,9 +204,9 @@ class VolumePool:
                 self._alive[place] = False
 
     def smallest(self, nodes: NodeTable, rows: RowArray, size: Quantity, count: int) -> list[IntpArray]:
-        """``count`` arrays, intp[len(rows)]: numbers of the smallest volume of at least ``size`` for each node, the next, …
+        """Return each node's smallest volume of at least ``size``, then the next, …: ``count`` arrays intp[len(rows)].
 
-        NO_VOLUME where there is none.
+        They hold volume numbers, NO_VOLUME where there is none.
         """
         if self._stale:
             self._rebuild()
@@ -257,7 +261,7 @@ def _size_of(item: tuple[str, _Free]) -> int:
 
 
 class Pools:
-    """The pools of all claims, the least recently used dropped; ``numbers`` are those of volumes."""
+    """Pools for all claims; the least recently used are dropped. ``numbers`` are those of the volumes."""
 
     def __init__(self, cache: VolumeCache) -> None:
         self._cache = cache
@@ -266,7 +270,7 @@ class Pools:
         cache.listen(self._note)
 
     def of(self, claim: PersistentVolumeClaim) -> VolumePool:
-        """The pool of the volumes that suit a claim.
+        """Return the pool of the volumes that suit a claim.
 
         Raises:
             SelectorError: when the claim's label selector cannot be used; the text is upstream's.

@@ -43,17 +43,18 @@ def _claim_names(volumes: Sequence[Volume]) -> list[str]:
 
 
 class _Unshared(Question):
-    """Disks and claims of the pod that others may have in use. Pods that nothing is in conflict with anywhere are alike.
+    """Question of a pod by its disks and claims that other pods may have in use.
 
-    Nodes with a disk of the pod are found in an index. Of the claims that one pod may use it counts those in use.
+    Pods with no conflict anywhere have equal keys. Nodes with a disk of the pod are found in an index. Of the claims
+    that only one pod may use, those in use are counted.
     """
 
     reads = Reads.PODS
-    by_spec = True  # but for who uses disks and claims now
+    by_spec = True  # except for who uses disks and claims now
     stands_alone = frozenset({"filter"})
 
     def __init__(self, pod: PodInfo, nodes: NodeTable, claims: frozenset[str] | Status, in_use: int) -> None:
-        """``claims``: the names of those that one pod may use, or the rejection of a pod whose claims are not there."""
+        """``claims`` are the names of those that only one pod may use, or the rejection if a claim is missing."""
         self.by_spec = False
         self._disks, self._nodes = pod.disks, nodes
         self._claims, self._in_use = claims, in_use
@@ -75,14 +76,14 @@ class _Unshared(Question):
         return found
 
     def _uses(self, pods: Sequence[PodInfo]) -> int:
-        """How often these pods use the claims. Their namespace is not compared, as upstream."""
+        """Count the uses of the claims by these pods. Their namespace is not compared, as upstream."""
         claims = self._claims
         if isinstance(claims, Status):
             return 0
         return sum(name in claims for pod in pods if pod.pvcs for name in _claim_names(pod.storage))
 
     def _is_used(self) -> bool:
-        """Whether a claim is in use.
+        """True if a claim is in use.
 
         Raises:
             RuntimeError: when the profile has the plugin at Filter only.
@@ -116,7 +117,7 @@ class _Unshared(Question):
 
 
 class VolumeRestrictions(Plugin):
-    """Disks and claims that pods cannot share; the question is :class:`_Unshared`."""
+    """Check of disks and claims that pods cannot share; the question is :class:`_Unshared`."""
 
     name = "VolumeRestrictions"
     asks = _Unshared
@@ -155,7 +156,7 @@ class VolumeRestrictions(Plugin):
         ]
 
     def _after_pod(self, pod: PodInfo, old: Pod, new: Pod | None) -> QueueingHint:
-        """Pods of other namespaces are left out, although disks conflict across namespaces (as upstream)."""
+        """Ignore pods of other namespaces, although disks conflict across namespaces (as upstream)."""
         if old.namespace != pod.namespace or not old.spec.volumes:
             return QueueingHint.SKIP
         freed = dict.fromkeys(disk_uses(old.spec.volumes))

@@ -1,4 +1,4 @@
-"""What VolumeBinding keeps between attempts, one for all profiles; and the check that it is as it should be."""
+"""State of VolumeBinding between attempts, shared by all profiles, and its check for the cache comparer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ __all__ = ["VolumeState"]
 
 
 class VolumeState:
-    """Attributes:
+    """State of VolumeBinding between attempts.
 
-    cache: claims and volumes.
-    pools: the free volumes that suit a claim.
-    reservations: what is set aside for pods between Reserve and the end of PreBind, by the pod's UID.
+    Attributes:
+        cache: claims and volumes.
+        pools: the free volumes that suit a claim.
+        reservations: storage set aside for pods between Reserve and the end of PreBind, by the pod's UID.
     """
 
     def __init__(self, handle: Handle) -> None:
@@ -34,12 +35,12 @@ class VolumeState:
 
     @classmethod
     def of(cls, handle: Handle) -> VolumeState:
-        """The one that all profiles share."""
+        """Return the instance that all profiles share."""
         shared: VolumeState = handle.shared("VolumeBinding", lambda: cls(handle))
         return shared
 
     def has_free_volume(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether there may be a volume to bind the claim to; also when that cannot be found out."""
+        """True if there may be a volume to bind the claim to, also if that cannot be found out."""
         if not self.cache.free.get(class_of(claim)):
             return False
         try:
@@ -48,7 +49,7 @@ class VolumeState:
             return True
 
     def problems(self) -> Iterator[str]:
-        """Differences between the assume caches and what the informers hold, and assumptions that have no reservation."""
+        """Yield differences between assume caches and informers, and assumptions without a reservation."""
         kept_volumes = {volume.key for one in self.reservations.values() for _, volume in one.bindings}
         kept_claims = {claim.key for one in self.reservations.values() for claim in one.provisions}
         yield from _differences(VOLUMES.plural, self.cache.volumes, self._handle.informed(VOLUMES.plural), kept_volumes)
@@ -61,7 +62,7 @@ class VolumeState:
                 else self.cache.reserved.get(f"{reference.namespace}/{reference.name}", {})
             )
             if index.get(volume.name) is not volume:
-                yield f"{VOLUMES.plural} {volume.name}: not found where it is looked for"
+                yield f"{VOLUMES.plural} {volume.name}: missing from the index of free or reserved volumes"
 
 
 def _differences(

@@ -1,6 +1,7 @@
 """VolumeZone: a volume that is tied to zones or regions by its labels needs a node there (PreFilter, Filter).
 
-The node affinity of volumes is VolumeBinding's; here only the old zone and region labels count. Source: rules/volumes §4.
+Only the old zone and region labels count here; VolumeBinding checks the node affinity of volumes.
+Source: rules/volumes §4.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
 
 __all__ = ["VolumeZone"]
 
-#: The labels that count, in upstream's order, and what a node may have in the place of the beta ones.
+#: Labels that count, in upstream's order, and the labels that a node may have in place of the beta ones.
 _KEYS: Final = (BETA_ZONE, BETA_REGION, GA_ZONE, GA_REGION)
 _GA_FORM: Final = {BETA_ZONE: GA_ZONE, BETA_REGION: GA_REGION}
-#: How many sets of places are remembered as rows.
+#: Most sets of places whose rows are remembered.
 _MOST_PLACES: Final = 256
 
 
 class _Place(NamedTuple):
-    """What a volume demands of a node: one of these values of a label."""
+    """Demand of a volume on a node: one of these values of a label."""
 
     key: str
     values: tuple[str, ...]
@@ -47,7 +48,7 @@ _Places = tuple[_Place, ...]
 
 
 def _places(volume: PersistentVolume) -> _Places:
-    """What the labels of a volume demand; a label whose value has an empty part demands nothing."""
+    """Read the demands of a volume's labels. A label whose value has an empty part demands nothing."""
     found: list[_Place] = []
     labels = volume.metadata.labels
     for key in _KEYS if labels else ():
@@ -59,16 +60,16 @@ def _places(volume: PersistentVolume) -> _Places:
 
 
 class _Zones(Question):
-    """The zones and regions that the pod's volumes demand now; pods whose volumes demand the same share what is remembered."""
+    """Question of a pod by the zones and regions that its volumes demand now. The key is the set of demands."""
 
     reads = Reads.NODE
-    by_spec = True  # but for what volumes say now
+    by_spec = True  # except for what volumes say now
     stands_alone = frozenset({"filter"})
 
     def __init__(self, plugin: VolumeZone, demanded: _Places | Status, nodes: NodeTable) -> None:
         self.by_spec = False
         self._plugin, self._nodes = plugin, nodes
-        #: The rejection of a pod whose demands cannot be known; it passes nowhere.
+        #: Rejection, on every node, of a pod whose demands cannot be known.
         self._rejection = demanded if isinstance(demanded, Status) else None
         self.key = self._places = None if isinstance(demanded, Status) else demanded
 
@@ -86,7 +87,7 @@ class _Zones(Question):
             return 1
         labels = node.labels
         if all(key not in labels for key in _KEYS):
-            return 0  # a cluster of one zone
+            return 0  # an unlabelled node stands for a cluster of one zone
         for key, values in self._places:
             value = labels.get(key)
             if value is None:
@@ -100,7 +101,7 @@ class _Zones(Question):
 
 
 class VolumeZone(Plugin):
-    """Zones of volumes; the question is :class:`_Zones`. The rows that meet a set of demands are compiled once."""
+    """Check of the zones of volumes; the question is :class:`_Zones`. Rows are found once per set of demands."""
 
     name = "VolumeZone"
     asks = _Zones
@@ -110,7 +111,7 @@ class VolumeZone(Plugin):
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)
         self._storage = Storage(handle)
-        #: Places to bool[capacity]: the rows that meet them, as of a version of the nodes' labels.
+        #: Rows that meet some places, bool[capacity], by the places, as of a version of the nodes' labels.
         self._met: dict[_Places, BoolArray] = {}
         self._met_version = (-1, -1)
 
@@ -118,7 +119,7 @@ class VolumeZone(Plugin):
         return _Zones(self, self._demanded(pod), nodes) if pod.pvcs else None
 
     def met(self, places: _Places, nodes: NodeTable) -> BoolArray:
-        """bool[capacity]: the rows that meet these places."""
+        """Mark the rows that meet these places, bool[capacity]."""
         version = (nodes.labels_version, nodes.capacity)
         if version != self._met_version or len(self._met) >= _MOST_PLACES:
             self._met.clear()
@@ -129,7 +130,7 @@ class VolumeZone(Plugin):
         return met
 
     def _demanded(self, pod: PodInfo) -> _Places | Status:
-        """What all volumes of a pod demand, without repetition; or why it cannot be known (section 4.1)."""
+        """Collect the demands of all volumes of a pod, or the reason why they cannot be known (rules/volumes §4.1)."""
         storage = self._storage
         found: dict[_Place, None] = {}
         try:
@@ -151,7 +152,7 @@ class VolumeZone(Plugin):
         return tuple(found)
 
     def _unbound(self, claim: PersistentVolumeClaim) -> Status | None:
-        """None when the volume is chosen together with the node."""
+        """Reject an unbound claim, unless its volume is chosen together with the node."""
         found: StorageClass | None = self._storage.class_of(claim)
         if found is None:
             return Status.unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
@@ -186,7 +187,7 @@ class VolumeZone(Plugin):
 
 
 def _rows_that_meet(places: _Places, nodes: NodeTable) -> BoolArray:
-    """bool[capacity]: the rows of nodes that meet all places, or that have none of the labels."""
+    """Mark the rows of nodes that meet all places, or that have none of the labels; bool[capacity]."""
     codes = {key: nodes.labels.column(key).codes for key in _KEYS}
     met = np.ones(nodes.capacity, np.bool_)
     for key, values in places:

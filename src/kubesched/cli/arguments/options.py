@@ -1,0 +1,87 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+
+from .values import setting
+
+__all__ = [
+    "enable_plugin",
+    "json_output",
+    "node_resources",
+    "plugin_modules",
+    "quiet",
+    "settings",
+    "stages",
+    "start_from",
+]
+
+
+def settings(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add ``--set NAME=VALUE``, collected in ``settings``. ``text`` is its help."""
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", dest="settings", type=setting, action="append", default=[], help=text
+    )
+
+
+def plugin_modules(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--plugin-module",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="load plugins from a module name or a .py file; may be given again. Without --config they are enabled "
+        "in the default profile; with --config the configuration decides",
+    )
+
+
+def enable_plugin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--enable-plugin",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="enable this plugin in every profile that does not mention it; may be given again",
+    )
+
+
+def stages(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--stages",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="rules for the stages of hollow pods, volumes and devices",
+    )
+
+
+def json_output(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add ``-o json``, and ``--json`` as a short form."""
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help=f"{text} (default: table)")
+    parser.add_argument("--json", action="store_const", dest="output", const="json", help="short for -o json")
+
+
+def node_resources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--node-resource",
+        metavar="NAME=QUANTITY",
+        dest="node_resources",
+        type=setting,
+        action="append",
+        default=[],
+        help="a resource of a hollow node, such as nvidia.com/gpu=8 or cpu=64; may be given again",
+    )
+
+
+def start_from(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        metavar="FILE",
+        dest="start",
+        help="start from this saved cluster, or dump of a real one (kubectl get … -o yaml); the file is only read",
+    )
+
+
+def quiet(parser: argparse.ArgumentParser, text: str = "no progress bar and no remarks on stderr") -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", help=text)

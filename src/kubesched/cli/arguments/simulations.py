@@ -1,0 +1,193 @@
+"""Arguments of the commands that simulate: ``simulate`` and ``sweep``, and ``trace`` for their input."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from .options import enable_plugin, node_resources, plugin_modules, quiet, settings, stages, start_from
+from .values import TABLES, count, duration, factor, node_count, positive, saved_table, seconds, setting
+
+__all__ = ["TRACE_FORMATS", "simulate", "sweep", "trace"]
+
+
+def _result_files(parser: argparse.ArgumentParser) -> None:
+    """Add options for showing the result and saving it."""
+    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
+    parser.add_argument("--wide", action="store_true", help="list every pod and node, however many there are")
+    parser.add_argument(
+        "--report", metavar="FILE.html", help="write the result as one self-contained page with plots and tables"
+    )
+    parser.add_argument(
+        "--save",
+        metavar="TABLE=FILE",
+        type=saved_table,
+        action="append",
+        default=[],
+        help=f"write a table to a .csv, .json or .parquet file: {', '.join(TABLES)}; may be given again",
+    )
+
+
+def _hollow_nodes(parser: argparse.ArgumentParser) -> None:
+    """Add options for nodes in addition to those of the input."""
+    parser.add_argument("--nodes", metavar="N", type=node_count, default=0, help="add N hollow nodes")
+    parser.add_argument("--node-cpu", metavar="QUANTITY", default="8", help="cpu of a hollow node (default: 8)")
+    parser.add_argument(
+        "--node-memory", metavar="QUANTITY", default="32Gi", help="memory of a hollow node (default: 32Gi)"
+    )
+    parser.add_argument("--node-template", metavar="FILE", help="make the hollow nodes from this Node manifest instead")
+    node_resources(parser)
+    parser.add_argument("--zones", metavar="N", type=count, default=0, help="distribute the hollow nodes over N zones")
+
+
+def simulate(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Schedule manifests on a simulated cluster. Deployments, StatefulSets, Jobs, DaemonSets, … are expanded to pods. The
+whole scheduler runs in virtual time until nothing changes any more. A pod with the annotation kubesched.io/duration
+(30s, 2h) ends after that time and frees its resources; an object with kubesched.io/arrival is created that long after
+the start. Jobs run to completion, and CronJobs make Jobs. The same input and seed give the same output, byte for
+byte."""
+    parser.epilog = """\
+examples: kubesched simulate -f examples/web-shop --nodes 3
+          kubesched simulate --trace pods.csv --nodes 100 --until 72h --report out.html --save pods=pods.csv
+JSON and YAML follow the schema of kubesched.lab.simulate.results.result (apiVersion kubesched.io/v1alpha1).
+Exit code: 0 even if pods are pending; 1 if the input cannot be used, pods were refused, or an exception was raised
+during the run. Parts of the input that have no effect are named on stderr, even with --quiet, and in the result's
+warnings."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE|DIR",
+        action="append",
+        nargs="+",
+        default=[],
+        help="manifests: YAML or JSON files, or directories of them, also gzipped; - is standard input",
+    )
+    start_from(parser)
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a table (CSV) of pods that arrive over time, with columns such as arrival, name, count, duration, cpu, "
+        "memory; may be given again",
+    )
+    parser.add_argument(
+        "--controllers",
+        action="store_true",
+        help="run all controllers: they make the pods of all workloads, and react to what happens",
+    )
+    _hollow_nodes(parser)
+    stages(parser)
+    parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
+    plugin_modules(parser)
+    enable_plugin(parser)
+    parser.add_argument(
+        "--feature-gates",
+        metavar="NAME=BOOL,...",
+        action="append",
+        default=[],
+        help="feature gates of kube-scheduler, such as DRADeviceTaintRules=true; may be given again",
+    )
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed that breaks ties (default: 0)")
+    parser.add_argument(
+        "--until",
+        metavar="DURATION",
+        type=duration,
+        help="end at this virtual time: seconds, or 90m, 72h (default: a day after the last arrival)",
+    )
+    _result_files(parser)
+    quiet(parser, "no progress bar")
+
+
+def sweep(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Make many runs with different parameters, on several processes or a Ray cluster, and summarise them in one table. The
+runs are every combination of a grid of values, and single runs. A run is a simulation, or a call of your own function
+that returns figures. With --results an interrupted sweep continues where it stopped; runs that failed, or whose input
+changed, are made again."""
+    parser.epilog = """\
+examples: kubesched sweep --set manifests=examples/web-shop --grid nodes=2,3,4 --grid seed=0-9
+          kubesched sweep examples/policies/config/openb.yaml --set trace=openb --results openb.jsonl
+          kubesched sweep sweep.yaml -o csv >runs.csv
+Exit code: 0 if every run succeeded; 1 if the sweep cannot be run as given, or if runs failed. The others are shown."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a file of kind Sweep; see docs/sweeps.md")
+    parser.add_argument(
+        "--grid",
+        metavar="NAME=VALUES",
+        type=setting,
+        action="append",
+        default=[],
+        help="a parameter and its values: a,b,c, a YAML list, or {label: value}; ranges for seed=0-9; may be repeated",
+    )
+    settings(parser, "a parameter with one value for all runs, in YAML; may be repeated")
+    parser.add_argument(
+        "--function",
+        metavar="MODULE:NAME",
+        help="function to call for each run, also FILE.py:NAME (default: a simulation)",
+    )
+    parser.add_argument(
+        "--results",
+        metavar="FILE",
+        help="append each result to this file (JSON lines), and continue from the results in it",
+    )
+    parser.add_argument(
+        "--processes",
+        metavar="N",
+        type=count,
+        help="number of runs at a time (default: one per CPU); 0: in this process, one after the other",
+    )
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=seconds, help="end a run that takes longer, and count it as failed"
+    )
+    parser.add_argument("--ray", metavar="ADDRESS", help="run on this Ray cluster; 'local' starts one on this machine")
+    parser.add_argument(
+        "--figure", metavar="NAME", action="append", default=[], help="summarise only this figure; may be repeated"
+    )
+    parser.add_argument(
+        "--by", metavar="NAME", action="append", default=[], help="group by this parameter (default: all but the seed)"
+    )
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="plot the first figure, mean and confidence interval, to this file (svg, png, pdf)",
+    )
+    parser.add_argument("--x", metavar="NAME", help="parameter on the plot's x axis (default: the first that varies)")
+    parser.add_argument(
+        "-o", "--output", choices=("table", "csv", "json"), default="table", help="a summary (default), or every run"
+    )
+    quiet(parser, "no progress bar")
+
+
+#: Trace formats that can be read.
+TRACE_FORMATS: Final = ("alibaba-2018", "alibaba-2020", "alibaba-2023", "google-2019", "philly")
+
+
+def trace(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Read a published batch trace and write its tasks as pods that arrive over time: as a table for kubesched simulate
+--trace, or as manifests. All bad values of a trace are reported with file, line and column, and then nothing is
+written. docs/traces.md describes the formats. The data is not part of kubesched."""
+    parser.epilog = """\
+examples: kubesched trace alibaba-2020 pai_task_table.csv --limit 10000 >pods.csv
+          kubesched trace google-2019 instance_events-*.json.gz --set cpu_milli=96000 --inflate 1.3 >pods.csv
+          kubesched trace philly cluster_job_log -o yaml --gang >jobs.yaml"""
+    parser.add_argument("format", metavar="FORMAT", choices=TRACE_FORMATS, help=", ".join(TRACE_FORMATS))
+    parser.add_argument("files", metavar="FILE", nargs="+", help="the trace, also gzipped; several for google-2019")
+    parser.add_argument("--limit", metavar="N", type=positive, help="read only the first N lines")
+    settings(parser, "a value that the trace lacks, such as memory_mib of the largest machine; may be repeated")
+    parser.add_argument(
+        "--inflate", metavar="FACTOR", type=factor, help="multiply the number of tasks, by drawing tasks at random"
+    )
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the random draw (default: 0)")
+    parser.add_argument(
+        "-o", "--output", choices=("csv", "yaml"), default="csv", help="a table (default), or manifests"
+    )
+    parser.add_argument(
+        "--shared-gpus",
+        action="store_true",
+        help="with -o yaml: request parts of GPUs as the example policies read them",
+    )
+    parser.add_argument(
+        "--gang", action="store_true", help="with -o yaml: make the pods of a task a group, by coscheduling's labels"
+    )
