@@ -1,11 +1,10 @@
 # One task runner; continuous integration runs the same targets.
-# `make demo` and `make test` set up everything they need in .venv by themselves.
+# Each target sets up what it needs in .venv by itself.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-DEMO   := $(VENV)/.installed-commands
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo clients test test-controlplane matrix campaign fuzz fuzz-cel mutants lint format types layers bench bench-quick conformance sweep shutdown docs reference recordings release-check clean
@@ -18,15 +17,15 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $(STAMP)
 
-# What the commands need, and none of the tools of development: a stranger's first command should not wait for those.
-$(DEMO): pyproject.toml constraints.txt
+# What one extra needs, and none of the tools of development: a stranger's first command should not wait for those.
+$(VENV)/.installed-%: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	test -e $(STAMP) || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[server]'
-	@touch $(DEMO)
+	test -e $(STAMP) || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
+	@touch $@
 
 setup: $(STAMP) ## create .venv with everything in it
 
-demo: $(DEMO) ## a cluster, pods being placed, a pending pod explained; under a minute
+demo: $(VENV)/.installed-server ## a cluster, pods being placed, a pending pod explained; under a minute
 	$(BIN)/kubesched demo
 
 clients: $(STAMP) ## the JavaScript client, for its test; where there is no npm that test is skipped
@@ -81,7 +80,7 @@ sweep: $(STAMP) ## the property tests again, with many more examples (slow)
 shutdown: $(STAMP) ## how soon a cluster with a thousand watchers that reconnect has saved and ended: two seconds at most
 	KUBESCHED_SHUTDOWN_SECONDS=2 $(BIN)/python -m pytest -n 0 -s tests/cli/test_cli_up_files.py -k reconnecting
 
-docs: $(STAMP) ## the pages of docs/ as a site in site/; open site/index.html
+docs: $(VENV)/.installed-docs ## the pages of docs/ as a site in site/; open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 reference: $(STAMP) ## write the generated pages of docs/ again: flags, configuration, gates, metrics, plugin contract, Python

@@ -17,6 +17,8 @@ from mkdocs.structure.pages import Page
 _ROOT: Final = Path(__file__).parents[2]
 #: File of the repository to page of the site.
 _PAGES: Final = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "README.md": "index.md"}
+_LONG_NAME: Final = re.compile(r"[\w/.]{16,}")
+_BREAK: Final = re.compile(r"(?<=\w[_/])|(?<=[a-z\d])(?=[A-Z])")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -37,3 +39,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     in_folder = "/" in page.file.src_uri  # its links with .. stay in docs
     return markdown if in_folder else re.sub(r"\[([^]]+)\]\(\.\./([^)#]+)\)", inside, markdown)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Let long names in tables break after an underscore or slash, or before a capital. The search has read the page."""
+
+    def breakable(text: re.Match[str]) -> str:
+        return _LONG_NAME.sub(lambda name: _BREAK.sub("<wbr>", name[0]), text[0])
+
+    return re.sub(r"<td.*?</td>", lambda cell: re.sub(r">[^<]+", breakable, cell[0]), output, flags=re.DOTALL)

@@ -206,7 +206,7 @@ class PluginCluster:
             )
 
     def _check_kept(self, pods: Sequence[JSON]) -> None:
-        """Place copies of the pods and take them back; compare kept answers with a scan with nothing kept."""
+        """Place copies of the pods and take them back; compare kept answers with those of a full scan."""
         placed: list[tuple[PodInfo, Decision]] = []
         try:
             for turn in range(_TURNS):

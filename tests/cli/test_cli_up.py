@@ -83,6 +83,21 @@ def test_a_running_cluster_is_imported_by_its_kubeconfig(tmp_path: Path, capsys:
     assert node in text
 
 
+def test_pending_pods_of_a_running_cluster_are_explained_by_its_kubeconfig(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    large = {"cpu": "100"}
+    container = {"name": "c", "image": "app:1", "resources": {"requests": large}}
+    with cluster(tmp_path, "--nodes", "2", "--no-scheduler") as running:
+        running.request("/api/v1/namespaces/default/pods", {**POD, "spec": {"containers": [container]}})
+        assert main(["explain", "one", "--kubeconfig", str(tmp_path / "kubeconfig"), "-q"]) == 0
+        assert "nodeName" not in running.pod("one")["spec"]
+        assert running.stop()[0] == 0
+    out = capsys.readouterr().out
+    assert "cpu: asks for 100, but the largest of these nodes has 8" in out
+    assert "what would help: ask for 92 less cpu: 2 nodes would fit" in out
+
+
 def test_dumps_are_imported_without_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dump = tmp_path / "dump.yaml"
     secret = {

@@ -18,9 +18,9 @@ from chart_kit import configuration_definitions
 from rbac_kit import DEPLOY, KUSTOMIZE, ROOT, documents, permissions
 
 from kubesched.cli.run.flags import FLAG_SET
-from kubesched.lab.simulate.inputs.loading import load_registry
 from kubesched.retired.config import load_any
 from kubesched.scheduler.config import KubeSchedulerConfiguration
+from kubesched.scheduler.loading import load_registry
 
 CHART = DEPLOY / "helm" / "kubesched"
 HELM = shutil.which("helm", path=sysconfig.get_path("scripts")) or shutil.which("helm")
@@ -378,7 +378,9 @@ def test_the_image_is_made_of_files_that_exist_and_fetches_nothing_by_address() 
 
 
 @pytest.mark.parametrize(
-    "file", sorted(file for file in DEPLOY.rglob("*") if file.is_file()), ids=lambda file: file.name
+    "file",
+    sorted(file for file in DEPLOY.rglob("*") if file.is_file() and file.suffix != ".pyc"),
+    ids=lambda file: file.name,
 )
 def test_no_file_names_a_registry(file: Path) -> None:
     text = file.read_text(encoding="utf-8")

@@ -90,7 +90,7 @@ def version_of(wheel: Path) -> str:
 def other_versions(version: str) -> list[str]:
     """Places in ``deploy`` that name another version of the image or the chart."""
     wrong = []
-    for path in sorted((ROOT / "deploy").rglob("*")):
+    for path in sorted(path for path in (ROOT / "deploy").rglob("*") if path.suffix != ".pyc"):
         if path.is_file():
             text = path.read_text(encoding="utf-8")
             named = re.findall(

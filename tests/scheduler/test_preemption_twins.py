@@ -40,7 +40,7 @@ from kubesched.scheduler.plugins.default_preemption import DefaultPreemption
 from kubesched.scheduler.plugins.preemption import alike
 from kubesched.scheduler.plugins.preemption.candidates import find_candidates
 from kubesched.scheduler.plugins.preemption.choose import choose
-from kubesched.scheduler.plugins.preemption.outcomes import FastFound, Questions
+from kubesched.scheduler.plugins.preemption.outcomes import FastFound, FastTrials
 from kubesched.scheduler.queue.nominator import Nominator
 from search_kit import House, best_names, reasons
 
@@ -361,9 +361,9 @@ def test_the_fast_way_is_taken_where_it_applies() -> None:
     state = CycleState()
     ported = PodInfo(a_pod("ported", cpu="3", priority=10, containers=()))
     town.house.framework.pre_filter(state, ported, town.house.cache.snapshot().nodes())
-    assert Questions(town.plugin.handle).of(state, ported, frozenset()) is not None
+    assert FastTrials(town.plugin.handle).of(state, ported, frozenset()) is not None
     state.skip_filter -= {"PodTopologySpread"}
-    assert Questions(town.plugin.handle).of(state, ported, frozenset()) is None
+    assert FastTrials(town.plugin.handle).of(state, ported, frozenset()) is None
 
 
 def test_nominations_that_change_while_those_of_a_priority_are_not_kept_are_seen() -> None:

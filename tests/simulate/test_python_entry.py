@@ -511,7 +511,7 @@ def test_what_is_created_on_the_way_is_created_together_or_not_at_all(objects: l
 
 
 @pytest.mark.parametrize(
-    "first", ["import kubesched", "import kubesched.lab.simulate", "import kubesched.lab.simulate.inputs.loading"]
+    "first", ["import kubesched", "import kubesched.lab.simulate", "import kubesched.scheduler.loading"]
 )
 def test_help_shows_the_function_whichever_is_imported_first(first: str) -> None:
     program = f"""

@@ -167,7 +167,11 @@ def test_pending_pods_are_grouped_and_every_hint_is_true() -> None:
         ("node(s) had untolerated taint(s)", 1, False),
     }
     assert "tolerate the taint team=x:NoSchedule: 1 node would fit" in group.hints
-    assert "cpu: asks for 2, but the largest node it may run on has 1; ask for less or add larger nodes" in group.hints
+    assert "ask for 1 less cpu: 1 node would fit" in group.hints
+    assert [(one.plugin, one.text, one.examples) for one in group.obstacles] == [
+        ("NodeResourcesFit", "cpu: asks for 2, but the largest of these nodes has 1; at most 1 is free (n)", ["n"]),
+        ("TaintToleration", "taint team=x:NoSchedule", ["t"]),
+    ]
     objects[2]["spec"]["template"]["spec"]["tolerations"] = [{"key": "team", "operator": "Exists"}]
     assert run(*objects).totals.pending == 0
 
@@ -177,10 +181,8 @@ def test_hints_name_selector_and_missing_resources() -> None:
     fpga = pod("fpga")
     fpga["spec"]["containers"][0]["resources"] = {"limits": {"example.com/fpga": "1"}}
     hints = {group.pods[0]: group.hints for group in run(node("n"), lonely, fpga).pending}
-    assert hints["default/lonely"] == ["drop the node selector and node affinity: 1 node would fit"]
-    assert hints["default/fpga"] == [
-        "example.com/fpga: asks for 1, and no node the pod may run on has any; add nodes with example.com/fpga"
-    ]
+    assert hints["default/lonely"] == ["drop nodeSelector disk=ssd: 1 node would fit"]
+    assert hints["default/fpga"] == ["ask for no example.com/fpga: 1 node would fit"]
 
 
 class HoldForEver(Plugin):
@@ -193,7 +195,7 @@ class HoldForEver(Plugin):
 
 
 def test_pods_held_by_permit_are_waited_for_and_reported() -> None:
-    from kubesched.lab.simulate.inputs.loading import with_plugins
+    from kubesched.scheduler.loading import with_plugins
 
     registry = in_tree_registry()
     registry.register(HoldForEver)
@@ -211,7 +213,7 @@ class _TalksNonsense(Plugin):
 
 
 def test_a_pod_held_by_a_plugin_with_invalid_results_is_reported_as_an_error() -> None:
-    from kubesched.lab.simulate.inputs.loading import with_plugins
+    from kubesched.scheduler.loading import with_plugins
 
     registry = in_tree_registry()
     registry.register(_TalksNonsense)

@@ -64,7 +64,10 @@ def readable_documents(raw: str | bytes, name: str, problems: list[TextError]) -
 
 
 def _markers(text: str, at: int, lines: int) -> Iterator[tuple[int, int]]:
-    """Yield where documents after ``at`` begin, and the number of lines before each; ``at`` has ``lines`` before it."""
+    """Yield (offset, number of lines before it) of each document that begins after ``at``.
+
+    ``lines`` is the number of lines before ``at``.
+    """
     for found in _MARKER.finditer(text, at + 1):
         lines += text.count("\n", at, found.start())
         at = found.start()
@@ -72,7 +75,7 @@ def _markers(text: str, at: int, lines: int) -> Iterator[tuple[int, int]]:
 
 
 def _without(text: str, line: int) -> str:
-    """Return the text with the document around a line left empty. The lines and numbers of all others stay the same."""
+    """Return the text with an empty document in place of the one around a line. Lines and numbers of others stay."""
     begin, end = 0, len(text)
     for at, before in _markers(text, 0, 0):
         if before >= line:

@@ -79,7 +79,7 @@ def check_values(data: Any, most: int) -> None:
 
 
 def _measure(data: Any, most: int) -> tuple[int, int]:
-    """Return the number of values in all objects and lists of ``data``, and of members of objects; level by level.
+    """Return the number of values in ``data``, and the number of members of its objects. Counts level by level.
 
     Raises:
         TextError: if ``data`` is nested too deep, has more values than ``most``, or has such long names that the paths
@@ -136,7 +136,7 @@ def _json_duplicates(raw: bytes) -> list[Duplicate]:
     try:
         data = json.JSONDecoder(object_pairs_hook=pairs).decode(raw.decode("utf-8"))
     except (ValueError, RecursionError):
-        return []  # this parser refuses what the other one read: nothing is known about its keys
+        return []  # This parser refuses a text that the other one read, so nothing is known about its keys.
     if any_twice:
         _collect(data, "", found)
     return found

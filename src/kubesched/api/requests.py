@@ -140,7 +140,7 @@ class Resources:
         return result
 
     def plus(self, others: Iterable[Resources]) -> Resources:
-        """Return a new vector with the amounts of ``others`` added. ``allowed_pods`` stays that of this vector."""
+        """Return a new vector with the amounts of ``others`` added. ``allowed_pods`` is not added."""
         cpu, memory, ephemeral, scalars = self.milli_cpu, self.memory, self.ephemeral_storage, dict(self.scalars)
         for other in others:
             cpu += other.milli_cpu

@@ -85,7 +85,7 @@ class CelDeviceSelector(Struct, frozen=True):
 
 
 class DeviceSelector(Struct, frozen=True):
-    """``cel`` is None for a type of selector that is unknown here."""
+    """CEL selector of devices. ``cel`` is None if the selector has a type that is unknown here."""
 
     cel: CelDeviceSelector | None = None
 
@@ -189,7 +189,7 @@ class DeviceRequestAllocationResult(Struct, frozen=True):
 
 
 class DeviceAllocationConfiguration(Struct, frozen=True):
-    """``source`` is ``FromClass`` or ``FromClaim``."""
+    """Configuration of allocated devices. ``source`` is ``FromClass`` or ``FromClaim``."""
 
     source: str = ""
     requests: tuple[str, ...] = ()
@@ -247,7 +247,7 @@ class ResourceClaim(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """``namespace/name``, the form used in messages."""
+        """Key of the claim: ``namespace/name``, the form used in messages."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
@@ -323,7 +323,10 @@ class NodeAllocatableResourceMapping(Struct, frozen=True):
 
 
 class Device(Struct, frozen=True):
-    """``node_name``, ``node_selector`` and ``all_nodes`` count only if the slice has ``perDeviceNodeSelection``."""
+    """Device.
+
+    ``node_name``, ``node_selector`` and ``all_nodes`` count only if the slice has ``perDeviceNodeSelection``.
+    """
 
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
@@ -366,7 +369,7 @@ class ResourceSlice(Struct, frozen=True):
 
 
 class DeviceTaintSelector(Struct, frozen=True):
-    """Every field that is given has to match."""
+    """Selector of the devices that a rule taints. Every field that is given has to match."""
 
     driver: str | None = None
     pool: str | None = None

@@ -191,7 +191,7 @@ def _requirement(key: str, operator: str, values: Sequence[str], path: str, *, n
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """ANDed requirements. An absent selector compiles to one with ``matches_nothing``."""
+    """Label selector: ANDed requirements. An absent selector compiles to one with ``matches_nothing``."""
 
     requirements: tuple[Requirement, ...] = ()
     matches_nothing: bool = False
@@ -398,7 +398,7 @@ class NodeSelectorMatcher:
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodeAffinity:
-    """``nodeSelector`` and required node affinity of a pod together."""
+    """Node selector and required node affinity of a pod, together."""
 
     node_selector: Selector
     affinity: NodeSelectorMatcher | None

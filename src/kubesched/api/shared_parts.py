@@ -176,8 +176,8 @@ def _shared_spec(node: str, raw: bytes) -> PodSpec:
 def share_parts(pod: Pod, size: int) -> None:
     """Make a freshly decoded pod, of ``size`` bytes, refer to equal parts of another pod of its owner.
 
-    Objects of the API never change, so their parts can be shared. This replaces values by equal ones, in an object that
-    is not shared yet.
+    Objects of the API never change, so their parts can be shared. This function replaces values by equal values, in an
+    object that is not shared yet.
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     if metadata.labels:

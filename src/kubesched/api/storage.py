@@ -39,8 +39,8 @@ __all__ = [
     "class_of",
 ]
 
-#: Annotations (rules/volumes §1.3): the claim's binding is complete; it was bound automatically; the node chosen for
-#: provisioning; the class, from before it had a field; the in-tree plugins that are migrated on a node.
+#: Annotations (rules/volumes §1.3), in order: the claim's binding is complete; it was bound automatically; the node
+#: chosen for provisioning; the class, in objects older than the field; the in-tree plugins that are migrated on a node.
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -60,7 +60,7 @@ class VolumeResources(Struct, frozen=True):
 
 
 class PersistentVolumeClaimSpec(Struct, frozen=True):
-    """``storage_class_name`` is None if no class was named and there was no default class."""
+    """Spec of a claim. ``storage_class_name`` is None if no class was named and there was no default class."""
 
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
@@ -82,7 +82,7 @@ class PersistentVolumeClaim(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """``namespace/name``."""
+        """Key of the claim: ``namespace/name``."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}"
 
@@ -135,7 +135,7 @@ def class_of(obj: PersistentVolume | PersistentVolumeClaim) -> str:
 
 
 def claims_of(pod: Pod) -> list[tuple[str, dict[str, Any] | None]]:
-    """Return the keys of the claims that a pod's volumes use, with the template of each that belongs to the pod."""
+    """Return the keys of the claims that a pod's volumes use. A claim made for the pod comes with its template."""
     found: list[tuple[str, dict[str, Any] | None]] = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -161,7 +161,7 @@ class TopologySelectorTerm(Struct, frozen=True):
 
 
 class StorageClass(Struct, frozen=True):
-    """``volume_binding_mode`` is None if absent; an API server always sets it."""
+    """Storage class. ``volume_binding_mode`` is None if absent; an API server always sets it."""
 
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
@@ -174,7 +174,7 @@ class StorageClass(Struct, frozen=True):
 
 
 class VolumeNodeResources(Struct, frozen=True):
-    """``count`` is None if the driver has no limit; 0 is a limit."""
+    """Number of volumes that a driver can attach to a node. ``count`` is None without a limit; 0 is a limit."""
 
     count: Int32 | None = None
 

@@ -32,7 +32,6 @@ from .volume_sources import (
 
 __all__ = [
     "Affinity",
-    "Binding",
     "Container",
     "ContainerExtendedResourceRequest",
     "ContainerImage",
@@ -165,7 +164,7 @@ class WeightedPodAffinityTerm(Struct, frozen=True):
 
 
 class PodAffinity(Struct, frozen=True):
-    """``podAffinity`` or ``podAntiAffinity``, which have the same shape."""
+    """Affinity between pods: ``podAffinity`` or ``podAntiAffinity``, which have the same shape."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
@@ -384,13 +383,13 @@ class Pod(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """``namespace/name``: the name of a pod in the queue and in messages."""
+        """Name of the pod in the queue and in messages: ``namespace/name``."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
     @property
     def priority(self) -> int:
-        """``spec.priority``; 0 if unset."""
+        """Priority of the pod: ``spec.priority``; 0 if unset."""
         return self.spec.priority or 0
 
     def on_node(self, node_name: str) -> Pod:
@@ -454,8 +453,3 @@ class ObjectReference(Struct, frozen=True):
     name: str = ""
     uid: str = ""
     resource_version: str = ""
-
-
-class Binding(Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    target: ObjectReference = ObjectReference()

@@ -29,14 +29,14 @@ __all__ = [
 
 
 class ClaimSource(Struct, frozen=True):
-    """``persistentVolumeClaim`` of a pod volume."""
+    """Source of a pod volume: ``persistentVolumeClaim``."""
 
     claim_name: str = ""
     read_only: bool = False
 
 
 class EphemeralSource(Struct, frozen=True):
-    """``ephemeral`` of a pod volume: a claim that is made for the pod. The template is plain data."""
+    """Source of a pod volume: ``ephemeral``, a claim that is made for the pod. The template is plain data."""
 
     volume_claim_template: dict[str, Any] | None = None
 
@@ -88,7 +88,7 @@ class RBD(Struct, frozen=True):
 
 
 class CSISource(Struct, frozen=True):
-    """``csi`` of a pod volume, which has no handle, or of a PersistentVolume."""
+    """Source of a pod volume or a PersistentVolume: ``csi``. The source of a pod volume has no handle."""
 
     driver: str = ""
     volume_handle: str = ""

@@ -1,8 +1,4 @@
-"""Requests to and responses of an API server, the embedded cluster or a real one.
-
-``cluster`` and ``client`` implement :class:`Transport`. Reflectors, controllers and the scheduler's port are written
-against it.
-"""
+"""Requests to an API server, and its responses. The server is the embedded cluster or a real one."""
 
 from __future__ import annotations
 
@@ -162,7 +158,10 @@ class Item:
 
     @property
     def key(self) -> str:
-        """``namespace/name``, or the name of a cluster-scoped object. Kept once made, as all indexes refer to it."""
+        """Key of the object: ``namespace/name``, or the name of a cluster-scoped object.
+
+        The text is made once, because all indexes refer to it.
+        """
         if not self._key:
             self._key = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return self._key
@@ -256,7 +255,7 @@ class PatchOptions(TypedDict, total=False):
 
 
 class DeleteOptions(TypedDict, total=False):
-    """``uid`` is a precondition; ``grace_period_seconds`` replaces the object's own."""
+    """Options of a deletion. ``uid`` is a precondition; ``grace_period_seconds`` replaces the object's own."""
 
     uid: str
     grace_period_seconds: int | None

@@ -154,7 +154,7 @@ def _copied(value: Any) -> Any:
 
 
 class _Builder:
-    """Builder of plain data from parser events, one for each document. Earlier documents had ``nodes``."""
+    """Builder of one document's plain data from parser events. ``nodes`` counts the nodes of earlier documents."""
 
     def __init__(self, number: int, nodes: int = 0) -> None:
         self.document = Document(number=number)
@@ -361,7 +361,10 @@ def parse_documents(raw: str | bytes, *, first: int = 1) -> Iterator[Document]:
 
 
 def _parsing(text: str, first: int, most_nodes: int) -> Iterator[Document | None]:
-    """Yield the documents of a YAML text, and None after some milliseconds. ``most_nodes`` limits all together."""
+    """Yield the documents of a YAML text, and None after some milliseconds.
+
+    ``most_nodes`` limits the nodes of all documents together.
+    """
     builder = _Builder(first)
     ended = 0
     try:
@@ -419,7 +422,8 @@ def parsing_single(raw: str | bytes, what: str = "text", *, most_nodes: int = sy
 
 
 def read_documents(raw: str | bytes, name: str) -> Iterator[Document]:
-    """Yield the documents of a file: JSON if its ``name`` ends so, otherwise YAML. A duplicate key is refused.
+    """Yield the documents of a file. It is read as JSON if its ``name`` ends with that, otherwise as YAML. A duplicate
+    key is refused.
 
     Raises:
         TextError: see :func:`parse_documents` and :func:`parse_json`.

@@ -40,7 +40,7 @@ async def _finish(work: Coroutine[Any, Any, T], awaited: Any) -> T:
 
 @types.coroutine
 def _rest(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
-    """``yield from`` for work that has begun and is waiting for ``awaited``."""
+    """Continue work that has begun and is waiting for ``awaited``, as ``yield from`` would."""
     try:
         while True:
             try:

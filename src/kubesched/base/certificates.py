@@ -19,6 +19,7 @@ from .extras import how_to_install
 
 if TYPE_CHECKING:
     from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 __all__ = ["IssuedPair", "load_pair", "self_signed"]
 
@@ -55,8 +56,8 @@ def self_signed(
 ) -> IssuedPair:
     """Issue a server certificate for ``hosts``, signed by a new authority. Valid from an hour ago for ``days``.
 
-    Names are ``HOST-ca@UNIXSECONDS`` and ``HOST@UNIXSECONDS`` after the first host. Keys are P-256, or RSA of
-    ``rsa_bits`` (rules/serving §1: 2048). ``now`` is in seconds since the epoch.
+    The names of authority and certificate are ``HOST-ca@UNIXSECONDS`` and ``HOST@UNIXSECONDS``, with the first host.
+    Keys are P-256, or RSA of ``rsa_bits`` (rules/serving §1: 2048). ``now`` is in seconds since the epoch.
 
     Raises:
         RuntimeError: if ``cryptography`` is not installed; the text says what to do instead.
@@ -64,24 +65,15 @@ def self_signed(
     try:
         from cryptography import x509  # noqa: PLC0415 - an optional package
         from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - an optional package
-        from cryptography.hazmat.primitives.asymmetric import ec, rsa  # noqa: PLC0415 - an optional package
-        from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415 - an optional package
+        from cryptography.x509.oid import ExtendedKeyUsageOID  # noqa: PLC0415 - an optional package
     except ImportError:
         text = f"making certificates needs the package cryptography, which is not installed: {how_to_install('run')}"
         raise RuntimeError(f"{text}, or give certificate and key as files") from None
 
-    def new_key() -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
-        if rsa_bits:
-            return rsa.generate_private_key(public_exponent=65537, key_size=rsa_bits)
-        return ec.generate_private_key(ec.SECP256R1())
-
-    def name(text: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
     moment = datetime.fromtimestamp(now, UTC)
     begin, end = moment - timedelta(hours=1), moment + timedelta(days=days)
-    ca_key, key = new_key(), new_key()
-    authority = name(f"{hosts[0]}-ca@{int(now)}")
+    ca_key, key = _new_key(rsa_bits), _new_key(rsa_bits)
+    authority = _named(f"{hosts[0]}-ca@{int(now)}")
 
     def certified(
         subject: x509.Name,
@@ -102,7 +94,7 @@ def self_signed(
         (x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), False),
     )
     leaf = certified(
-        name(f"{hosts[0]}@{int(now)}"),
+        _named(f"{hosts[0]}@{int(now)}"),
         key.public_key(),
         (x509.SubjectAlternativeName([_general_name(host) for host in hosts]), False),
         (x509.BasicConstraints(ca=False, path_length=None), True),
@@ -114,6 +106,20 @@ def self_signed(
     ca_pem = ca.public_bytes(pem)
     key_pem = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return IssuedPair(ca_pem, leaf.public_bytes(pem) + ca_pem, key_pem)
+
+
+def _new_key(rsa_bits: int) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa  # noqa: PLC0415 - an optional package
+
+    if rsa_bits:
+        return rsa.generate_private_key(public_exponent=65537, key_size=rsa_bits)
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _named(text: str) -> x509.Name:
+    from cryptography import x509  # noqa: PLC0415 - an optional package
+
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:

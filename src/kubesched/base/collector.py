@@ -37,10 +37,10 @@ PASS_SECONDS: Final = 0.1
 _YOUNG: Final = 20_000
 #: Seconds of CPU, used by the process since the last full pass, after which the next one is due.
 _FULL_SECONDS: Final = 600.0
-#: A pass that is due waits until the process has used less than this share of a CPU for _QUIET_SECONDS,
+#: A pass that is due waits until the process has used less than this share of a CPU for _QUIET_SECONDS.
 _QUIET_SHARE: Final = 0.1
 _QUIET_SECONDS: Final = 10.0
-#: but it is made at the latest after this multiple of _FULL_SECONDS.
+#: A pass that is due is made at the latest after this multiple of _FULL_SECONDS.
 _OVERDUE: Final = 10
 
 
@@ -143,7 +143,7 @@ def _leave_survivors(phase: str, info: Mapping[str, Any]) -> None:
 
 
 class CollectorTimer:
-    """Timer on an event loop that makes the passes over new objects, and a full pass when one is due."""
+    """Timer on an event loop. It makes the passes over new objects, and a full pass when one is due."""
 
     def __init__(
         self,

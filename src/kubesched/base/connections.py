@@ -53,16 +53,16 @@ _SEND_BUFFER: Final = 256 * 1024
 _ACCEPTED_AT_ONCE: Final = 64
 #: Seconds until the next attempt to accept, when there was no descriptor or memory for a connection.
 _PAUSE: Final = 1.0
-#: A full pass of the collector is made when this many connections have ended and are still in memory,
+#: Number of connections that have ended and are still in memory, from which a full pass of the collector is made.
 _MOST_LEFT: Final = 256
-#: and still are these seconds later;
+#: Seconds for which they must still be in memory before that pass.
 _LEFT_SECONDS: Final = 2.0
-#: or when this many connections have ended at all: asyncio leaves 1 KiB of each in a cycle.
+#: Number of ended connections after which a full pass is made in any case: asyncio leaves 1 KiB of each in a cycle.
 _MOST_ENDED: Final = 100_000
 #: Seconds between two log lines about connections that had to be closed.
 _LOG_SECONDS: Final = 10.0
 _NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-#: Connections to skip in the search for one to close, because they still send an answer.
+#: Most connections to skip in the search for one to close, because they still send an answer.
 _SENDING: Final = 8
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -209,7 +209,7 @@ class Connections(web.Server):
     def _close_longest_waiting(self) -> bool:
         """Close the connection that has waited the longest, except those that still send an answer.
 
-        True if there was one.
+        Return True if there was such a connection.
         """
         for _ in range(min(_SENDING, len(self._waiting))):
             longest = next(iter(self._waiting))

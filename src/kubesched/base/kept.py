@@ -47,7 +47,10 @@ class Kept(dict[K, V], Generic[K, V]):
 
 
 def remembered(most_bytes: int) -> Callable[[Callable[[T], V]], Callable[[T], V]]:
-    """Make a function of a text remember its results, for texts of ``most_bytes`` in all. Errors are not remembered."""
+    """Make a function of a text remember its results.
+
+    All texts together have at most ``most_bytes``. Errors are not kept.
+    """
 
     def decorate(function: Callable[[T], V]) -> Callable[[T], V]:
         known: Kept[T, V] = Kept(most_bytes)

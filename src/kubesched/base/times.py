@@ -98,7 +98,7 @@ def parse_time(text: str) -> float:
 
 @remembered(8 << 20)
 def cached_time(text: str) -> float | None:
-    """Parse a text that is read often, like :func:`parse_time`. None if it is not a timestamp."""
+    """Parse a timestamp like :func:`parse_time`, for texts that recur. None if the text is not a timestamp."""
     try:
         return parse_time(text)
     except ValueError:

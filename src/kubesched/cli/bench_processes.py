@@ -37,7 +37,9 @@ def refuse_others(options: argparse.Namespace, mode: str, *, profile: bool = Fal
 
 @contextmanager
 def child(command: list[str], what: str, *, first_line: bool = False) -> Iterator[tuple[str, int]]:
-    """Run a process until the end of the block. Yield its first line of output ("" unless asked for) and its number.
+    """Run a process until the end of the block.
+
+    Yield its first line of output ("" unless asked for) and its process number.
 
     If the process ends by itself and the block raises an error, the error includes the process's stderr.
     """

@@ -37,7 +37,7 @@ _THROUGHPUT: Final = "SchedulingThroughput"
 
 
 class Row(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One workload, or one section of it. Figures are medians of its runs. A failed one has only ``error``."""
+    """One workload, or one section of it. Figures are medians of its runs. A failed workload has only ``error``."""
 
     topic: str
     workload: str

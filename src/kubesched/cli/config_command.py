@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from kubesched.lab.simulate.inputs.loading import expand
 from kubesched.lab.simulate.results.report import Line
 from kubesched.scheduler.config import dump_yaml
 from kubesched.scheduler.config.older import Loaded, older
+from kubesched.scheduler.loading import expand
 
 from .console import print_lines, warn, write, write_json
 from .loading import load_setup

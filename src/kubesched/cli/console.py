@@ -32,7 +32,7 @@ def write(text: str) -> None:
 
 
 def flush() -> None:
-    """Write the rest of the output. At its own last flush Python would only mention a failure."""
+    """Write the rest of the output. At exit Python would only mention a failure to write it."""
     with _writing():
         sys.stdout.flush()
 
@@ -84,7 +84,7 @@ def _plain() -> bool:
 
 
 class ProgressBar:
-    """Receives the progress of the work, as often as it likes. It draws only when called: there are no threads."""
+    """Progress bar. It draws only when :meth:`update` is called, which may be often: there are no threads."""
 
     def update(self, done: int, total: int) -> None:
         """Take note of the progress. ``total`` 0 means unknown."""

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from kubesched.base.data import data_folder
 from kubesched.cluster.files import Manifest
-from kubesched.lab.simulate.inputs.loading import with_plugins
 from kubesched.lab.simulate.results.report import Line, columns, pending_lines, usage_histogram
 from kubesched.lab.simulate.run.showcase import ZONES, Outcome, cluster_nodes, demo_workloads, schedule
 from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.loading import with_plugins
 
 from .console import print_lines, progress_bar
 from .interrupts import run_loop

@@ -30,7 +30,7 @@ from .errors import CliError
 from .interrupts import run_loop
 from .saved_file import claimed, refuse_other_file
 
-__all__ = ["run"]
+__all__ = ["from_server", "run"]
 
 _PAGE = 500
 
@@ -44,7 +44,11 @@ def run(options: argparse.Namespace) -> int:
         raise CliError("--output: the name of the file is empty", code=2)
     with claimed(options.output, "--output"):
         refuse_other_file(options.output, "--output")
-        found = import_dump(options.paths) if options.paths else run_loop(_from_server(options))
+        found = (
+            import_dump(options.paths)
+            if options.paths
+            else run_loop(from_server(options.kubeconfig, options.context, quiet=options.quiet))
+        )
         for warning in found.warnings:
             warn(warning)
         if not found.objects:
@@ -62,8 +66,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _from_server(options: argparse.Namespace) -> Import:
-    """List every kind that is imported. A kind that the server does not know is skipped."""
+async def from_server(kubeconfig: str, context: str | None, *, quiet: bool) -> Import:
+    """List every kind that is imported; nothing is written. A kind that the server does not know is skipped.
+
+    Raises:
+        CliError: when the kubeconfig cannot be used or the server cannot be reached.
+        ApiError: when the server refuses.
+    """
     # Imported only here: the HTTP client is an extra.
     from kubesched.client.access import AccessError, load_kubeconfig  # noqa: PLC0415
     from kubesched.client.connection_log import connection_failure  # noqa: PLC0415
@@ -71,19 +80,17 @@ async def _from_server(options: argparse.Namespace) -> Import:
 
     found = Manifests()
     try:
-        access = await load_kubeconfig(options.kubeconfig, context=options.context)
+        access = await load_kubeconfig(kubeconfig, context=context or "")
         transport = HttpTransport.connect(access)
     except AccessError as error:
         raise CliError(str(error)) from None
     try:
         async with transport:
-            with progress_bar("reading", quiet=options.quiet) as bar:
+            with progress_bar("reading", quiet=quiet) as bar:
                 for number, kind in enumerate(IMPORTED_KINDS, 1):
                     with tolerate(404):
                         found.objects += [
-                            Manifest(
-                                kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, options.kubeconfig
-                            )
+                            Manifest(kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, kubeconfig)
                             async for data in _list(transport, kind)
                         ]
                     bar.update(number, len(IMPORTED_KINDS))

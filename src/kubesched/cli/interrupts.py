@@ -127,7 +127,7 @@ class _Waiting:
         self._timer: threading.Timer | None = None
 
     def over(self) -> None:
-        """Note that the loop has handled them."""
+        """Note that the loop has handled the signals."""
         self._count, self._interrupted = 0, False
         if self._timer is not None:
             self._timer.cancel()
@@ -149,7 +149,7 @@ class _Waiting:
             self._held_up()
 
     def _late(self, thread: int) -> None:
-        """Act after the second is over. Runs in a thread of its own, as the main thread is busy."""
+        """Act if the loop has not handled the signal within a second. Runs in a thread, as the main thread is busy."""
         if self._count == 1:
             os.write(2, _HELD_UP)
         elif self._count:

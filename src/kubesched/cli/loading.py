@@ -1,4 +1,4 @@
-"""Plugins and configuration for commands: :mod:`kubesched.lab.simulate.inputs.loading`, with remarks on stderr.
+"""Plugins and configuration for commands: :mod:`kubesched.scheduler.loading`, with remarks on stderr.
 
 Output of plugins goes to stderr, so that it does not mix with output of commands.
 """
@@ -11,7 +11,7 @@ import difflib
 import sys
 from collections.abc import Sequence
 
-from kubesched.lab.simulate.inputs import loading
+from kubesched.scheduler import loading
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
 

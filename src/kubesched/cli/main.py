@@ -40,6 +40,11 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("demo", "a cluster, pods being placed, a pending pod explained; under a minute", small.demo),
     ("examples", "copy the examples of this installation to a folder", small.examples),
     ("simulate", "schedule manifests on a simulated cluster, and say what is pending and why", simulations.simulate),
+    (
+        "explain",
+        "why pods are pending, what stands in the way, and the smallest changes that help",
+        simulations.explain,
+    ),
     ("sweep", "many runs with different parameters, on processes or a cluster, into one table", simulations.sweep),
     ("trace", "read a published batch trace, and write its tasks as pods that arrive over time", simulations.trace),
     ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", clusters.up),

@@ -1,4 +1,4 @@
-"""Memory of a long-running cluster: bounds, and what is given back to the machine. Caller: ``kubesched up``."""
+"""Memory of a long-running cluster: its bounds, and the release of unused memory. Caller: ``kubesched up``."""
 
 from __future__ import annotations
 

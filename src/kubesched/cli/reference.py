@@ -21,9 +21,9 @@ from kubesched.scheduler.config.older import older
 from kubesched.scheduler.config.types import API_VERSION, KubeSchedulerConfiguration
 from kubesched.scheduler.framework import metrics
 from kubesched.scheduler.plugins import in_tree_registry
-from kubesched.scheduler.server.metrics_page import page as metrics_page
 
 from .reference_code import contract_page, python_page
+from .reference_metrics import metrics_page
 from .reference_texts import FIELDS, GATES, SELECTOR_TYPES, WITHOUT_EFFECT
 from .run.flags import FLAG_SET
 
@@ -40,7 +40,7 @@ def pages() -> dict[str, str]:
         "configuration-reference.md": configuration_page(),
         "feature-gates.md": gates_page(),
         "flags.md": flags_page(),
-        "metrics.md": metrics_page(),
+        "metrics.md": metrics_page(_MADE),
         "plugin-contract.md": contract_page(_MADE),
         "python-reference.md": python_page(_MADE),
     }

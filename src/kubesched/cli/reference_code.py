@@ -29,7 +29,7 @@ _ITEM: Final = re.compile(r"(\w[\w., ]*): (.*)")
 
 
 def contract_page(made: str) -> str:
-    """Every method that a plugin may define, and what it may call."""
+    """Page of the plugin contract: every method that a plugin may define or call."""
     intro = (
         "A plugin is a class with a `name` and some of these methods. `Contract` lists the methods of a plugin, `Question` "
         "those of a fast plugin's questions, `Handle` is what a plugin can reach. [Writing a plugin](plugins.md) is the guide."
@@ -39,7 +39,7 @@ def contract_page(made: str) -> str:
 
 
 def python_page(made: str) -> str:
-    """What programs import: simulations, sweeps, and tests of plugins."""
+    """Page of the names that programs import: simulations, sweeps, and tests of plugins."""
     intro = (
         "`kubesched` has simulations and sweeps, `kubesched.testing` has tests of plugins. The guides are "
         "[simulations in Python](python.md), [sweeps](sweeps.md) and [writing a plugin](plugins.md)."
@@ -111,7 +111,7 @@ def markdown_of(object_: Any) -> str:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Paragraphs; a section and its items are one."""
+    """Yield the paragraphs of a docstring. A section and its items are one paragraph."""
     block: list[str] = []
     for line in lines:
         if line:

@@ -71,7 +71,7 @@ __all__ = ["run"]
 _HEARTBEAT_SECONDS: Final = 10.0
 #: Seconds after which a deleted pod is gone, as with programs that end when asked to.
 _STOP_SECONDS: Final = 1.0
-#: Seconds of holding the event loop that are logged.
+#: Least time in seconds for which a function must hold the event loop to be logged.
 _HOLD_SECONDS: Final = 0.5
 #: Seconds between two searches for expired events.
 _EXPIRY_SECONDS: Final = 60.0
@@ -222,7 +222,10 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
 
 
 def _stages(options: argparse.Namespace) -> tuple[Stage, ...]:
-    """Return the stage rules of the files. If they have none for pods, add the defaults and those of the options."""
+    """Return the stage rules of the files.
+
+    If there are none for pods, add the default rules and the rules of the options.
+    """
     stages, seconds = load_stages(options.stages), options.stop_pods_after
     if seconds is not None and rules_of("Pod", stages, ()):
         warn(f"--stop-pods-after {seconds:g}: ignored, because --stages has rules for pods")
@@ -235,8 +238,8 @@ def _stages(options: argparse.Namespace) -> tuple[Stage, ...]:
 def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapshot: Snapshot | None) -> Clock:
     """Return the cluster's clock: this machine's, unless time passes faster or a snapshot is from a later time.
 
-    A cluster that ran ahead when it was saved continues at its own time. One that was saved in the past skips to now:
-    the time between has passed, as for a real cluster that was switched off.
+    A cluster that ran ahead when it was saved continues at its own time. A cluster that was saved in the past skips to
+    now: the time between has passed, as for a real cluster that was switched off.
     """
     real = SteadyClock()
     now = real.now()

@@ -35,7 +35,7 @@ STRATEGY: Final = "OldestEmulationVersion"
 
 
 class LeaseCandidate:
-    """Creates the candidate of ``lease.identity`` and keeps it renewed.
+    """Writer of the candidate of ``lease.identity``: creates the object and keeps it renewed.
 
     ``transport`` must not be fenced by the elector: a candidate writes before it leads. ``binary_version`` and
     ``emulation_version`` are semantic versions without a leading ``v``.

@@ -36,7 +36,7 @@ class ResourceEventHandler(Protocol):
     """Receiver of changes, in order, after the store has them. Objects are shared: never change one.
 
     An error that a handler raises is logged, and the object is delivered to it again. So each method must work even if
-    an earlier call did all or part of its work: an object may be added that is known, or deleted that is not known.
+    an earlier call did all or part of its work: a known object may be added, or an unknown object deleted.
 
     A handler may have ``on_delete_all(objs)`` as well. While it is the only handler, deletions that come together reach
     it in one call. If that call raises, each deletion is delivered by itself.

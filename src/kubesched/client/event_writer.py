@@ -40,8 +40,8 @@ logger = logging.getLogger("kubesched.client")
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
-#: Most events kept for repetition. The least recently recorded one goes first. Upstream's series have no bound, but an
-#: event storm must not fill the memory.
+#: Most events that are kept so that repetitions are recognised. The least recently recorded one goes first. Upstream's
+#: series have no bound, but an event storm must not fill the memory.
 CACHE_SIZE: Final = 20_000
 
 #: Number of the first message that is combined, among different messages of one type and reason.
@@ -105,7 +105,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     note: str
     time: float
     last: float  # clock time of the last repetition
-    seen: float  # time at which it was counted, by the clock of the caller's timers
+    seen: float  # time of the last count, by the clock of :meth:`EventWriter.expire`
     count: int = 0
     name: str = ""
     posted: bool = False  # the server has it, as far as is known
@@ -196,7 +196,7 @@ def _head(kind: Kind, key: Key, namespace: str, name: str, time: float) -> dict[
         "metadata": {"name": name, "namespace": namespace},
         "type": key.type,
         "reason": key.reason,
-        # Upstream's core/v1 recorder leaves it out; client models refuse events.k8s.io without it.
+        # Upstream's core/v1 recorder leaves eventTime out; client models refuse events.k8s.io without it.
         "eventTime": micro_time(time),
         "reportingInstance": key.instance,
     }
@@ -241,7 +241,9 @@ class _Subject:
 
 
 class Counts(Counting):
-    """Counting of core/v1 events: each repetition raises ``count``, and floods are cut short. Each writer has its own.
+    """Counting of core/v1 events: each repetition raises ``count``, and floods are cut short.
+
+    Each writer has its own Counts.
 
     From the tenth different message of one type and reason on, further messages go into one event ``(combined from
     similar events)``; ten minutes without a message start over. An object gets 25 writes at once, then one every five
@@ -251,7 +253,7 @@ class Counts(Counting):
     kind = CORE_EVENTS
     newest = True
     renames = True
-    #: Refusals by a namespace that is being deleted, or was: no event can be written to it.
+    #: Refusals by a namespace that is being deleted, or has been deleted: no event can be written to it.
     expected = frozenset({403, 404})
 
     def __init__(self) -> None:
@@ -326,7 +328,7 @@ class EventWriter:
         self.posted = self.patched = self.absorbed = self.failed = 0
 
     def __len__(self) -> int:
-        """Number of events kept for repetition."""
+        """Number of events that are kept so that repetitions are recognised."""
         return len(self._entries)
 
     async def record(
@@ -465,7 +467,7 @@ class EventWriter:
         return {**head, **self._counting.fields(entry)}
 
     def _name(self, regarding: str, time: float) -> str:
-        """Return ``REGARDING.HEX``, with the time in nanoseconds, or one more than the last if that is not later.
+        """Return a new name ``REGARDING.HEX``. HEX is the time in nanoseconds, but always greater than the last one.
 
         If the object's name does not lead to a valid name, the result is random.
         """

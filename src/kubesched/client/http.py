@@ -77,7 +77,7 @@ class RequestObserver(Protocol):
     """Observer of HTTP requests. ``code`` is the status code, or ``<error>`` if there was no answer."""
 
     def finished(self, method: str, code: str, seconds: float) -> None:
-        """Take note that a request was answered or failed. For a watch this is its opening."""
+        """Take note that a request was answered or failed. A watch is counted when it was opened."""
         ...
 
     def transferred(self, method: str, sent: int, received: int) -> None:

@@ -93,8 +93,9 @@ def reading_list(kind: Kind, raw: bytes | bytearray) -> Steps[ListPage]:
 def _parts(raw: bytes | bytearray) -> Iterator[_List]:
     """Yield a list as shorter lists with the same metadata, each of about ``_PART`` bytes except the last.
 
-    A cut is made after a ``}``, where the following bytes equal the beginning of the first item. It is used only if the
-    part before it is complete JSON. Go's encoder and this project's write such lists; any other list stays whole.
+    A cut is made after a ``}``, where the following bytes equal the beginning of the first item. The cut is used only
+    if the part before it is complete JSON. Go's encoder and this project's write such lists; any other list stays
+    whole.
     """
     start = raw.find(_ITEMS, 0, _MOST_HEAD) + len(_ITEMS)
     if start < len(_ITEMS) or len(raw) <= _PART:

@@ -150,7 +150,7 @@ class LeaderElector:
     async def acquire(self) -> None:
         """Return once this process leads.
 
-        There is no limit to the attempts; each failed one is followed by a random wait.
+        There is no limit to the attempts; each failed attempt is followed by a random wait.
         """
         period = self._config.retry_period
         logger.info("attempting to acquire leader lease %s/%s...", self._config.namespace, self._config.name)
@@ -319,7 +319,7 @@ class LeaderElector:
         self._observe(await self._transport.update(LEASES, self._config.namespace, self._config.name, lease))
 
     def _observe(self, item: Item) -> _Observed:
-        """Remember the lease. Its time starts again if the content differs."""
+        """Remember the lease. The time since it was seen to change starts again if the content differs."""
         spec = item.data().get("spec") or {}
         observed = self._observed
         if observed is None or spec != observed.spec:

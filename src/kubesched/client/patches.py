@@ -85,8 +85,8 @@ class StatusPatches:
 
         Equal to :func:`pod_status_patch` after :func:`update_pod_condition`.
 
-        A field that is None is left unchanged. The UID is a precondition: the server answers 409 if the pod of that
-        name is another one.
+        A field that is None is left unchanged. The UID is a precondition: the server answers 409 if another pod has
+        that name.
         """
         meta, status = pod.metadata, pod.status
         changes = self._conditions(status, condition, meta.generation, now) if condition is not None else {}
@@ -158,7 +158,9 @@ def claim_patch(claim: PersistentVolumeClaim) -> dict[str, Any]:
 
 
 def _precondition(meta: ObjectMeta, annotation: str) -> dict[str, Any]:
-    """Return a patch that sets one annotation, if the object has it, and only fits this version of the object."""
+    """Return the start of a patch: an annotation, if the object has it, and the version of the object as a
+    precondition.
+    """
     annotations: Labels = {name: value for name, value in meta.annotations.items() if name == annotation}
     metadata: dict[str, Any] = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     return {"metadata": {**metadata, "annotations": annotations} if annotations else metadata}

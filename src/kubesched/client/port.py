@@ -101,7 +101,8 @@ class ApiPort:
         """Return a new informer. The caller adds handlers and runs it.
 
         When a pod's change and deletion arrive together, handlers receive only the deletion: waiters for a change of a
-        pod also wait for its deletion. Other kinds differ: deleting a claim frees nothing, its deallocation before did.
+        pod also wait for its deletion. For other kinds the change matters: a claim frees its devices when it is
+        deallocated, before its deletion.
         """
         return Informer(
             self.transport,

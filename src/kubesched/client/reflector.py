@@ -109,7 +109,7 @@ class Reflector:
         self._on_error = on_error
         self._backoff = Backoff(rng)
         self._listed = False
-        self._server_pages = False  # a list from the cache came in pages, so this server honours limits
+        self._server_pages = False  # True once a list from the cache came in pages: this server honours limits
         self.version = 0
         self.lists = 0
         self.watches = 0
@@ -300,7 +300,7 @@ class Reflector:
                 await asyncio.sleep(0)
             part = batch[start : start + YIELD_INTERVAL]
             ended = {item.key: item for kind, item in part if kind == "DELETED"} if self._skip_ended else {}
-            gone: list[Item] = []  # since the last change of another type
+            gone: list[Item] = []  # deletions since the last change of another type
             for event_type, item in part:
                 if event_type == "ERROR":
                     self._deliver(gone)

@@ -27,7 +27,10 @@ SLOW_SECONDS: Final = 10.0
 
 
 class OpenWatch:
-    """Stream of batches, cut off ``seconds`` after it was opened (None: never). ``events`` counts those so far."""
+    """Stream of batches, cut off ``seconds`` after it was opened (None: never).
+
+    ``events`` is the number of events so far.
+    """
 
     def __init__(self, stream: AsyncIterator[Sequence[WatchEvent]], seconds: float | None) -> None:
         self._stream = stream

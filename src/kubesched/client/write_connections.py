@@ -108,7 +108,7 @@ class WriteConnections:
             raise
         finally:
             timer.cancel()
-            del waiting  # it refers to the error, and the error to this frame
+            del waiting  # breaks a cycle: it refers to the error, and the error to this frame
         if answer.is_last:
             connection.close()
         else:

@@ -1,6 +1,7 @@
 """Retired parts of Kubernetes: configuration versions, flags, feature gates and plugins that 1.36 no longer has.
 
-No other package imports this one: :func:`kubesched.scheduler.config.older.older` finds it by name. Deleting this folder deletes the feature.
+No other package imports this one: :func:`kubesched.scheduler.config.older.older` finds it by name. Deleting this folder
+deletes the feature.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Packages, each importing only those below it::
 
+    loading.py               registry of plugins, and configuration, from modules and files
     scheduler.py             assembly: informers, queue, profiles, cycle
     core/                    one cycle: search, layers, binding, failure
     plugins/  extenders/     in-tree plugins; HTTP extenders

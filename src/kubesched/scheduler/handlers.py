@@ -242,10 +242,10 @@ class PodHandler(_Handler):
         self._recorders[pod.spec.scheduler_name].record(pod, *FAILED_SCHEDULING, note)
 
     def _nomination_ended(self, pod: Pod) -> None:
-        """Have pods tried again that had to respect a nomination which ended.
+        """Have the pods tried again that a nomination kept from a node until it ended.
 
-        The nominated pod itself is left out: its own nomination never kept it from a node. Upstream includes it, and
-        such a pod is tried without a pause if each attempt nominates it and the next one rejects it.
+        The nominated pod itself is left out: its own nomination never kept it from a node. Upstream includes the
+        nominated pod. Then a pod is tried without a pause if each attempt nominates it and the next one rejects it.
         """
         priority, uid = pod.priority, pod.uid
         self._queue.move_all_to_active_or_backoff_queue(

@@ -10,8 +10,8 @@ from limits_kit import EPHEMERAL, JSON, Cluster, a_claim, a_class, a_csi_node, a
 
 from builders import a_node
 from kubesched.api.types import Node
-from kubesched.lab.simulate.inputs.loading import load_configuration
 from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.loading import load_configuration
 from kubesched.scheduler.plugins import in_tree_registry
 
 FULL = (2, ("node(s) exceed max volume count",))

@@ -12,7 +12,7 @@ from kubesched.lab.conformance.written_attempt import rejection_of
 from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes.podinfo import PodInfo
 from kubesched.scheduler.plugins import in_tree_registry
-from kubesched.scheduler.plugins.preemption.outcomes import Questions
+from kubesched.scheduler.plugins.preemption.outcomes import FastTrials
 
 DISK = {"gcePersistentDisk": {"pdName": "disk"}}
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -129,4 +129,4 @@ def test_the_fast_dry_run_is_for_pods_whose_volumes_no_victim_can_free(
     world, found = question(pod("p", sources, priority=10), users, objects)
     rejection = rejection_of(world, found)
     handle = world.frameworks["default-scheduler"].plugins["DefaultPreemption"].handle
-    assert (Questions(handle).of(rejection.state, found, frozenset()) is not None) == fast
+    assert (FastTrials(handle).of(rejection.state, found, frozenset()) is not None) == fast

@@ -61,7 +61,7 @@ def _product(args: Sequence[Any]) -> int:
 
 
 def _regex(args: Sequence[Any]) -> int:
-    # The length counts one more, so that an empty string does not make an expensive pattern free.
+    # Add one to the length, so that an empty string does not make an expensive pattern free.
     return ceil((1 + size_of(args[0])) * _STRING) * ceil(size_of(args[1]) * _REGEX)
 
 

@@ -253,7 +253,7 @@ class Environment:
         return serialized
 
     def _check_size(self, expression: str) -> None:
-        """Refuse an expression that would take the library much time or memory: it cannot be interrupted."""
+        """Refuse an expression that would take the library much time or memory: the library cannot be interrupted."""
         size = len(expression)
         if size > LONGEST_EXPRESSION:
             raise CompilationError(

@@ -31,7 +31,7 @@ _WILD: Final[dict[tuple[str, int], list[tuple[tuple[str, ...], _Entry]]]] = {}
 
 
 def function(name: str, *kinds: str) -> Callable[[F], F]:
-    """Register an implementation. ``*`` accepts every kind, ``int|uint`` either. The target of a member comes first."""
+    """Register an implementation. ``*`` accepts every kind, ``int|uint`` both. The target of a member comes first."""
 
     def register(implementation: F) -> F:
         entry = implementation, implementation in _METERED

@@ -27,7 +27,7 @@ COST_LIMIT: Final = 1_000_000
 STEPS_PER_COST: Final = 10
 #: Steps for walking over an element of a list or map: the work of one unit of cost.
 ELEMENT: Final = STEPS_PER_COST
-#: Cost between two checks whether an evaluation has to end; or as many times STEPS_PER_COST steps.
+#: Cost between two checks whether the evaluation has to end. For steps the interval is this times STEPS_PER_COST.
 _INTERVAL: Final = 1_000
 
 
@@ -56,7 +56,7 @@ class Meter:
 
     @property
     def total(self) -> int:
-        """The cost by cost or by steps, whichever is more."""
+        """The cost counted so far, or the cost that the steps amount to, whichever is more."""
         return max(self.cost, self.steps // STEPS_PER_COST)
 
     def charge(self, amount: int) -> None:

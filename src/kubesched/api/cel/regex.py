@@ -30,7 +30,7 @@ _CHARACTER: Final = 1
 _ASCII_SET: Final = 3
 _SET: Final = 10
 _CLASS: Final = 2_500
-#: Most states of an automaton. Larger ones are refused; that already takes the longest.
+#: Most states of an automaton. Larger automata are refused: making one of this size already takes long.
 _MOST_STATES: Final = 1_000_000
 #: Most characters of a pattern.
 _LONGEST_PATTERN: Final = 100_000
@@ -44,13 +44,13 @@ _PARTS: Final = re.compile(
 def states(pattern: str) -> int:
     """Return a rough upper bound of the states of a pattern's automaton.
 
-    Making it takes longer than reading the pattern.
+    Making the automaton takes longer than reading the pattern.
     """
     if len(pattern) > _LONGEST_PATTERN:
         return _MOST_STATES
     outer: list[int] = []
     total = last = 0
-    plain = _SET if "(?" in pattern and "i" in pattern else _CHARACTER  # letters perhaps in both cases
+    plain = _SET if "(?" in pattern and "i" in pattern else _CHARACTER  # with a flag "i", letters match in both cases
     for part in _PARTS.finditer(pattern):
         if part["open"]:
             outer.append(total)
@@ -104,7 +104,10 @@ def _without_groups(pattern: str) -> str:
 
 
 class _Search:
-    """``matches``, ``find`` and ``findAll``. The library's programs are made when the first expression needs them."""
+    """Functions ``matches``, ``find`` and ``findAll``.
+
+    The library's programs are made when the first expression needs them.
+    """
 
     @cached_property
     def _programs(self) -> tuple[Any, Any, Any]:

@@ -222,7 +222,7 @@ class _Admission:
                 yield from self.walk(child, value, known, [*place, key])
 
     def _last_states(self, schema: Schema, old: Any, count: int) -> Mapping[Hashable, Any]:
-        """Return the old values of ``count`` members by their names, or items by their keys if their list is a map."""
+        """Return the old values of ``count`` members by name, or of list items by key if the list is a map."""
         if isinstance(old, dict):
             return old
         keys = schema.get("x-kubernetes-list-map-keys")

@@ -38,7 +38,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Ident:
-    """``name`` is the declared variable, with dots if it was declared with dots."""
+    """Identifier. ``name`` is the declared variable, with dots if it was declared with dots."""
 
     id: int
     name: str
@@ -54,7 +54,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``args`` begins with the target if the function is a member."""
+    """Call of a function. ``args`` begins with the target if the function is a member."""
 
     id: int
     function: str
@@ -78,7 +78,7 @@ class MapEntry:
 
 @dataclass(frozen=True, slots=True)
 class MapExpr:
-    """``message`` is the name of the type if this creates a message, otherwise empty."""
+    """Map or message that the expression creates. ``message`` is the name of its type, empty for a map."""
 
     id: int
     message: str
@@ -105,7 +105,7 @@ Expr = Constant | Ident | Select | Call | ListExpr | MapExpr | Comprehension
 class Checked:
     """Checked expression.
 
-    ``types`` maps expression ids to types in upstream's notation, without those that are dyn. ``positions`` maps
+    ``types`` maps expression ids to types in upstream's notation, without the dyn types. ``positions`` maps
     expression ids to offsets in code points.
     """
 

@@ -246,7 +246,7 @@ def kind_of(value: Any) -> str:
 
 
 def quoted(value: Any) -> str:
-    """Return a value for an error's text: a text or a number itself, of any other value its type."""
+    """Return a value for an error's text: a text or a number as it is, for any other value the name of its type."""
     return str(value) if type(value) in (str, bytes, int, UInt, float, bool) else f"a value of type {kind_of(value)}"
 
 

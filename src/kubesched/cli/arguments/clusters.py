@@ -120,5 +120,5 @@ examples: kubectl get nodes,pods,pvc,pv,deployments,replicasets -A -o yaml >dump
 
 
 def run(parser: argparse.ArgumentParser) -> None:
-    """Leave the flags out: argparse does not parse them, see :mod:`kubesched.cli.run.flags`."""
+    """Add no flags: argparse does not parse them, see :mod:`kubesched.cli.run.flags`."""
     parser.epilog = "kubesched run --help lists the flags"

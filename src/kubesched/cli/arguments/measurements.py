@@ -44,7 +44,7 @@ SHAPES: Final = (
 
 
 def _other_clusters(parser: argparse.ArgumentParser) -> None:
-    """Add options for measuring something else than everything in one process."""
+    """Add options for measuring clusters and schedulers in processes of their own."""
     parser.add_argument(
         "--http",
         action="store_true",

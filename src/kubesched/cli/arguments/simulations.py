@@ -1,4 +1,4 @@
-"""Arguments of the commands that simulate: ``simulate`` and ``sweep``, and ``trace`` for their input."""
+"""Arguments of the commands that simulate: ``simulate``, ``explain`` and ``sweep``, and ``trace`` for their input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from .options import enable_plugin, node_resources, plugin_modules, quiet, settings, stages, start_from
 from .values import TABLES, count, duration, factor, node_count, positive, saved_table, seconds, setting
 
-__all__ = ["TRACE_FORMATS", "simulate", "sweep", "trace"]
+__all__ = ["TRACE_FORMATS", "explain", "simulate", "sweep", "trace"]
 
 
 def _result_files(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +97,49 @@ warnings."""
         help="end at this virtual time: seconds, or 90m, 72h (default: a day after the last arrival)",
     )
     _result_files(parser)
+    quiet(parser, "no progress bar")
+
+
+def explain(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Say why pods are pending: everything that stands in the way, with its numbers and nodes, and the smallest changes after
+which the pod fits, each tried by the scheduler's own filters. Causes that come together are named together. Nothing is
+scheduled, and a cluster is only read."""
+    parser.epilog = """\
+examples: kubesched explain --kubeconfig ~/.kube/config
+          kubesched explain web-7d4b9-x2x5k -n shop --from dump.yaml
+          kubesched explain -f examples/web-shop examples/nodes
+Exit code: 0 even if pods are pending; 1 if the input cannot be used or a named pod does not exist."""
+    parser.add_argument(
+        "pod", metavar="POD", nargs="*", help="a pod, as NAME or NAMESPACE/NAME (default: all that are pending)"
+    )
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", default="default", help="of pods named without one (default: default)"
+    )
+    parser.add_argument("--kubeconfig", metavar="FILE", help="read this cluster")
+    parser.add_argument("--context", metavar="NAME", help="the context of the kubeconfig (default: its current one)")
+    start_from(parser)
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE|DIR",
+        action="append",
+        nargs="+",
+        default=[],
+        help="manifests: YAML or JSON files, or directories of them, also gzipped; - is standard input",
+    )
+    parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
+    plugin_modules(parser)
+    enable_plugin(parser)
+    parser.add_argument(
+        "--feature-gates",
+        metavar="NAME=BOOL,...",
+        action="append",
+        default=[],
+        help="feature gates of kube-scheduler; may be repeated",
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
+    parser.add_argument("--wide", action="store_true", help="show every group of pods, however many there are")
     quiet(parser, "no progress bar")
 
 

@@ -101,7 +101,7 @@ def port(text: str) -> int:
 
 
 def speed(text: str) -> float:
-    """Parse a factor of time. With a larger one, a day would take the clock beyond the year 9999."""
+    """Parse a factor of time. It is bounded: a greater factor would take the clock beyond the year 9999 in a day."""
     value = float(text)
     if not 0.001 <= value <= 1_000_000:
         raise argparse.ArgumentTypeError(f"must be a number from 0.001 to 1000000: {text}")

@@ -36,7 +36,6 @@ from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.port import ApiPort
-from kubesched.lab.simulate.inputs.loading import register_retired
 from kubesched.scheduler.config import (
     IN_TREE,
     ConfigError,
@@ -50,6 +49,7 @@ from kubesched.scheduler.extenders.http import http_extenders
 from kubesched.scheduler.framework.metrics import SchedulerMetrics
 from kubesched.scheduler.framework.registry import PluginError, Registry
 from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins
+from kubesched.scheduler.loading import register_retired
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.server import (
     AuthorizationOptions,

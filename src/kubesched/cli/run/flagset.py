@@ -38,13 +38,13 @@ class Flag:
     default: Any
     about: str
     short: str = ""
-    #: Text that the flag means if no value follows, in place of its type's.
+    #: Value of the flag, as text, if none follows; it replaces the type's.
     bare: str = ""
     deprecated: bool = False
 
     @property
     def alone(self) -> str:
-        """Text that the flag means if no value follows; empty if it needs a value."""
+        """Value of the flag, as text, if none follows; empty if the flag needs a value."""
         return self.bare or self.type.bare
 
     @property

@@ -46,7 +46,7 @@ class OptionsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Versions (major, minor): the one whose feature stages apply, and the lowest one of other components."""
+    """Versions (major, minor): the version whose feature stages apply, and the lowest version of other components."""
 
     emulated: tuple[int, int] = _CURRENT
     compatible: tuple[int, int] = (_CURRENT[0], _CURRENT[1] - 1)
@@ -134,7 +134,7 @@ def _closed(off: dict[str, bool]) -> dict[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Result of the flags and the configuration file together.
+    """Options that the flags and the configuration file give together.
 
     ``retired`` names the retired plugins that the configuration uses. They have to be registered.
     """

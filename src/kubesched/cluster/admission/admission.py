@@ -242,7 +242,7 @@ def _merge_label_keys(spec: msgspec.Raw, labels: Mapping[str, str], *, in_spread
 
 
 def _terms(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every pod affinity and anti-affinity term."""
+    """Yield every pod affinity and anti-affinity term."""
     affinity = spec.get("affinity") or {}
     for side in ("podAffinity", "podAntiAffinity"):
         rules = affinity.get(side) or {}
@@ -253,7 +253,10 @@ def _terms(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _merge(term: dict[str, Any], labels: Mapping[str, str]) -> None:
-    """Merge the keys of one term. A key without a label on the pod is ignored; without a selector all keys are ignored."""
+    """Merge the keys of one term.
+
+    A key without a label on the pod is ignored; without a selector all keys are ignored.
+    """
     selector = term.get("labelSelector")
     if selector is None:
         return
@@ -325,7 +328,7 @@ def _first_status(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _qos_class(spec: dict[str, Any]) -> str:
-    """Guaranteed, Burstable or BestEffort, by cpu and memory of the pod level or of all containers."""
+    """QoS class: Guaranteed, Burstable or BestEffort, by cpu and memory of the pod level or of all containers."""
     owners = [spec] if spec.get("resources") else [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     any_amount, guaranteed = False, True
     for owner in owners:

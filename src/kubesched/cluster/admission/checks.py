@@ -63,8 +63,8 @@ def check_pod_spec(spec: Data, causes: Causes) -> None:
 def _ruled_fields(type_: str) -> tuple[list[str], dict[str, tuple[str, FieldRules | None, bool, str]]]:
     """Return the required fields of a type, and by name the fields that need a check.
 
-    A field needs a check when it has rules, or when its type has. Each comes with its shape, its rules, True if the
-    rules are about plain values (not objects), and the type to descend into (empty for none).
+    A field needs a check when it has rules, or when its type has rules. Each field comes with its shape, its rules,
+    True if the rules are about plain values (not objects), and the type to descend into (empty for none).
     """
     rules, held = field_rules(type_), reaches("fields")
     required = [name for name, rule in rules.items() if rule.required is not None]
@@ -126,7 +126,7 @@ def _is_right(type_: str, name: str, value: Any, *, is_item: bool) -> bool:
 def _check_value(value: Any, rules: FieldRules, path: str, causes: Causes, of: str = "") -> None:
     """Check a value of a field.
 
-    An item of a list is checked with ``of``, the path of the list: upstream names that path for an enumeration.
+    For an item of a list, ``of`` is the path of the list: upstream names it in errors about an enumeration.
     """
     least, most = rules.minimum, rules.maximum
     if rules.required is not None and value == "" and not of:
@@ -150,7 +150,7 @@ def _check_value(value: Any, rules: FieldRules, path: str, causes: Causes, of: s
 
 @cache
 def _related_types() -> frozenset[str]:
-    """Names of the types with checks that relate members, and of the types that contain such types."""
+    """Names of the types whose members are related by checks, and of the types that contain one of them."""
     return reaches("relations") | holders(frozenset(_CHECKS))
 
 
@@ -158,10 +158,10 @@ def _related_types() -> frozenset[str]:
 def _relations(
     type_: str,
 ) -> tuple[Check | None, list[tuple[str, tuple[str, ...]]], tuple[tuple[str, str, str], ...], dict[str, int]]:
-    """Return what relations of a type to check.
+    """Return the relations that are checked in an object of a type.
 
-    The check of the type, its lists with unique keys, the fields that hold related types (name, shape, type), and the
-    most items of its lists by field.
+    They are: the check of the type, its lists with unique keys, the fields that hold related types (name, shape, type),
+    and the most items of its lists by field.
     """
     rules = field_rules(type_)
     unique = [(name, keys) for name, rule in rules.items() for keys in rule.unique]
@@ -191,7 +191,10 @@ def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
 
 
 def _check_unique(items: Iterable[Data] | None, keys: tuple[str, ...], path: str, causes: Causes) -> None:
-    """Check that no two items of a list have the same key members. Items without the first key member are not compared."""
+    """Check that no two items of a list have the same key members.
+
+    Items without the first key member are not compared.
+    """
     for index, key in repeated(items, keys):
         if key[0] and len(keys) == 1:
             causes.duplicate(f"{path}[{index}].{keys[0]}", key[0])

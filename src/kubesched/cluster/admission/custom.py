@@ -190,7 +190,7 @@ class CustomSchema:
         return known
 
     def values(self, data: Any, path: str = "", work: Work | None = None) -> list[Problem]:
-        """Return the values that the schema does not allow; of large data only the first. ``path`` is that of ``data``.
+        """Return the values that the schema does not allow; of large data only the first. ``path`` leads to ``data``.
 
         Raises:
             ApiError: 413, when looking for them is too much work.
@@ -240,7 +240,10 @@ class _Change:
         self._known: dict[tuple[int, int], bool] = {}
 
     def is_unchanged(self, place: list[str | int]) -> bool:
-        """True if the value at a place has not changed. Items of lists are not matched: the whole list has to be equal."""
+        """True if the value at a place has not changed.
+
+        Items of lists are not matched: the whole list has to be equal.
+        """
         old: Any = self._old
         new: Any = self._new
         for key in place:
@@ -332,10 +335,12 @@ def _form() -> Any:
 
 
 def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
-    """Add the reasons why the schema of a definition cannot be used: it must be structural, its parts readable.
+    """Add the reasons why the schema of a definition cannot be used.
+
+    A schema must be structural, and all its parts must be readable.
 
     Raises:
-        ApiError: 400, for parts that have another form; 413, when it takes too long to be used.
+        ApiError: 400 for parts of a wrong form, 413 for a schema that takes too long to prepare.
     """
     error = next(_form().iter_errors(schema), None)
     if error is not None:
@@ -359,7 +364,10 @@ def schema_problems(schema: Schema, path: str, causes: Causes) -> None:
 
 
 def usable_schema(name: str, schema: Schema) -> CustomSchema | None:
-    """Return the schema of a definition. For an unusable one that was stored unchecked: None, and a warning in the log."""
+    """Return the schema of a definition.
+
+    For an unusable one that was stored unchecked: None, and a warning in the log.
+    """
     causes = Causes()
     try:
         schema_problems(schema, "", causes)

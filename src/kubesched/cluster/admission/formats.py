@@ -111,7 +111,7 @@ def _share(value: int | str) -> str:
 
 
 def _unread(read: Callable[[Any], object], value: Any, *errors: type[Exception], text: str = "") -> str:
-    """Return ``text``, or else the reader's message, if a reader refuses a value with one of the errors."""
+    """Return the problem of a value if ``read`` refuses it with one of the errors: ``text``, or else the error's."""
     try:
         read(value)
     except errors as error:
@@ -193,5 +193,8 @@ _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def format_problem(name: str, value: Any) -> str:
-    """Return the problem of a value, or an empty text. Empty values are valid unless the format's name ends with ``!``."""
+    """Return the problem of a value, or an empty text.
+
+    Empty values are valid unless the format's name ends with ``!``.
+    """
     return "" if value == "" and not name.endswith("!") else _FORMATS[name.removesuffix("!")](value)

@@ -99,7 +99,10 @@ class Limits:
 
 
 def _fill(container: dict[str, Any], rule: Rule) -> None:
-    """Fill in defaults of one container. Limits: ``default`` or ``max``. Requests: ``defaultRequest``, else the limits."""
+    """Fill in defaults of one container.
+
+    Limits: ``default`` or ``max``. Requests: ``defaultRequest``, else the limits.
+    """
     limits = {**(rule.get("max") or {}), **(rule.get("default") or {})}
     requests = {**(rule.get("min") or {}), **limits, **(rule.get("defaultRequest") or {})}
     if not limits and not requests:

@@ -82,7 +82,7 @@ def check_preconditions(kind: Kind, stored: Stored, uid: str, resource_version: 
 def changed_metadata(
     kind: Kind, old: Stored, old_metadata: dict[str, Any], given: dict[str, Any], subresource: str
 ) -> dict[str, Any]:
-    """Return the metadata after an update: the client's labels, annotations, owners and finalizers; the rest stays.
+    """Return the metadata after an update: the client's labels, annotations, owners and finalizers; other fields stay.
 
     Raises:
         ApiError: 409 for a stale version or another UID, 400 for another name, 422 for new finalizers on an

@@ -77,7 +77,10 @@ def containers_of(spec: Data, path: str) -> Iterator[tuple[str, Data]]:
 
 
 def check_mounts(spec: Data, path: str, causes: Causes, claimed: Iterable[str] = ()) -> None:
-    """Check the volume mounts of a pod spec. ``claimed`` are volumes that pods of a StatefulSet get besides their own."""
+    """Check the volume mounts of a pod spec.
+
+    ``claimed`` are volumes that pods of a StatefulSet get in addition to the volumes in the spec.
+    """
     names = {*claimed, *(volume.get("name") for volume in spec.get("volumes") or ())}
     for where, container in containers_of(spec, path):
         places: set[str] = set()

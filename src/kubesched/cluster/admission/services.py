@@ -30,7 +30,7 @@ _WITH_NODE_PORTS: Final = ("LoadBalancer", "NodePort")
 
 
 class _Pool(Generic[T]):
-    """Values of which each is held by at most one Service. ``value`` returns the one with a number below ``count``."""
+    """Pool of ``count`` values, each held by at most one Service. ``value`` returns the value with a number."""
 
     def __init__(self, what: str, count: int, value: Callable[[int], T]) -> None:
         self._what = what

@@ -1,8 +1,8 @@
 """Updates of spec and data: changes that are allowed or not depending on the object's state before.
 
-Members that never change, and conditions between an object and its state before, are in ``rules.txt`` of the schema. Rules
-and texts of pods: upstream ``pkg/apis/core/validation``. Caller: ``store`` for update and patch, after it has decided which
-sections come from whom.
+Members that never change, and conditions between an object and its state before, are in ``rules.txt`` of the schema.
+Rules and texts of pods: upstream ``pkg/apis/core/validation``. Caller: ``store`` for update and patch, after it has
+decided which sections come from whom.
 """
 
 from __future__ import annotations
@@ -137,7 +137,10 @@ def _bare(spec: Data, names: Iterable[str]) -> Data:
 
 
 def _check_pod_change(left: Data, right: Data, causes: Causes) -> None:
-    """Check that two specs differ only where an update may change a pod. Changes that are allowed are taken out first."""
+    """Check that two specs differ only where an update may change a pod.
+
+    Changes that are allowed are taken out first.
+    """
     _check_deadline(left.pop("activeDeadlineSeconds", None), right.pop("activeDeadlineSeconds", None), causes)
     old_grace, new_grace = (side.pop("terminationGracePeriodSeconds", None) for side in (left, right))
     if new_grace != old_grace and not (old_grace is not None and old_grace < 0 and new_grace == 1):
@@ -244,7 +247,9 @@ def _storage(amounts: Data | None) -> int | None:
 
 
 def _resource_claim(old: Data, new: Data, causes: Causes) -> None:
-    """Check an update of a ResourceClaim: an allocation is written once, removed as a whole, and only then reserved.
+    """Check an update of a ResourceClaim: an allocation is written once and removed as a whole.
+
+    Only an allocated claim can be reserved.
 
     The status of devices that are no longer allocated is dropped, in place.
     """

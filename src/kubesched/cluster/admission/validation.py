@@ -115,7 +115,10 @@ class Causes(list[tuple[str, str, str]]):
         self.append((path, "FieldValueNotFound", f"Not found: {_shown(value)}{f': {why}' if why else ''}"))
 
     def add(self, reason: str, path: str, value: object, text: str) -> None:
-        """Add an error by the name of its reason. For an unsupported value, ``text`` has the supported ones, by bars."""
+        """Add an error by the name of its reason.
+
+        For an unsupported value, ``text`` has the supported ones, separated by bars.
+        """
         match reason:
             case "required" | "forbidden":
                 getattr(self, reason)(path, text)
@@ -229,7 +232,7 @@ def repeated(items: Iterable[Mapping[str, Any]] | None, keys: Iterable[str]) -> 
 
 
 def check_single(names: Iterable[str], what: str, owner: Mapping[str, Any], path: str, causes: Causes) -> None:
-    """Check that exactly one of several members is set that exclude each other, such as the sources of a volume."""
+    """Check that exactly one of several exclusive members is set, such as the sources of a volume."""
     given = [name for name in names if owner.get(name) is not None]
     if not given:
         causes.required(path, f"must specify a {what} type")

@@ -1,4 +1,4 @@
-"""Small controllers for the embedded cluster: as much life as scheduling behaviour needs.
+"""Small controllers for the embedded cluster: they do what matters to scheduling.
 
 They use :class:`kubesched.api.wire.Transport` only. :mod:`.manager` runs them, :mod:`.base` defines a controller,
 :mod:`.context` holds the things that they share.

@@ -3,8 +3,9 @@
     pod bound ──▶ VolumeAttachment ──delay by stage rules──▶ attached
     last pod gone or finished ──▶ being deleted ──delay by stage rules──▶ gone
 
-As upstream's attach/detach controller and external-attacher do for CSI volumes whose driver needs attaching. A failure by
-stage rules is written into the object and tried again. Pods wait for it: :mod:`..kubelets.attaching`.
+As upstream's attach/detach controller and external-attacher do for CSI volumes whose driver needs attaching. A
+failure by stage rules is written into the object, and the work is tried again. Pods wait for their volumes:
+:mod:`..kubelets.prerequisites`.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Controller:
     def each(self, cache: WatchCache, step: Step, prefix: str = "") -> None:
         """Reconcile the objects of a cache by a step.
 
-        Their keys get the prefix. No prefix may be the beginning of another.
+        Their keys get the prefix. No prefix may be the beginning of another prefix.
         """
         self._steps[prefix] = cache, step
 
@@ -75,7 +75,10 @@ class Controller:
             await step(item)
 
     async def run(self) -> None:
-        """Work until cancelled. A defect in a controller is logged and the key tried again, as after a refused request."""
+        """Work until cancelled.
+
+        A defect in a controller is logged and the key tried again, as after a refused request.
+        """
         queue = self.queue
         while True:
             key = await queue.get()
@@ -195,7 +198,10 @@ class WorkloadController(ObjectController):
         return min(wanted, MOST_PODS)
 
     def is_available(self, owner: Item, pod: Item) -> bool:
-        """True if a pod has been ready for ``minReadySeconds``. If not yet, its owner is reconciled again at that time."""
+        """True if a pod has been ready for ``minReadySeconds``.
+
+        If not yet, its owner is reconciled again at that time.
+        """
         since = ready_since(pod.typed)
         if since is None:
             return False

@@ -98,7 +98,7 @@ class Budgets(ObjectController):
         await self.context.write_status(item, new_status)
 
     def _still_disrupted(self, noted: dict[str, Any], pods: list[Item]) -> tuple[dict[str, Any], float | None]:
-        """Return the granted evictions that are not visible yet, and the seconds until the next check (None: no check)."""
+        """Return the granted evictions that are not visible yet, and the seconds until the next check (or None)."""
         now, limit = self.context.now(), self.context.settings.disruption_seconds
         staying = {pod.name for pod in pods if pod.typed.metadata.deletion_timestamp is None}
         left = {name: parse_time(when) + limit - now for name, when in noted.items() if name in staying}

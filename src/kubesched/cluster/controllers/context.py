@@ -36,7 +36,9 @@ _WRITES_PER_TURN: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """Settings of the controllers: times in seconds, and limits. Defaults are kube-controller-manager's where it has them.
+    """Settings of the controllers: times in seconds, and limits.
+
+    Defaults are kube-controller-manager's where it has them.
 
     Attributes:
         batch_seconds: time during which changes of pods' status are collected before their owner is reconciled.

@@ -1,8 +1,8 @@
 """Deployment: one ReplicaSet per template, rolled from old to new within maxSurge and maxUnavailable.
 
 The new set is found by comparing templates, so that a rollback finds the old set again. Status and conditions are
-those that ``kubectl rollout status`` reads. Rules: upstream ``deployment/rolling.go``, ``sync.go`` (proportional scaling)
-and ``progress.go``. Next: :mod:`.replica_sets`.
+those that ``kubectl rollout status`` reads. Rules: upstream ``deployment/rolling.go``, ``sync.go`` (proportional
+scaling) and ``progress.go``. Next: :mod:`.replica_sets`.
 """
 
 from __future__ import annotations

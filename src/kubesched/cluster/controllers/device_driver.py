@@ -4,8 +4,9 @@
     annotation changed ──▶ the slices change, in the pool's next generation
     allocated device with binding conditions ──after a while──▶ condition True in the claim's ``status.devices``
 
-The slices are kept: one that is changed or deleted is written again. Those of a deleted node are collected with it.
-Preparing devices for pods is the kubelets' (:mod:`kubesched.cluster.kubelets`). Descriptions: :mod:`.device_pools`.
+The slices are kept: a slice that another client changes or deletes is written again. Slices are collected with their
+node. Preparing devices for pods is the kubelets' (:mod:`kubesched.cluster.kubelets`). Descriptions:
+:mod:`.device_pools`.
 """
 
 from __future__ import annotations

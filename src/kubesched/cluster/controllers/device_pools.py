@@ -1,9 +1,9 @@
 """Device pools of a hollow node as data: the text of an annotation in, specs of ResourceSlices out. Pure.
 
-``docs/controllers.md``, "Hollow devices", describes the annotation ``kubesched.io/devices``. Attributes are integers, booleans
-and texts, or written as in a ResourceSlice (``{version: 1.2.3}``). Every other member that a device has in a ResourceSlice
-(``taints``, ``bindingConditions``, ``allowMultipleAllocations`` and so on) may be given too. A pool is named like its
-node. Callers: :mod:`.device_driver`, and commands that check a text beforehand.
+``docs/controllers.md``, "Hollow devices", describes the annotation ``kubesched.io/devices``. Attributes are integers,
+booleans and texts, or written as in a ResourceSlice (``{version: 1.2.3}``). Every other member that a device has in a
+ResourceSlice (``taints``, ``bindingConditions``, ``allowMultipleAllocations`` and so on) may be given too. A pool is
+named like its node. Callers: :mod:`.device_driver`, and commands that check a text beforehand.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class DevicePool:
     def specs(self, node: str, generation: int) -> dict[str, Data]:
         """Return the specs of the pool's slices by name: slices of counters, then slices of devices.
 
-        Counters keep their names when the number of devices changes, and devices when that of counters does.
+        Counters keep their names when the number of devices changes. Devices keep theirs when the number of counters
+        changes.
         """
         parts: dict[str, Data] = {}
         for field, what, items, size in (

@@ -1,8 +1,8 @@
 """EndpointSlices from the pods that a Service selects, and an address for each Service of type LoadBalancer.
 
-Rules: upstream ``pkg/controller/endpointslice``: at most 100 endpoints in a slice, one set of slices for each way in
-which pods number their named ports, one empty slice when there is no pod. Endpoints objects, which are deprecated, are
-not made.
+Rules: upstream ``pkg/controller/endpointslice``: at most 100 endpoints in a slice, one set of slices for each
+distinct numbering of the named ports, one empty slice when there is no pod. Endpoints objects, which are deprecated,
+are not made.
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ class EndpointSlices(ObjectController):
         }
 
     async def _balance(self, service: Item, spec: Data) -> None:
-        """Give a LoadBalancer Service an address at once: one of the benchmarking network, by its cluster IP."""
+        """Give a LoadBalancer Service an address at once: an address of the benchmarking network, made from its cluster
+        IP.
+        """
         there = (status_of(service).get("loadBalancer") or {}).get("ingress")
         balanced = spec.get("type") == "LoadBalancer" and not spec.get("loadBalancerClass")
         if balanced is bool(there):

@@ -270,7 +270,7 @@ class Jobs(WorkloadController):
         for index in islice(indexes, min(missing, burst)):
             await self._create(item, index)
         if missing > burst:
-            self.queue.add(item.key)  # the rest at the next reconcile; after a refusal, when it is tried again
+            self.queue.add(item.key)  # the next reconcile does the rest; after a refusal, it comes with the next try
 
     async def _drop(self, item: Item, pod: Item) -> None:
         """Stop a pod that is no longer wanted. It counts neither as succeeded nor as failed."""

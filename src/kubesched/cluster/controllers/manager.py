@@ -132,8 +132,8 @@ class ControllerManager:
     def next_timer(self, besides: Iterable[type[Controller]] = ()) -> float | None:
         """Return the time of the next possible change, on the event loop's clock; None when no timer changes anything.
 
-        Routine checks (a heartbeat in time) and retries that keep failing do not count, nor do the controllers
-        ``besides``.
+        Routine checks (a heartbeat in time) and retries that keep failing do not count. Timers of the controllers in
+        ``besides`` do not count either.
         """
         others = tuple(besides)
         times = (one.queue.next_timer() for one in self.controllers.values() if not isinstance(one, others))

@@ -6,7 +6,8 @@
               ──ResourceExhausted──▶ the selected-node annotation is removed: the pod is scheduled again
               └─ any other reason ──▶ tried again there, after 1 s doubling up to 5 min
 
-As upstream's external-provisioner does. Next: :mod:`.volumes` binds what is made here; pools are in :mod:`.csi_drivers`.
+As upstream's external-provisioner does. Next: :mod:`.volumes` binds what is made here; pools are in
+:mod:`.csi_drivers`.
 """
 
 from __future__ import annotations

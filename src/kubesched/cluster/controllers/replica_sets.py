@@ -53,7 +53,10 @@ class ReplicaSets(WorkloadController):
         await self.act_and_report(item, self._manage(item), self._write_status)
 
     async def _manage(self, item: Item) -> None:
-        """Create missing pods or delete surplus ones. The first refusal ends it: the others would be refused too."""
+        """Create missing pods or delete surplus ones.
+
+        The first refusal ends the work: other pods would be refused too.
+        """
         if self.context.is_going(item):
             return
         spec = spec_of(item)
@@ -68,7 +71,7 @@ class ReplicaSets(WorkloadController):
             ranked = _in_deletion_order(active, self._neighbours(item, active))
             await self.delete_owned(item, *ranked[: min(-missing, burst)])
         if abs(missing) > burst:
-            self.queue.add(item.key)  # the rest at the next reconcile; after a refusal, when it is tried again
+            self.queue.add(item.key)  # the next reconcile does the rest; after a refusal, it comes with the next try
 
     def _active(self, item: Item) -> list[Item]:
         context = self.context
@@ -105,7 +108,7 @@ class ReplicaSets(WorkloadController):
 
 
 class ReplicationControllers(ReplicaSets):
-    """Controller of ReplicationControllers: works as for ReplicaSets."""
+    """Controller of ReplicationControllers. It works like the controller of ReplicaSets."""
 
     name = "replicationcontroller"
     component = "replication-controller"

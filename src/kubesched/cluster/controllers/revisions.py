@@ -44,7 +44,7 @@ class Revisions:
     async def current(self, owner: Item, *, assumed: str = "") -> Item:
         """Return the revision of the present template. It is created, or renumbered as the newest, if necessary.
 
-        ``assumed`` is its name if there are no revisions at all: an import may lack them.
+        ``assumed`` is the name of the revision if there are no revisions at all: an import may lack them.
         """
         template = spec_of(owner).get("template") or {}
         known = self.of(owner)

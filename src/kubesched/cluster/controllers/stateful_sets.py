@@ -83,7 +83,7 @@ class StatefulSets(WorkloadController):
                 if ordered:
                     return
                 if made >= self.context.settings.burst:
-                    self.queue.add(item.key)  # the rest at the next reconcile
+                    self.queue.add(item.key)  # the next reconcile does the rest
                     return
             elif ordered and not self._is_healthy(item, pod):
                 return

@@ -1,6 +1,6 @@
 """Timed work on storage that may fail, by stage rules: when it is due, how it ends, when it is tried again.
 
-Callers: :mod:`.provisioner` and :mod:`.attachments`; the rules are those of :mod:`..kubelets.stages` for one kind.
+Callers: :mod:`.provisioner` and :mod:`.attachments`; the rules are stage rules for one kind (:mod:`..kubelets.stages`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Attempts:
         return attempt.stage.seconds(self._context.rng) if attempt.stage is not None else 0.0
 
     def again(self, item: Item) -> None:
-        """Try again after a failure, after a delay that doubles each time, and the delay of the rule chosen next."""
+        """Try again after a failure. The delay doubles each time, and the delay of the next rule is added."""
         known = self._current[item.uid]
         known.failures += 1
         delay = _FIRST_RETRY_SECONDS * 2.0 ** min(known.failures - 1, 30)

@@ -3,8 +3,8 @@
 Rules: upstream ``taint_eviction.go``. Pods go by ordinary deletion, so disruption budgets are not asked, and on a node
 that is unresponsive they stay Terminating until it recovers or is removed.
 
-Taints of devices come from ResourceSlices, and from DeviceTaintRules when the setting ``device_taint_rules`` is on (upstream's
-gate DRADeviceTaintRules, off by default). Rules: upstream ``pkg/controller/devicetainteviction``.
+Taints of devices come from ResourceSlices, and from DeviceTaintRules when the setting ``device_taint_rules`` is on
+(upstream's gate DRADeviceTaintRules, off by default). Rules: upstream ``pkg/controller/devicetainteviction``.
 """
 
 from __future__ import annotations

@@ -151,7 +151,10 @@ def _wordless(value: Any) -> Any:
 
 
 def _stripped(value: Any, name: str = "") -> Any:
-    """Return a copy of a value without secrets, notes and parameters of drivers. ``name`` is its name in its object."""
+    """Return a copy of a value without secrets, notes and parameters of drivers.
+
+    ``name`` is the name of the value in its object.
+    """
     if isinstance(value, list):
         return [_stripped(item, name) for item in value]
     if not isinstance(value, dict):

@@ -155,8 +155,8 @@ class Snapshot:
     """Saved cluster that has been read and checked.
 
     Attributes:
-        time: the cluster's time when it was saved, in epoch seconds. A clock that starts here or later is ahead of every
-            moment that the objects name as past.
+        time: the cluster's time when it was saved, in epoch seconds. A clock that starts here or later is ahead of
+            every moment that the objects name as past.
     """
 
     items: list[Stored]
@@ -242,7 +242,7 @@ def _item(raw: bytes, kinds: dict[tuple[str, str], Kind], last_version: int) -> 
 
     Raises:
         SnapshotError: when its kind is unknown.
-        ValueError, msgspec.DecodeError: when the store or its readers could not work with it.
+        ValueError, msgspec.DecodeError: when the store or its readers could not work with the object.
     """
     if not raw.isascii():
         raw.decode("utf-8")

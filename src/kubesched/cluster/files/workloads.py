@@ -191,7 +191,10 @@ def _claim(owner: Manifest, template: dict[str, Any], pod_name: str) -> Manifest
 
 
 def _job(owner: Manifest, node_names: Sequence[str]) -> list[Manifest]:
-    """Return the pods that may run at once, as the Job controller would make them; it can continue with them."""
+    """Return the pods that may run at once, as the Job controller would make them.
+
+    That controller can go on with them.
+    """
     spec, status = _spec(owner), owner.data.get("status")
     status = status if isinstance(status, dict) else {}
     parallelism, completions = _count(owner, "parallelism", 1), _count(owner, "completions", 0)

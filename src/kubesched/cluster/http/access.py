@@ -155,8 +155,9 @@ class Access:
 
         Source: the Kubernetes documentation "Hardening Guide - Dynamic Resource Allocation", and
         ``DRAResourceClaimGranularStatusAuthorization`` of 1.36: the allocation and who reserves it need the verb of the
-        request on ``resourceclaims/binding`` in all namespaces, the status of a driver's devices needs ``arbitrary-node:VERB``
-        (or ``associated-node:VERB`` from the node) on ``resourceclaims/driver``, named as the driver.
+        request on ``resourceclaims/binding`` in all namespaces, the status of a driver's devices needs
+        ``arbitrary-node:VERB`` (or ``associated-node:VERB`` from the node) on ``resourceclaims/driver``, named as the
+        driver.
 
         Raises:
             ApiError: 422, as upstream answers.

@@ -1,7 +1,7 @@
 """Files by which clients find and trust the server: a kubeconfig, and a throw-away certificate authority.
 
-The user may give certificates as files instead. Caller: the command line; for the kubeconfig once the server knows its
-port.
+The user may give certificates as files instead. Caller: the command line, which writes the kubeconfig when the server
+knows its port.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ def _ranges(header: str) -> list[tuple[str, dict[str, str], float]]:
 class Style(NamedTuple):
     """Writer of JSON data in one content type.
 
-    Long lists are written in parts of ``batch`` objects, separated by ``between``. ``zero`` is the text of the only
-    item of a list ``[0]`` in an object: parts of a list are written in its place.
+    Long lists are written in parts of ``batch`` objects, separated by ``between``. ``zero`` is the text of the
+    item in a list ``[0]``; the parts of a long list are written in place of that item.
     """
 
     content_type: str

@@ -88,8 +88,8 @@ def apply_object(call: Call, applied: Any, *, force: bool) -> tuple[Item, bool]:
     """Apply a configuration. Returns the new object, and True if it was created.
 
     Raises:
-        ApiError: 400 for a body that is no configuration of this object, 404 for a subresource of an object that does not
-            exist, 409 for conflicts with other managers unless ``force``.
+        ApiError: 400 for a body that is no configuration of this object, 404 for a subresource of an object that does
+            not exist, 409 for conflicts with other managers unless ``force``.
     """
     resource, subresource, store = call.resource, call.target.subresource, call.store
     kind, shape = resource.kind, Shape(resource)
@@ -208,7 +208,8 @@ def patch_object(call: Call, old: Item, change: Any, patch_type: str) -> Item:
 def tracked_update(call: Call, old: Item, result: Item, *, given: Any) -> dict[str, Any]:
     """Return the object to store, with ownership of changed fields moved to the writer.
 
-    ``result`` is the object without that. An explicit ``managedFields: [{}]`` or ``[]`` in ``given`` clears all owners.
+    ``result`` is the object to store before ownership is moved. An explicit ``managedFields: [{}]`` or ``[]`` in
+    ``given`` clears all owners.
     """
     data, before = result.data(), old.data()
     metadata = given.get("metadata") if isinstance(given, dict) else None

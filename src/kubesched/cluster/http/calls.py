@@ -58,7 +58,10 @@ _PATH: Final = re.compile(
 
 
 class Target(NamedTuple):
-    """Parts of a resource path. ``watch`` marks the old ``/watch/`` prefix. ``rest`` is a surplus end, which gets 404."""
+    """Parts of a resource path.
+
+    ``watch`` marks the old ``/watch/`` prefix. ``rest`` is a surplus end, which gets 404.
+    """
 
     namespaced: bool
     group: str
@@ -313,7 +316,7 @@ def unsupported_value(value: str, *supported: str) -> str:
 
 
 def not_served(elsewhere: str = "") -> ApiError:
-    """Return 404 for a path that is not served. It has details, if empty ones: clients read them.
+    """Return 404 for a path that is not served. Its details are always there, even if empty, because clients read them.
 
     ``elsewhere``: the versions that have the resource.
     """
@@ -327,6 +330,6 @@ def wrong_method() -> ApiError:
 
 
 def shutting_down() -> ApiError:
-    """Return 503 for a request that is not begun any more."""
+    """Return 503 for a request that comes after the server has begun to close."""
     text = "the server is shutting down, please try again later"
     return ApiError(503, "ServiceUnavailable", text, {"retryAfterSeconds": 5})

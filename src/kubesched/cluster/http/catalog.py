@@ -33,7 +33,10 @@ _WRITE_VERBS: Final = ("get", "patch", "update")
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """Subresource: its name, the kind of its objects, and its verbs. Group and version are empty if the resource's."""
+    """Subresource: its name, the kind of its objects, and its verbs.
+
+    Group and version are empty if they are those of the resource.
+    """
 
     name: str
     kind: str
@@ -237,7 +240,7 @@ class Catalog:
 
 
 def _served(data: Mapping[str, Any]) -> Iterator[Resource]:
-    """Yield the served versions of a definition. Its form has been checked; one without names has none."""
+    """Yield the served versions of a definition. Its form has been checked; a definition without names has none."""
     spec: dict[str, Any] = data.get("spec") or {}
     names, group = spec.get("names") or {}, spec.get("group")
     plural, kind = names.get("plural"), names.get("kind")

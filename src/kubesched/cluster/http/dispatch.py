@@ -37,7 +37,7 @@ _WRITES: Final = {"PUT": update, "PATCH": patch, "DELETE": delete}
 
 
 class Dispatcher:
-    """Dispatcher of requests on one store. Reviews ask ``access``; ``address`` is that of the server."""
+    """Dispatcher of requests on one store. Reviews ask ``access``; ``address`` is the server's."""
 
     def __init__(self, store: Store, watches: Watches, access: Access, address: Callable[[], str]) -> None:
         self.store = store

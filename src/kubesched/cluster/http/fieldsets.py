@@ -110,7 +110,10 @@ def _omitted(item: Any, keys: tuple[str, ...], names: Names) -> ApiError:
 
 
 def merge(live: Any, applied: Any, shape: Shape, names: Names = ()) -> Any:
-    """Return ``applied`` (keyed items have their keys) laid over ``live``. Neither changes; parts may be shared."""
+    """Return ``applied`` (keyed items have their keys) laid over ``live``.
+
+    Neither argument changes; the result may share parts with both.
+    """
     if isinstance(applied, dict):
         if not isinstance(live, dict) or (names and shape.is_atomic(names)):
             live = {}

@@ -56,7 +56,7 @@ def found_all(data: Any, path: str) -> list[Any]:
 
 
 def find(data: Any, path: str) -> Any:
-    """Return the value at a path. Several are joined with commas. None when there is none."""
+    """Return the value at a path. Several values are joined with commas. None when there is no value."""
     names, is_plain = _steps(path)
     if not is_plain:
         found = found_all(data, path)

@@ -19,7 +19,10 @@ __all__ = ["Requests"]
 
 
 class Requests:
-    """Counts of a server's requests, by method, resource and status code. ``watches`` are those open now."""
+    """Counts of a server's requests, by method, resource and status code.
+
+    ``watches`` are the open watches; only their number is read.
+    """
 
     def __init__(self, catalog: Catalog, store: Store, watches: Sized) -> None:
         self._catalog, self._store, self._watches = catalog, store, watches

@@ -185,7 +185,7 @@ def _unknown(what: str) -> ApiError:
 
 
 def _refuse_unknown(message: Message) -> None:
-    """Refuse a message with an unknown field, or with another wire type than its field has; the error names the field."""
+    """Refuse a message with an unknown field, or with a wrong wire type for a field. The error names the field."""
     name = message.DESCRIPTOR.name
     members = message_table().members.get(name, {})
     unknown = UnknownFieldSet(message)

@@ -1,6 +1,6 @@
 """Role-based access control, by the stored Roles, ClusterRoles and their bindings.
 
-    user, groups ──▶ their bindings ──▶ the roles these name ──▶ a rule that matches allows; none does: refused
+    user, groups ──▶ their bindings ──▶ roles of the bindings ──▶ a matching rule: allowed; no matching rule: refused
 
 Each object is read once after it changes. Objects may be hostile: a decision evaluates at most ``MOST_PARTS`` parts of
 them; beyond that it refuses and says so. Source of the rules: the Kubernetes documentation "Using RBAC Authorization".
@@ -47,7 +47,7 @@ _BINDINGS, _CLUSTER_BINDINGS = _rbac_kind("rolebindings"), _rbac_kind("clusterro
 class Attributes(NamedTuple):
     """Request as rules see it.
 
-    ``path`` is set for a request on no resource, which then has only the verb besides.
+    ``path`` is set for a request on no resource. Such a request has only a path and a verb.
     """
 
     verb: str

@@ -10,8 +10,8 @@ delays its own answer only. A watch is a stream of JSON lines, fed in batches fr
 
     open ──▶ initial state (when asked) ──▶ changes ──▶ bookmark now and then ──▶ time is up, or 410 as ERROR event
 
-A slow reader blocks no other: its position in the history lags until it gets 410. The server closes a watch that takes
-nothing, as upstream (:mod:`kubesched.base.connections`). Caller: :mod:`.dispatch`.
+A slow reader blocks no other reader: its position in the history lags until it gets 410. The server closes a watch that
+takes nothing, as upstream (:mod:`kubesched.base.connections`). Caller: :mod:`.dispatch`.
 """
 
 from __future__ import annotations

@@ -47,10 +47,10 @@ _LINGER: Final = 2.0
 _SHUTDOWN: Final = 0.5
 #: Seconds after which a connection without a request is closed.
 _IDLE: Final = 90.0
-#: Most connections besides those of watches.
+#: Most connections in addition to the connections of watches.
 _MORE_CONNECTIONS: Final = 1000
 _PRETTY: Final = re.compile(r"(?:^|&)pretty=([^&]*)")
-#: Errors that clients cause, or their networks.
+#: Errors caused by clients, or by their networks.
 _THEIRS: Final = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 #: Well-formed request line with an unknown method, as the parser's message shows it.
 _UNKNOWN_METHOD: Final = re.compile(r"""b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ [^ ]+ HTTP/1\.[01]['"]""")
@@ -59,7 +59,7 @@ _UNKNOWN_METHOD: Final = re.compile(r"""b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ [^ ]+ H
 class HttpServer:
     """HTTP server of a store.
 
-    ``port`` 0 takes a free one; ``url`` says which once started. With ``token`` every request but health and version
+    ``port`` 0 takes a free port; ``url`` shows it after the start. With ``token`` every request but health and version
     needs ``Authorization: Bearer TOKEN``, or the token of a service account. Without ``token``, requests that a web
     page may have made are refused (see :mod:`.origins`; ``allowed_hosts`` are further names of this server), and
     ``host`` must be a loopback address unless ``insecure_without_token``. With ``tls_cert`` and ``tls_key`` (PEM files)
@@ -246,7 +246,10 @@ def _following(cert: Path, key: Path) -> ssl.SSLContext:
 
 
 def _raw_path(request: web.BaseRequest) -> tuple[str, str, str]:
-    """Return path, "?" and query as sent, without a scheme and host. Bytes that are not UTF-8 are replaced, as in %FF."""
+    """Return path, "?" and query as sent, without a scheme and host.
+
+    Bytes that are not UTF-8 are replaced, as in %FF.
+    """
     text = request.raw_path
     if not text.startswith("/"):
         text = request.rel_url.raw_path_qs

@@ -224,7 +224,10 @@ def _value(path: str, default: Any, shown: Callable[[Any], Any], data: Data, now
 
 
 def _defined_layout(columns: Sequence[DefinedColumn]) -> Layout:
-    """Return the layout of a definition: name, then its columns. Age is shown only if it is one of them, as upstream."""
+    """Return the layout of a definition: name, then its columns.
+
+    Age is shown only if it is one of them, as upstream.
+    """
     types = ("integer", "number", "boolean", "date")
     shown = (
         Column(one.name, one.priority, one.type if one.type in types else "string", partial(_defined_cell, one))

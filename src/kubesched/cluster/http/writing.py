@@ -73,7 +73,7 @@ def _checked(call: Call, body: Document, *, patch: bool = False) -> Any:
 
 
 def create(call: Call, raw: bytes) -> web.Response:
-    """POST on a collection."""
+    """Answer a POST on a collection."""
     _ = call.options  # wrong options are refused before the body is decoded
     resource, data = call.resource, call.resource.inward(_checked(call, call.body(raw)))
     if resource.defined is not None and resource.subresource("status") and isinstance(data, dict) and "status" in data:
@@ -82,7 +82,7 @@ def create(call: Call, raw: bytes) -> web.Response:
 
 
 def update(call: Call, raw: bytes) -> web.Response:
-    """PUT of an object, its status, its resize or its scale."""
+    """Answer a PUT of an object, its status, its resize or its scale."""
     target = call.target
     _ = call.options
     if target.subresource == "scale":
@@ -110,7 +110,7 @@ def update(call: Call, raw: bytes) -> web.Response:
 
 
 def patch(call: Call, raw: bytes) -> web.Response:
-    """PATCH in one of four types."""
+    """Answer a PATCH in one of four types."""
     resource = call.resource
     patch_type = media_type(call.content_type)
     accepted = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH, *((STRATEGIC_PATCH,) if resource.defined is None else ()))
@@ -222,7 +222,7 @@ def answer_scale(call: Call, item: Item) -> web.Response:
 
 
 def _patch_scale(call: Call, change: Any, patch_type: str) -> web.Response:
-    """PATCH of a Scale."""
+    """Answer a PATCH of a Scale."""
     apply: Any = {JSON_PATCH: apply_json_patch, MERGE_PATCH: apply_merge_patch}.get(patch_type, apply_strategic_patch)
     scale = apply(_scale_of(call, call.get()), change)
     if not isinstance(scale, dict):

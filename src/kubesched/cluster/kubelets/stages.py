@@ -133,7 +133,7 @@ class Stage:
         return delay.seconds + (random.uniform(0.0, delay.jitter) if delay.jitter else 0.0)
 
     def fails(self, random: Random) -> bool:
-        """True if it fails this time. Draws a random number only if there is a rate."""
+        """True if the work of the stage fails this time. Draws a random number only if there is a rate."""
         return bool(self.failure.rate) and random.random() < self.failure.rate
 
 
@@ -177,7 +177,7 @@ def default_stages(startup_delay: float = 1.0, stop_delay: float | None = None) 
 
 
 def job_end(seconds: float) -> Stage:
-    """Return a stage by which pods of Jobs succeed some seconds after their start, unless an annotation says otherwise."""
+    """Return a stage that lets pods of Jobs succeed some seconds after their start. An annotation may override it."""
     return Stage(
         "job-finish",
         _RUNNING,

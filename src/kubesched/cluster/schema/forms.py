@@ -98,7 +98,7 @@ def check_metadata_form(kind: Kind, metadata: Mapping[str, Any]) -> None:
     """Check the form of metadata of any kind.
 
     Raises:
-        ApiError: 400, as above.
+        ApiError: 400, see :func:`check_form`.
     """
     try:
         msgspec.convert(metadata, _struct("ObjectMeta"))
@@ -110,7 +110,7 @@ def check_type(name: str, raw: bytes, kind: Kind, path: str) -> None:
     """Check the JSON of one section, by the name of its type, such as PodSpec at ``spec``.
 
     Raises:
-        ApiError: 400, as above.
+        ApiError: 400, see :func:`check_form`.
     """
     try:
         _decoder(name).decode(raw)

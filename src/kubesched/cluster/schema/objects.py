@@ -99,7 +99,7 @@ class Stored(Item):
         return document
 
     def seen_at(self, resource_version: int) -> Stored:
-        """Return the object with another version."""
+        """Return the same object as of another resource version."""
         document = self.document()
         document["metadata"]["resourceVersion"] = str(resource_version)
         return Stored(self.kind, encode(document), document["metadata"], resource_version)

@@ -32,7 +32,7 @@ Data = dict[str, Any]
 #: Line of ``rules.txt``: a type, perhaps with a field or path, then its rules; below, the expression of a condition.
 _LINE: Final = re.compile(r"(\w+)(?:\.(\S+))? ([^\n]+)(?:\n +(.+))?")
 _ERROR: Final = re.compile(r"(\w+)(?: \((.+?)\))?(?:: (.*))?")
-#: Values of words that are written without one.
+#: Values of the words that ``rules.txt`` has without a value.
 _ALONE: Final = {"immutable": "field_is_immutable", "zero": "true"}
 
 

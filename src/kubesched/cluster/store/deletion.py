@@ -117,7 +117,7 @@ class Deletion:
             self._begin(item, metadata.get("finalizers") or ())
 
     def _begin(self, item: Stored, finalizers: Collection[str]) -> None:
-        """Begin the work that a deleted object waits for: deletion of its dependents, or of the content of a namespace."""
+        """Begin the work that a deleted object waits for: deletion of its dependents, or of a namespace's content."""
         if item.kind == NAMESPACES:
             self.terminating.add(item.name)
             self._records.defer(self._purge(item.name))
@@ -194,7 +194,7 @@ class Deletion:
         wanted = min(asked if asked is not None else 30 if own is None else own, _LONGEST_GRACE)
         if wanted < 0:
             wanted = 1  # as upstream, which lets clients write negative periods
-        if "deletionTimestamp" in metadata:  # a second delete can only shorten it
+        if "deletionTimestamp" in metadata:  # a second delete can only shorten the grace period
             current = min(int(metadata.get("deletionGracePeriodSeconds") or 0), _LONGEST_GRACE)
             return current if asked is None else min(wanted, current)
         return wanted
@@ -224,7 +224,10 @@ class Deletion:
         )
 
     def _each_dependent(self, uid: str) -> Iterator[Stored]:
-        """Yield the present dependents. Each is read at its turn; those deleted by then are left out."""
+        """Yield the present dependents.
+
+        Each is read at its turn; a dependent that was deleted before that is left out.
+        """
         dependents = [(kind, key) for kind, keys in self._dependents.get(uid, {}).items() for key in keys]
         for kind, key in dependents:
             namespace, _, name = key.rpartition("/")
@@ -233,7 +236,7 @@ class Deletion:
                 yield item
 
     def _collect(self, uid: str) -> Iterator[None]:
-        """Delete the dependents of an owner that is gone, if no other owner lives; else remove its reference from them."""
+        """Delete the dependents of an owner that is gone. A dependent with a living owner only loses the reference."""
         for item in self._each_dependent(uid):
             if len(item.owners) > 1 and self._has_owner(item):
                 self._without_owner(item, uid)

@@ -49,7 +49,9 @@ def event_sections(kind: Kind, obj: Mapping[str, Any]) -> Document:
 
 
 def check_event(namespace: str, event: Document, causes: Causes) -> None:
-    """Check that an event is in the namespace of its object. For an object without a namespace, some are allowed.
+    """Check that an event is in the namespace of its object.
+
+    Events about a cluster-scoped object may be in some namespaces.
 
     As upstream, a missing ``eventTime`` marks an event of the older API.
     """

@@ -70,7 +70,7 @@ class Fault:
     hits: int = field(default=0, init=False)
 
     def strikes(self, kind: Kind | None, name: str, random: Random) -> bool:
-        """True if this call or event is hit. Counts it in any case."""
+        """True if the rule disturbs this call or event. The call or event is counted in any case."""
         if self.kind not in (None, kind) or self.name not in ("", name):
             return False
         self.calls += 1
@@ -129,7 +129,7 @@ class Faults:
         self._stalled.clear()
 
     def drop_watches(self, kind: Kind | None = None) -> int:
-        """Close the live watches (of a kind), as a server that restarts. Returns their number."""
+        """Close the live watches (of a kind), as a server does when it restarts. Returns their number."""
         struck = self._live(kind)
         for watch in struck:
             watch.close()

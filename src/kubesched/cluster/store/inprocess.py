@@ -64,7 +64,7 @@ class InProcessClient:
     async def watch(
         self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent]]:
-        """Yield a batch per wake-up."""
+        """Yield the new events in one batch, each time that the watch wakes."""
         await self._strike("before", "watch", kind)
         watch = await in_turns(self.store.watching(kind, namespace, **options))
         if self._faults is not None:

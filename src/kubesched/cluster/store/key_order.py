@@ -89,7 +89,7 @@ class KeyOrder:
 
 
 class Moment(NamedTuple):
-    """Objects as they were at one moment, in key order. For the present moment, valid until something changes."""
+    """Objects as they were at one moment, in key order. A view of the present is valid until something changes."""
 
     keys: Sequence[Key]
     #: Objects of the keys, and perhaps others.

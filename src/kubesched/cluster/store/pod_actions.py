@@ -112,8 +112,8 @@ class PodActions:
     def patch_status(self, old: Stored, patch: Any) -> Stored | None:
         """Apply a strategic merge patch of the status alone, as schedulers and kubelets send it, by a short way.
 
-        The result is that of the general merge. Returns None, and does nothing, for other pods and patches and for
-        patches to be refused: the caller then uses the general merge.
+        The result equals the result of the general merge. Returns None, and does nothing, for other pods and patches
+        and for patches to be refused: the caller then uses the general merge.
         """
         # Nearly always plain dicts. Recognising another mapping type takes much longer.
         if type(patch) is not dict or not patch.keys() <= _STATUS_PATCH or not isinstance(old, StoredPod):
@@ -135,7 +135,10 @@ class PodActions:
         return item
 
     def _patched_alike(self, status: bytes, wanted: dict[str, Any]) -> bytes:
-        """Patch a status as :func:`_patched`, with a memo. Members that differ between pods are patched apart from it."""
+        """Patch a status as :func:`_patched`, with a memo.
+
+        Members that differ between pods are patched apart from it.
+        """
         if b'IP"' in status or b'IPs"' in status or b'"nominatedNodeName"' in status:
             return _patched(status, wanted)
         own: dict[str, Any] = {}
@@ -172,8 +175,8 @@ class PodActions:
         """Delete a pod if its disruption budget allows it, and charge the budget.
 
         Raises:
-            ApiError: 404, 409 for another UID or version, 429 when the budget allows no disruption or has not been computed
-                yet, 500 when more than one budget selects the pod.
+            ApiError: 404, 409 for another UID or version, 429 when the budget allows no disruption or has not been
+                computed yet, 500 when more than one budget selects the pod.
         """
         pod = self._records.get(PODS, namespace, name)
         check_preconditions(PODS, pod, options.get("uid", ""), options.get("resource_version", ""))

@@ -3,7 +3,7 @@
 These steps are version, history, followers and background work. A list is read in pages. The token of a page names the
 version of the first page and the last key shown, so every page shows one moment. When that version is no longer known,
 the client gets a token of version -1, which continues at that key with the current state. Modules that follow changes
-(deletion, quotas, expiry of events) or write besides the verbs build on this module; the writing verbs are in
+(deletion, quotas, expiry of events) or write in addition to the verbs build on this module; the writing verbs are in
 :mod:`.store`.
 """
 
@@ -247,7 +247,7 @@ class Records:
         return self.adopt(self._tables[kind], item, old)
 
     def adopt(self, table: Table, item: Stored, old: Stored | None = None) -> Stored:
-        """Store an object in its final form, with the next version; ``old`` is the one before. For this package."""
+        """Store an object in its final form, with the next version; ``old`` is the version before. For this package."""
         self._version = item.resource_version
         table.record("ADDED" if old is None else "MODIFIED", item, old)
         for follow in table.followers:

@@ -29,7 +29,7 @@ class Replicas(Generic[K]):
         self._pods: dict[K, StoredPod] = {}
 
     def like(self, request: K) -> StoredPod | None:
-        """Return a pod that this request made in this second, if there is one."""
+        """Return a pod that an equal request made in the present second, if there is one."""
         now = self._now()
         if now != self._second:
             self._second = now
@@ -49,7 +49,7 @@ class Replicas(Generic[K]):
 
 
 def request_of(namespace: str, metadata: Mapping[str, Any], obj: Mapping[str, Any]) -> tuple[str, bytes] | None:
-    """Return the key of a request for a new pod; None if it names the pod, or JSON cannot express it."""
+    """Return the key of a request for a new pod. None if the request names the pod, or if JSON cannot express it."""
     if metadata.get("name"):
         return None
     try:

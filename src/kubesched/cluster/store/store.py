@@ -403,14 +403,14 @@ class Store(Records):
                 and "status" not in changed
                 and all(same_section(before.get(name), after.get(name)) for name in changed)
             ):
-                return old  # it only lacked defaults
+                return old  # the new object only lacked defaults
         causes.raise_if_any(kind, old.name)
         if self._deletion.is_finished(kind, metadata):
             item = old if dry_run else self.remove(after, old)
         else:
             if "spec" in changed:
                 self._quotas.admit(kind, after, old)
-            # Controllers write a status, also those of the server. They cannot shrink the rest of the object.
+            # Controllers write most statuses, and cannot shrink the rest of the object.
             most = 2 * MOST_BYTES if subresource else MOST_BYTES
             item = self.commit(kind, after, old, dry_run=dry_run, same_metadata=not has_new_metadata, most=most)
         self.settle_later()

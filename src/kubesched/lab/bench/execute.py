@@ -180,7 +180,7 @@ class _Execution:
         self._profiler = profiler
         self._on_progress = on_progress
         self._total = sum(op.count for op in operations if isinstance(op, CreatePods))
-        #: Pods without a node that a later barrier waits for: by namespace and key, their labels.
+        #: Labels of the pods without a node that a later barrier waits for, by namespace and key.
         self._ledger: dict[str, dict[str, Labels]] = {}
         #: Waits that are open, or open as soon as their pods are created.
         self._waits: list[_Wait] = []
@@ -292,7 +292,10 @@ class _Execution:
     async def _create_batch(
         self, keys: dict[str, Labels], count: int, namespace: str, template: PodMaker, rate: int = 0
     ) -> None:
-        """Create ``count`` pods, at most ``rate`` a second if that is not 0. Each is added to ``keys`` with its labels."""
+        """Create ``count`` pods, at most ``rate`` a second if that is not 0.
+
+        Each is added to ``keys`` with its labels.
+        """
         start = time.perf_counter()
         client, timer = self.embedded.client, self._timer if namespace in self._collected else None
         for index in range(count):
@@ -308,7 +311,10 @@ class _Execution:
                 await asyncio.sleep(0)
 
     async def _create_steadily(self, op: CreatePods, namespace: str, template: PodMaker) -> None:
-        """Create batches of pods, each deleted as soon as it is bound, before the next. The last batch stays."""
+        """Create batches of pods.
+
+        Each batch is deleted when it is bound, then the next one is created. The last batch stays.
+        """
         end = time.perf_counter() + parse_duration(op.duration)
         while True:
             wait = self._open_wait({})

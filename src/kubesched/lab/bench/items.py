@@ -105,7 +105,7 @@ class HistogramStart:
         }
 
     def items(self, name: str) -> list[DataItem]:
-        """Return the observations since then, in milliseconds. Series without observations are left out."""
+        """Return the observations since the start, in milliseconds. Series without observations are left out."""
         result = []
         for metric, family in self._families.items():
             wanted = _HISTOGRAMS[metric]
@@ -133,7 +133,10 @@ class HistogramStart:
 
 
 def memory_items(name: str, seconds: float, samples: Sequence[float]) -> list[DataItem]:
-    """Return memory of the process and its growth, from samples in MiB over ``seconds``, and the length of the section."""
+    """Return the memory of the process, its growth, and the length of the section.
+
+    Samples are in MiB, taken over ``seconds``.
+    """
     ordered = sorted(samples)
     usage = {f"Perc{share}": percentile(ordered, share) for share in _PERCENTILES}
     usage |= {"Average": sum(samples) / len(samples), "Max": ordered[-1]}

@@ -88,7 +88,7 @@ class Section(_Struct, frozen=True, kw_only=True):
 
 
 class Run(_Struct, frozen=True, kw_only=True):
-    """Run of a workload on a fresh cluster. The peak memory is the whole process's, so far."""
+    """Run of a workload on a fresh cluster. The peak memory is the highest of the whole process so far."""
 
     sections: list[Section]
     setup_seconds: float
@@ -113,7 +113,7 @@ def peak_rss_mib() -> float:
 
 
 def resident_mib() -> float:
-    """Return the present memory of this process, in MiB; the most it ever had where the system does not tell."""
+    """Return the present memory of this process, in MiB; its peak if the system does not report the present memory."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * resource.getpagesize() / _MEBI
     except OSError:

@@ -54,7 +54,11 @@ class Template:
 
     @classmethod
     def read(cls, path: Path) -> Template:
-        """Raises: WorkloadError, when the file cannot be read or parsed."""
+        """Read a template.
+
+        Raises:
+            WorkloadError: when the file cannot be read or parsed.
+        """
         try:
             return cls(path.read_text(encoding="utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:

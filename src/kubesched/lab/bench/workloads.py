@@ -117,7 +117,7 @@ class CreatePods(_Op, frozen=True, kw_only=True):
 
 
 class CreateAny(_Op, frozen=True, kw_only=True):
-    """Objects of any known kind. A missing namespace is created."""
+    """Operation that creates objects of any known kind, and their namespace if it is missing."""
 
     template_path: str
     count: int = 1
@@ -125,7 +125,10 @@ class CreateAny(_Op, frozen=True, kw_only=True):
 
 
 class UpdateAny(_Op, frozen=True, kw_only=True):
-    """Two writes per index: the object to its resource (or subresource), and its status. Neither is read before."""
+    """Operation that writes an object twice per index: to its resource (or subresource), then its status.
+
+    Reads nothing.
+    """
 
     template_path: str
     count: int = 1
@@ -137,7 +140,7 @@ class UpdateAny(_Op, frozen=True, kw_only=True):
 
 
 class CreateResourceDriver(_Op, frozen=True, kw_only=True):
-    """ResourceSlice for every node whose name matches the glob ``nodes``, with a number of devices."""
+    """Operation that publishes a ResourceSlice for every node whose name matches the glob ``nodes``."""
 
     driver_name: str
     nodes: str
@@ -145,7 +148,7 @@ class CreateResourceDriver(_Op, frozen=True, kw_only=True):
 
 
 class CreateResourceClaims(_Op, frozen=True, kw_only=True):
-    """Claims of a template; like createAny under another name."""
+    """Operation that creates claims from a template; works like createAny."""
 
     namespace: str
     template_path: str
@@ -153,7 +156,7 @@ class CreateResourceClaims(_Op, frozen=True, kw_only=True):
 
 
 class AllocResourceClaims(_Op, frozen=True, kw_only=True):
-    """Allocation of the claims of a namespace (of all, without one), by the structured allocator."""
+    """Operation that allocates the claims of a namespace (of all, without one) with the structured allocator."""
 
     namespace: str = ""
 
@@ -449,7 +452,7 @@ def load_workloads(path: Path) -> list[Workload]:
 
 
 def topic_of(folder: Path) -> str:
-    """Return the topic of a folder, for thresholds and result files: ``dra/extendedresource`` is dra_extendedresource."""
+    """Return the topic of a folder, for thresholds and result files: ``dra_x`` for ``dra/x``."""
     parts = folder.resolve().parts
     for root in _ROOTS:
         if root in parts:

@@ -1,6 +1,6 @@
 """Scenarios whose records depend on data that was not recorded, found by a rule about their pods.
 
-The rule is only asked about a vector that differs in every reading. Such a vector counts as not compared, with the
+A rule is only applied to a vector that differs in every reading. Such a vector counts as not compared, with the
 reason.
 """
 

@@ -18,7 +18,7 @@ from kubesched.scheduler.framework.runtime import Framework
 
 __all__ = ["FORMS", "Coverage"]
 
-#: Method of an entry that calls a plugin, by form.
+#: By form of a call, the method of an entry that makes it.
 FORMS: Final = {"vector": "many", "row": "one"}
 
 

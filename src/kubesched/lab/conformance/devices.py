@@ -48,7 +48,7 @@ def allocations_of(world: World, pod: PodInfo, state: CycleState, rows: np.ndarr
 
 
 def devices_member(allocations: Allocations) -> JSON:
-    """Return the member in the form of the golden files."""
+    """Return the member ``devices`` of a record, in the form of the golden files."""
     return {
         node: [
             {"claim": claim.metadata.name, "devices": [_device(result) for result in allocation.devices.results]}

@@ -60,7 +60,7 @@ def in_any_order(world: World, candidates: Mapping[str, JSON]) -> JSON:
 
 
 def arrange(world: World, pod: PodInfo, record: JSON) -> None:
-    """Put the pods of nodes into an order that leads to the recorded candidates, where there is one."""
+    """Put the pods of nodes into an order that leads to the recorded candidates, if there is such an order."""
     wanted = in_any_order(world, record.get("candidates", {}))
     plugin = lister(world, pod)
     if plugin is None or not wanted:

@@ -18,7 +18,7 @@ from .world import World
 
 __all__ = ["missing_plugin", "missing_plugins", "not_built"]
 
-#: Kinds of volumes that refer to a claim (rules/volumes §1, §5), and those that volume plugins read besides.
+#: Kinds of volumes that refer to a claim (rules/volumes §1, §5), and further kinds that volume plugins read.
 _CLAIMS: Final = {"persistentVolumeClaim", "ephemeral"}
 _EXCLUSIVE: Final = _CLAIMS | {"gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"}
 _LIMITED: Final = _CLAIMS | {

@@ -95,7 +95,7 @@ def compare_effects(comparison: Comparison, world: World, pod: PodInfo, step: JS
         return
     node = ""
     places = len(rejection_of(world, pod).diagnosis.statuses.nodes_for_code(Code.UNSCHEDULABLE))
-    # One place more than nodes: the first search may begin where an earlier one in vain began.
+    # One place more than nodes: the first search may begin where an earlier search without success began.
     for place in range(places + 1):
         world.chance.share = (place + 0.5) / (places + 1)
         rejection = rejection_of(world, pod)

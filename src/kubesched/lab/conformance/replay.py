@@ -1,9 +1,9 @@
 """Replay of golden vectors, with counts of the records that agree.
 
-Every vector is replayed as it is. One that differs is replayed again with each variant that :mod:`.variants` offers for
-it; a variant under which every record agrees explains the difference. One that differs under all of them is not
-compared where :mod:`.beyond` knows that its records depend on data that was not recorded. An error in a vector is a
-failure of that vector; the rest of the file is still replayed.
+Every vector is replayed as it is. A vector that differs is replayed again with each variant that :mod:`.variants`
+offers for it; a variant under which every record agrees explains the difference. A vector that differs under all
+variants is not compared where :mod:`.beyond` knows that its records depend on data that was not recorded. An error in a
+vector is a failure of that vector; the rest of the file is still replayed.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ async def _reserved(world: World, pod: PodInfo, node_name: str) -> Status | None
 def _bound(plugin: Any, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     """Return the answer of PreBind about devices that were not reserved, as the profile lacks the plugin at Reserve.
 
-    The recording called it even if the profile lacks it at PreBind, too.
+    The recording called PreBind even if the profile lacks the plugin there, too.
     """
     status: Status | None = completed(plugin.pre_bind(state, pod, node_name))
     return None if status is None else status.with_plugin(plugin.name)

@@ -67,7 +67,10 @@ class LocalServer:
         return after
 
     def settle(self, *, keep: bool) -> None:
-        """Deliver unsettled writes as an informer would, or undo them: former objects are delivered as newer versions."""
+        """Deliver unsettled writes as an informer would, or undo them.
+
+        To undo a write, the former object is delivered as a newer version.
+        """
         for (plural, key), (before, after) in self._written.items():
             shown = after if keep else before
             self._objects.put(plural, key, with_version(shown, version_of(after) + 1))

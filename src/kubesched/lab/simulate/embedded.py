@@ -141,7 +141,8 @@ class Embedded:
     async def start(self, *, scheduler: bool = True) -> None:
         """Start everything (optionally without the scheduler). Returns when all parts have read the store.
 
-        Code that waits for the cluster from here on belongs into ``with tasks.guard()``: a crash of any part ends it.
+        Code that waits for the cluster from here on belongs inside ``with tasks.guard()``: a crash of any part ends the
+        block.
 
         Raises:
             TaskCrashedError: when a part ended while it started.
@@ -198,7 +199,7 @@ class Embedded:
 
     @property
     def movers(self) -> list[HollowKubelets | ControllerManager]:
-        """Parts besides the scheduler that change objects by themselves."""
+        """Parts other than the scheduler that change objects by themselves."""
         return [one for one in (self.kubelets, self.controllers) if one is not None]
 
     @property
@@ -207,7 +208,7 @@ class Embedded:
         return self.scheduler.is_idle and all(one.next_timer() is None for one in self.movers)
 
     def check(self) -> list[str]:
-        """Return the inconsistencies, when nothing is moving; empty if there are none.
+        """Return the inconsistencies; empty if there are none. Call it when nothing is moving.
 
         Checked are the cache, by itself and against the store, the queue, and the data that plugins share.
         """
@@ -227,7 +228,7 @@ class Embedded:
 
 
 def _split(rng: random.Random) -> random.Random:
-    """Return a random generator of its own for another part."""
+    """Return a new random generator for another part, seeded by this one."""
     return random.Random(rng.getrandbits(64))
 
 

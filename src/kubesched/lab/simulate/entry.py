@@ -20,9 +20,9 @@ from kubesched.cluster.kubelets import Stage, load_stages
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, parse_feature_gates
 from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.registry import PluginError
+from kubesched.scheduler.loading import load_configuration, load_registry
 
 from .inputs.given import Objects, manifests_of, node_template_of
-from .inputs.loading import load_configuration, load_registry
 from .results.views import SimulationResult
 from .run.own_thread import outside_any_loop
 from .run.simulation import Progress, run_simulation
@@ -76,7 +76,8 @@ def simulate(
             objects of a Kubernetes client library. Workloads become pods.
         nodes: a number of hollow nodes to add, or Node objects in any of these forms.
         node_template: a Node that hollow nodes are made from, as plain data or a path; by default 8 cpu and 32Gi.
-        node_resources: amounts of a hollow node other than the template's, such as ``{"cpu": 64, "nvidia.com/gpu": 8}``.
+        node_resources: amounts of a hollow node other than the template's, such as
+            ``{"cpu": 64, "nvidia.com/gpu": 8}``.
         zones: number or names of the zones that the hollow nodes are dealt over.
         config: a KubeSchedulerConfiguration: a path, plain data, or an object of :mod:`kubesched.scheduler.config`.
         plugins: plugin classes, which are enabled in every profile that does not mention them; and module names and
@@ -156,37 +157,25 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
     registry, own = load_registry(plugins)
     classes: list[str] = [one.name for one in plugins if isinstance(one, type)]  # type: ignore[attr-defined]
     config, remarks = load_configuration(given.get("config"), registry, own, enable=classes, gates=gates)
-    zones, stages, until = given.get("zones", 0), given.get("stages", ()), given.get("until")
-    if not isinstance(stages, str | os.PathLike | Iterable):
-        raise ValueError(f"stages={stages!r}: expected a path, or stages from load_stages")
+    until = given.get("until")
     if not isinstance(given.get("extenders", ()), Iterable):
         raise ValueError(f"extenders={given['extenders']!r}: expected a list of objects such as InProcessExtender")
     if not callable(given.get("on_progress") or print):
         raise ValueError(f"on_progress={given['on_progress']!r}: expected a function of two numbers")
-    wrong = [one for one in (() if isinstance(stages, str | os.PathLike) else stages) if not isinstance(one, Stage)]
-    if wrong:
-        raise ValueError(f"stages: expected a path, or stages from load_stages, found {wrong[0]!r}")
     for extender in given.get("extenders", ()):
         if not hasattr(extender, "name"):
             raise ValueError(f"extenders: expected objects such as InProcessExtender, found {extender!r}")
-    if isinstance(zones, str):
-        raise ValueError(f"zones={zones!r}: must be a number of zones, or a list of names")
-    if isinstance(zones, int):
-        zones = [f"zone-{number}" for number in range(1, _whole("zones", zones) + 1)]
-    zones = list(zones) if isinstance(zones, Iterable) else [zones]
-    if not all(isinstance(zone, str) for zone in zones):
-        raise ValueError(f"zones={zones!r}: must be a number of zones, or a list of names")
     return {
         "manifests": objects,
         "registry": registry,
         "nodes": _whole("nodes", nodes, most=MOST_NODES) if isinstance(nodes, int) else 0,
         "node_template": node_template_of(given.get("node_template"), given.get("node_resources")),
-        "zones": zones,
+        "zones": _zone_names(given.get("zones", 0)),
         "config": config,
         "gates": gates,
         "seed": _whole("seed", given.get("seed", 0), least=None),
         "until": None if until is None else seconds_of("until", until),
-        "stages": load_stages([os.fspath(stages)]) if isinstance(stages, str | os.PathLike) else tuple(stages),
+        "stages": _stages(given.get("stages", ())),
         "extenders": tuple(given.get("extenders", ())),
         "remarks": [*registry.problems, *remarks],
         "on_progress": given.get("on_progress") or (lambda done, total: None),
@@ -194,12 +183,35 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
     }
 
 
+def _stages(given: Path | Iterable[Stage]) -> tuple[Stage, ...]:
+    if isinstance(given, str | os.PathLike):
+        return load_stages([os.fspath(given)])
+    if not isinstance(given, Iterable):
+        raise ValueError(f"stages={given!r}: expected a path, or stages from load_stages")
+    stages = tuple(given)
+    if wrong := [one for one in stages if not isinstance(one, Stage)]:
+        raise ValueError(f"stages: expected a path, or stages from load_stages, found {wrong[0]!r}")
+    return stages
+
+
+def _zone_names(zones: int | Iterable[str]) -> list[str]:
+    if isinstance(zones, int):
+        return [f"zone-{number}" for number in range(1, _whole("zones", zones) + 1)]
+    if isinstance(zones, str):
+        raise ValueError(f"zones={zones!r}: must be a number of zones, or a list of names")
+    names = list(zones) if isinstance(zones, Iterable) else [zones]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"zones={names!r}: must be a number of zones, or a list of names")
+    return names
+
+
 def _say(text: str) -> None:
     sys.stderr.write(f"kubesched: {text}\n")
 
 
 def seconds_of(name: str, value: str | float) -> float:
-    """Return seconds from a number, or from a duration such as ``90m``; ``name`` is the argument's in messages.
+    """Return seconds from a number, or from a duration such as ``90m``; ``name`` is the name of the argument in
+    messages.
 
     Raises:
         ValueError: when it is neither, is negative or has no end.

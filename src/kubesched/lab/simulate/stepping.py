@@ -104,7 +104,8 @@ class Simulation:
         """Create objects now, as a user of the API would; workloads become pods. Returns the pods that were refused.
 
         Raises:
-            ManifestError: for objects that cannot be used, and when anything but a pod is refused; nothing is created then.
+            ManifestError: for objects that cannot be used, and when anything but a pod is refused; nothing is created
+                then.
         """
         intake = gather(
             manifests_of(objects, "objects"), present=self.embedded.nodes(), controllers=self._session.controllers

@@ -42,7 +42,7 @@ def qualified(text: str, directory: Path) -> str:
     """Return the text with an absolute path, if it names a file. Relative paths start at ``directory``.
 
     Raises:
-        SweepError: when it has neither form.
+        SweepError: when the text is neither ``package.module:name`` nor ``path/file.py:name``.
     """
     module, colon, name = text.rpartition(":")
     if not colon or not module or not name.isidentifier():

@@ -47,7 +47,10 @@ class WorkerStartError(RuntimeError):
 
 
 class Processes(Executor):
-    """Executor with ``count`` processes of this machine, started when needed. ``timeout`` is in seconds for each call."""
+    """Executor with ``count`` processes of this machine, started when needed.
+
+    ``timeout`` is in seconds for each call.
+    """
 
     def __init__(self, count: int, timeout: float | None = None) -> None:
         self._timeout = timeout
@@ -62,8 +65,10 @@ class Processes(Executor):
             thread.start()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Raises:
-        TypeError, AttributeError, pickle.PicklingError: when the call cannot be sent to a process.
+        """Queue a call for a process.
+
+        Raises:
+            TypeError, AttributeError, pickle.PicklingError: when the call cannot be sent to a process.
         """
         future: Future[T] = Future()
         self._jobs.put((future, pickle.dumps((fn, args, kwargs))))
@@ -122,7 +127,7 @@ class Processes(Executor):
         if self._closed.is_set():
             process.terminate()
         try:
-            ours.recv_bytes()  # ready: its imports do not count as time of a call
+            ours.recv_bytes()  # the process is ready: its imports do not count as time of a call
         except (EOFError, ConnectionError):
             ours.close()
             raise WorkerStartError(f"a process for runs could not be started: {self._how_it_ended(number)}") from None

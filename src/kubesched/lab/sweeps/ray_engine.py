@@ -46,8 +46,10 @@ class RayExecutor(Executor):
     """
 
     def __init__(self, address: str, processes: int | None = None) -> None:
-        """Raises:
-        SweepError: when Ray is not installed, or there is no cluster at the address.
+        """Connect to the cluster. With the address ``local``, start one with ``processes`` CPUs.
+
+        Raises:
+            SweepError: when Ray is not installed, or there is no cluster at the address.
         """
         _check_reachable(address)
         try:

@@ -49,9 +49,11 @@ class ResultsFile:
     """Results file that one sweep writes to. Other sweeps are locked out meanwhile."""
 
     def __init__(self, path: str | Path, function: str) -> None:
-        """Raises:
-        SweepError: when the file holds something else, or another sweep writes to it.
-        OSError: when it cannot be opened.
+        """Open or create the file, lock it, and read its results.
+
+        Raises:
+            SweepError: when the file holds something else, or another sweep writes to it.
+            OSError: when it cannot be opened.
         """
         self.path = Path(path)
         #: Results in the file, by the key of the run.
@@ -77,8 +79,10 @@ class ResultsFile:
             raise
 
     def append(self, run: Run, digest: str, outcome: Outcome) -> None:
-        """Raises:
-        OSError: when it cannot be written.
+        """Append the result of a run.
+
+        Raises:
+            OSError: when it cannot be written.
         """
         line = Recorded(
             run=run.names, digest=digest, figures=outcome.figures, error=outcome.error, seconds=outcome.seconds

@@ -38,7 +38,8 @@ Progress = Callable[[int, int, int], None]
 
 
 class Submits(Protocol):
-    """Executor, as far as it is used here. Those of concurrent.futures and joblib fit, and Dask's client.
+    """Executor, reduced to the methods that a sweep calls. Executors of concurrent.futures and joblib fit, and Dask's
+    client.
 
     The future needs ``add_done_callback``, ``result`` and ``cancel``.
     """
@@ -61,16 +62,16 @@ def sweep(
 ) -> SweepTable:
     """Run every combination of the grid's values and every run of the list, and return all results as one table.
 
-    ``grid``, ``runs`` and ``arguments``: see :func:`~.plan.make_runs`. ``function`` is called with the arguments of each
-    run and returns its figures by name; without it, runs are simulations (:func:`~.simulated.simulated`). It is given as
-    text (``package.module:name``, ``path/file.py:name``) or as a function of an importable module.
+    ``grid``, ``runs`` and ``arguments``: see :func:`~.plan.make_runs`. ``function`` is called with the arguments of
+    each run and returns its figures by name; without it, runs are simulations (:func:`~.simulated.simulated`). It is
+    given as text (``package.module:name``, ``path/file.py:name``) or as a function of an importable module.
 
-    ``results`` is a file that every result is appended to. Runs that have a result there are not made again, unless they
-    failed, or what they depend on has changed (:mod:`.inputs`).
+    ``results`` is a file that every result is appended to. Runs that have a result there are not made again, unless
+    they failed, or what they depend on has changed (:mod:`.inputs`).
 
-    Runs are made by ``processes`` processes (default: one per CPU; 0: in this one, one after the other), each ended after
-    ``timeout`` seconds; or by ``executor``, or by the Ray cluster at the address ``ray``. A run that fails has its error in
-    the table, and harms no other.
+    Runs are made by ``processes`` processes (default: one per CPU; 0: in this one, one after the other), each ended
+    after ``timeout`` seconds; or by ``executor``, or by the Ray cluster at the address ``ray``. A run that fails has
+    its error in the table, and harms no other.
 
     Raises:
         SweepError: when the sweep cannot be run as it is given.

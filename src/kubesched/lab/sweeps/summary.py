@@ -17,7 +17,7 @@ from .plan import Scalar
 __all__ = ["Summary", "mean_interval", "summary_of"]
 
 #: Quantiles of Student's t distribution for a two-sided interval of 95 %, by degrees of freedom from 1. Between the
-#: last entries that of fewer degrees is used, so that an interval is rather too wide.
+#: last entries the next smaller number of degrees is used, so an interval is never too narrow.
 _T95: Final = (
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
     2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
@@ -27,7 +27,10 @@ _T95_BEYOND: Final = ((120, 1.9799), (60, 2.0003), (40, 2.0211), (30, 2.0423))
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Figure of the runs of a group. ``low`` to ``high`` is the 95 % confidence interval of the mean; None for one run."""
+    """Figure of the runs of a group.
+
+    ``low`` to ``high`` is the 95 % confidence interval of the mean; None for one run.
+    """
 
     group: dict[str, Scalar]
     figure: str

@@ -40,8 +40,10 @@ class SweepTable:
 
     @classmethod
     def of(cls, results: Sequence[tuple[Run, Outcome]]) -> SweepTable:
-        """Raises:
-        SweepError: when a figure has the name of a parameter.
+        """Make the table of the results.
+
+        Raises:
+            SweepError: when a figure has the name of a parameter.
         """
         parameters = tuple(dict.fromkeys(name for run, _ in results for name in run.names))
         figures = tuple(dict.fromkeys(name for _, outcome in results for name in outcome.figures))
@@ -140,8 +142,8 @@ class SweepTable:
 
         There is a line for each combination of the other parameters.
 
-        Without names: the first figure that is a number, and the first parameter that has several values. ``by`` as in
-        :meth:`summary`. Returns a matplotlib figure, or the ``axes`` if some are given.
+        The defaults are the first figure that is a number, and the first parameter that has several values. ``by`` as
+        in :meth:`summary`. Returns a matplotlib figure, or the ``axes`` if some are given.
 
         Raises:
             SweepError: when there is no such figure or parameter.

@@ -1,7 +1,8 @@
 """Batch tables of Alibaba's cluster traces of 2018 and 2020, and the openb pods of 2023 as tasks.
 
-Formats: ``alibaba/clusterdata``, ``cluster-trace-v2018/schema.md`` (Batch Task) and ``cluster-trace-gpu-v2020/README.md``
-(pai_task_table). Neither table has a header. Both have no time of submission: a task arrives when it started.
+Formats: ``alibaba/clusterdata``, ``cluster-trace-v2018/schema.md`` (Batch Task) and
+``cluster-trace-gpu-v2020/README.md`` (pai_task_table). Neither table has a header. Both have no time of submission: a
+task arrives when it started.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _task(
 ) -> tuple[TraceTask | None, list[float]]:
     """Return the common part of a line of the batch tables, and its amounts; the first is CPU in percent of a core.
 
-    The task is None if it did not start or has no instances; this is counted.
+    The task is None if it did not start or has no instances; such lines are counted.
     """
     start, duration = _times(cell)
     values = [cell.amount(name, blank=0.0) for name in amounts]
@@ -123,7 +124,7 @@ def _task(
 
 
 def _times(cell: Cells) -> tuple[float | None, float | None]:
-    """Return start and duration; None where they are not known. An end of 0, or none, is not known."""
+    """Return start and duration; None where they are not known. An end that is 0 or missing is not known."""
     start, end = cell.time("start_time"), cell.time("end_time")
     if start is None or not end:
         return start, None

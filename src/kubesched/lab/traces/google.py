@@ -56,8 +56,9 @@ def read_google_2019(
     """Read files of ``instance_events``, in order. ``limit`` reads the first events only.
 
     An instance becomes one task: it arrives when it was first submitted, and runs from its last scheduling to its end.
-    CPU and memory are shares of the largest machine; ``cpu_milli`` and ``memory_mib`` are that machine's, an
-    assumption. In CSV the columns are as in JSON, ``resource_request.cpus`` and ``resource_request.memory`` among them.
+    CPU and memory are shares of the largest machine; ``cpu_milli`` and ``memory_mib`` are the assumed sizes
+    of that machine. In CSV the columns are as in JSON, ``resource_request.cpus`` and ``resource_request.memory`` among
+    them.
 
     Instances of alloc sets are left out, and those that were never scheduled.
 

@@ -107,7 +107,10 @@ class Cells:
         return int(text)
 
     def amount(self, column: str, blank: float | None = None) -> float:
-        """Return a number of 0 or more, such as 29.5; ``blank`` for an empty cell; 0 for a bad one, which is reported."""
+        """Return a number of 0 or more, such as 29.5; ``blank`` for an empty cell.
+
+        A bad number is reported and counts as 0.
+        """
         text = self.text(column)
         if not text and blank is not None:
             return blank

@@ -234,7 +234,10 @@ def convert_policy(policy: Policy, gates: FeatureGates, notes: Notes, *, spread_
 
 
 def _retired_in(config: KubeSchedulerConfiguration, known: frozenset[str], notes: Notes) -> frozenset[str]:
-    """Return the retired plugins in use. A v1 file can name them only if they are loaded, and volume limits never."""
+    """Return the retired plugins in use.
+
+    A v1 file can name them only if they are loaded; it can never name volume limits.
+    """
     used = {name for profile in config.profiles for name in profile.plugins.enabled_names()} & known
     if loadable := used - VOLUME_LIMITS:
         notes.warn(

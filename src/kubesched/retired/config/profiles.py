@@ -29,7 +29,7 @@ from .default_plugins import VOLUME_LIMITS, PluginLists
 
 __all__ = ["Notes", "explicit_plugins", "merged_lists", "multi_point_plugins"]
 
-#: Plugins whose later points need an earlier point that the plugin lacked then: (later, earlier, plugins).
+#: Plugins that lacked an earlier point at that time, which their later points need: (later, earlier, plugins).
 _GAINED: Final = (
     ("filter", "pre_filter", ("VolumeRestrictions", "NodeVolumeLimits", "VolumeZone")),
     ("score", "pre_score", ("NodeResourcesFit", "NodeResourcesBalancedAllocation", "VolumeBinding")),

@@ -1,8 +1,9 @@
 """Plugins that Kubernetes no longer has, for configurations of the versions that had them.
 
 They are not part of the in-tree registry: a v1 file that names one is refused as it is upstream. Those that a
-converted configuration uses are registered for it; a v1 file gets them with ``--plugin-module kubesched.retired.plugins``.
-Their arguments are plain data in a configuration (``retired.config.retired_args`` has the types). Formulas: rules/configuration §11.
+converted configuration uses are registered for it; a v1 file gets them with
+``--plugin-module kubesched.retired.plugins``. Their arguments are plain data in a configuration
+(``retired.config.retired_args`` has the types). Formulas: rules/configuration §11.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _limit_from_environment() -> int | None:
 
 
 class _Disks(Question):
-    """Question of a pod by the disks that it adds to a node. Answers are not remembered."""
+    """Question about the disks that a pod adds to a node. Answers are not remembered."""
 
     def __init__(
         self, plugin: CloudVolumeLimits, nodes: NodeTable, wanted: set[_Disk] | ClaimNotFoundError | CountingError

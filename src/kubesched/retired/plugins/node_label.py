@@ -39,7 +39,7 @@ _Demands = list[tuple[str, bool]]
 
 
 class _DemandedLabels(Question):
-    """Question by the operator's labels, the same for all pods."""
+    """Question about the operator's labels, equal for all pods."""
 
     by_spec = True
     reads = Reads.NODE

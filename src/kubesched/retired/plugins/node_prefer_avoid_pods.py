@@ -54,7 +54,7 @@ def _avoided(text: str) -> frozenset[_Controller]:
 
 
 class _AvoidedController(Question):
-    """Question of a pod by its controller. Annotations have no column: each node's is looked up, a text parsed once."""
+    """Question about the pod's controller. Annotations have no column: each node's is looked up, a text parsed once."""
 
     reads = Reads.NODE
 

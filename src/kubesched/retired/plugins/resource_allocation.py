@@ -39,7 +39,7 @@ _MAX_CUSTOM_SCORE: Final = 10
 
 
 class _Fullness(Question):
-    """Question of a pod by the use of each resource that a node would have with it."""
+    """Question about the use that each resource of a node would have with the pod."""
 
     by_spec = True
 

@@ -29,7 +29,7 @@ _ZONE_SHARE: Final = 2 / 3
 
 
 class _PodsOfOwner(Question):
-    """Question of a pod by the number of its owner's pods on a node, from the term index.
+    """Question about the number of pods on a node that the pod's owner has, from the term index.
 
     Scores are normalised over all feasible nodes at once, so nothing is kept.
     """

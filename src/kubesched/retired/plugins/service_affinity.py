@@ -36,7 +36,7 @@ __all__ = ["ServiceAffinity"]
 
 
 class _Companions(Question):
-    """Question of a pod by nodes with its companions, which carry its labels, and nodes with pods of its service.
+    """Question about nodes with a pod's companions (pods with its labels), and nodes with pods of its service.
 
     Answers about a node depend on pods elsewhere, so nothing is kept.
     """
@@ -131,7 +131,11 @@ class _Companions(Question):
 
 
 class ServiceAffinity(Plugin):
-    """Nodes of a service that agree in some labels and differ in others; the question is :class:`_Companions`."""
+    """Plugin that keeps the pods of a service on nodes that agree in some labels, and spreads them over the values of
+    others.
+
+    The question is :class:`_Companions`.
+    """
 
     name = "ServiceAffinity"
     asks = _Companions

@@ -72,7 +72,7 @@ class _Recount:
     """Recount of all rows, one by one; a row that changes meanwhile is counted again.
 
     With ``cache``, its map of pods and the columns of pods are compared, too. There must be no what-if change then,
-    because neither has what-if changes.
+    because the map and these columns do not show it.
     """
 
     def __init__(self, table: NodeTable, cache: Cache | None = None) -> None:

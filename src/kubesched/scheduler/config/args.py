@@ -53,7 +53,7 @@ class Part(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ResourceSpec(Part, frozen=True):
-    """Resource and its weight among the others; a weight of 0 or none becomes 1."""
+    """Resource and its weight relative to other resources; a weight of 0 or none becomes 1."""
 
     name: str = ""
     weight: Int64 = 1
@@ -83,7 +83,10 @@ class ScoringStrategy(Part, frozen=True):
 
 
 class NodeResourcesFitArgs(Part, frozen=True):
-    """Filter ignores ``ignored_resources`` and ``ignored_resource_groups`` (domains of extended resources)."""
+    """Arguments of NodeResourcesFit.
+
+    Filter ignores ``ignored_resources`` and ``ignored_resource_groups`` (domains of extended resources).
+    """
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -95,41 +98,59 @@ class NodeResourcesBalancedAllocationArgs(Part, frozen=True):
 
 
 class NodeAffinityArgs(Part, frozen=True):
-    """``added_affinity`` is demanded (and preferred) of nodes in addition to each pod's own node affinity."""
+    """Arguments of NodeAffinity.
+
+    ``added_affinity`` is demanded (and preferred) of nodes in addition to each pod's own node affinity.
+    """
 
     added_affinity: NodeAffinity | None = None
 
 
 class InterPodAffinityArgs(Part, frozen=True):
-    """``hard_pod_affinity_weight`` (0..100) is the weight of existing pods' required affinity terms in scoring."""
+    """Arguments of InterPodAffinity.
+
+    ``hard_pod_affinity_weight`` (0..100) is the weight of existing pods' required affinity terms in scoring.
+    """
 
     hard_pod_affinity_weight: Int32 = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
 class PodTopologySpreadArgs(Part, frozen=True):
-    """Constraints for pods that have none: upstream's own (``System``) or ``default_constraints`` (``List``)."""
+    """Arguments of PodTopologySpread: constraints for pods that have none.
+
+    They are upstream's own (``System``) or ``default_constraints`` (``List``).
+    """
 
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
     defaulting_type: Annotated[str, Go("v1.PodTopologySpreadConstraintsDefaulting")] = "System"
 
 
 class DefaultPreemptionArgs(Part, frozen=True):
-    """Number of candidate nodes that preemption evaluates: the greater of a percentage and an absolute number."""
+    """Arguments of DefaultPreemption: number of candidate nodes to evaluate.
+
+    The greater of a percentage and an absolute number counts.
+    """
 
     min_candidate_nodes_percentage: Int32 = 10
     min_candidate_nodes_absolute: Int32 = 100
 
 
 class VolumeBindingArgs(Part, frozen=True):
-    """``bind_timeout_seconds`` limits the wait for volumes; ``shape`` scores storage use (None: no scoring)."""
+    """Arguments of VolumeBinding.
+
+    ``bind_timeout_seconds`` limits the wait for volumes; ``shape`` scores storage use (None: no scoring).
+    """
 
     bind_timeout_seconds: Int64 = 600
     shape: tuple[UtilizationShapePoint, ...] | None = None
 
 
 class DynamicResourcesArgs(Part, frozen=True):
-    """Time limits for allocating on one node and for binding devices; None while their feature gates are off."""
+    """Arguments of DynamicResources: time limits for allocating on one node and for binding devices.
+
+    They are None while their feature gates are off.
+    """
 
     filter_timeout: Duration | None = None
     binding_timeout: Duration | None = None

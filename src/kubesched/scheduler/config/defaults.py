@@ -1,6 +1,7 @@
 """Defaults that depend on other fields, on the number of profiles, or on feature gates; plugin-set merging.
 
-Called by ``load`` between decoding and validation. Source: rules/configuration §1 to §4; merging: rules/configuration §3.3.
+Called by ``load`` between decoding and validation. Source: rules/configuration §1 to §4; merging: rules/configuration
+§3.3.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def quote(text: str) -> str:
 
 
 def go_json(value: Any) -> Any:
-    """Convert a configuration object to what upstream's messages print: Go field names, empty lists as null."""
+    """Convert a configuration object to the form in upstream's messages: Go field names, empty lists as null."""
     if isinstance(value, msgspec.Struct):
         names = value.__struct_fields__
         return {_go_name(name): go_json(getattr(value, name)) for name in names}

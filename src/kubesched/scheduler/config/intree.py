@@ -21,10 +21,10 @@ class InTreePlugin:
     """A plugin of upstream's registry.
 
     Attributes:
-        name: of the plugin, and of its class.
+        name: name of the plugin, and of its class.
         points: extension points that it serves.
-        module: in ``kubesched.scheduler.plugins``; empty for a plugin of upstream that kubesched lacks.
-        weight: of its scores in the default set; 0 means none given.
+        module: its module in ``kubesched.scheduler.plugins``; empty for a plugin of upstream that kubesched lacks.
+        weight: weight of its scores in the default set; 0 if none is given.
         gate: feature gate that it needs; empty means none.
     """
 

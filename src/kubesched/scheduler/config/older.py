@@ -1,7 +1,7 @@
 """Registry of older Kubernetes: retired configuration versions, flags, feature gates and plugins.
 
-The package :mod:`kubesched.retired` knows them. :func:`older` is the only way to it, so an installation whose folder ``retired`` was deleted
-runs, and reads v1 alone. Callers: the commands and the simulator.
+The package :mod:`kubesched.retired` knows them. :func:`older` is the only way to it, so an installation whose folder
+``retired`` was deleted runs, and reads v1 alone. Callers: the commands and the simulator.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class RetiredFlag:
     """A flag that newer releases do not have.
 
     Attributes:
-        name: without the leading dashes.
-        type: of its value.
+        name: name without the leading dashes.
+        type: type of its value.
         default: the value when the flag is not given.
-        removed_in: the first release without it; empty where only is known that 1.19 had it.
+        removed_in: the first release without it; empty if all that is known is that 1.19 had it.
         maps_to: the field of the configuration it sets, as a path; empty when it is ignored.
         message: the warning when it is set.
     """
@@ -54,8 +54,8 @@ class Loaded:
     Attributes:
         config: completed and validated, in the form of v1.
         warnings: remarks on what was converted, replaced or ignored; each names the file.
-        retired: the retired plugins that the configuration uses and its version had. :attr:`Older.plugins` has their classes; they
-            have to be registered for this configuration, and for no other.
+        retired: the retired plugins that the configuration uses and its version had. :attr:`Older.plugins` has their
+            classes; they have to be registered for this configuration, and for no other.
     """
 
     config: KubeSchedulerConfiguration
@@ -88,7 +88,9 @@ _DEFAULTS: Final = LoadOptions()
 
 
 class Older:
-    """Older Kubernetes, as an installation knows it. This class knows none of it; :mod:`kubesched.retired` has the one that does.
+    """Interface to older Kubernetes.
+
+    This class knows no older version; the subclass in :mod:`kubesched.retired` does.
 
     Attributes:
         flags: retired flags, in alphabetical order.
@@ -104,7 +106,7 @@ class Older:
         return {}
 
     def load(self, source: str | bytes | dict[str, Any], options: LoadOptions) -> Loaded:
-        """A configuration of any known version, from its text or its plain data.
+        """Load a configuration of any known version, from its text or its plain data.
 
         Raises:
             ConfigError: when it cannot be used.
@@ -115,7 +117,7 @@ class Older:
         return Loaded(load_config(source, source=name, gates=gates))
 
     def load_file(self, path: str | os.PathLike[str], options: LoadOptions = _DEFAULTS) -> Loaded:
-        """:meth:`load` for a file.
+        """Load a configuration as :meth:`load`, from a file.
 
         Raises:
             ConfigError: also when the file cannot be read.
@@ -125,7 +127,7 @@ class Older:
     async def load_with_api(
         self, source: str | bytes | dict[str, Any], get_config_map: GetConfigMap, options: LoadOptions
     ) -> Loaded:
-        """:meth:`load` with an API server to read a Policy's ConfigMap from.
+        """Load a configuration as :meth:`load`, with an API server from which to read a Policy's ConfigMap.
 
         Raises:
             ConfigError: when it cannot be used.
@@ -133,7 +135,7 @@ class Older:
         return self.load(source, options)
 
     def document_from_flags(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The configuration document that retired flags (name to value) amount to; None when they ask for nothing.
+        """Return the configuration document for retired flags (name to value); None when they ask for nothing.
 
         Raises:
             ConfigError: for values that contradict each other or are out of range.
@@ -141,13 +143,13 @@ class Older:
         return None
 
     def flag_warnings(self, given: Mapping[str, Any]) -> list[str]:
-        """Warnings about the retired flags that were set, in the order of :attr:`flags`."""
+        """Return warnings about the retired flags that were set, in the order of :attr:`flags`."""
         return []
 
 
 @cache
 def older() -> Older:
-    """Older Kubernetes, as this installation knows it."""
+    """Return the interface to older Kubernetes; without the package :mod:`kubesched.retired` it knows no version."""
     if find_spec(_PACKAGE) is None:
         return Older()
     known: Older = import_module(_PACKAGE).OLDER

@@ -159,7 +159,10 @@ def _check_counts(scheduler_name: str, lists: Mapping[str, list[str]]) -> None:
 def _weights(
     profile: ProfileConfig, point: str, multi: tuple[Plugin, ...], capabilities: Mapping[str, frozenset[str]]
 ) -> dict[str, int]:
-    """Weights by plugin. The point's own entries come before multiPoint's; a name's first one counts; 0 means 1."""
+    """Return weights by plugin.
+
+    The point's own entries come before multiPoint's. The first entry of a name counts; 0 means 1.
+    """
     weights: dict[str, int] = {}
     total = 0
     for plugin in (*profile.plugins.at(point).enabled, *multi):

@@ -86,7 +86,7 @@ def _shape(annotation: Any) -> _Shape:
 
 @cache
 def _fields(cls: Any) -> dict[str, tuple[str, _Shape]]:
-    """Attribute and shape by the field's name in the file."""
+    """Return (attribute, shape) of each field of a type, by the field's name in the file."""
     hints = typing.get_type_hints(cls, include_extras=True)
     pairs = zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True)
     return {name: (attribute, _shape(hints[attribute])) for name, attribute in pairs}

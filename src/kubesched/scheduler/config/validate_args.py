@@ -1,7 +1,7 @@
 """Checks of plugin arguments: by ``validate`` for a whole configuration, by the framework when it builds a plugin.
 
-Texts and paths: rules/configuration §4. Upstream checks NodeResourcesFit only when the plugin is built (rules/configuration §4.1), and so
-does this package: ``validate`` leaves NodeResourcesFit out.
+Texts and paths: rules/configuration §4. Upstream checks NodeResourcesFit only when the plugin is built
+(rules/configuration §4.1), and so does this package: ``validate`` leaves NodeResourcesFit out.
 """
 
 from __future__ import annotations

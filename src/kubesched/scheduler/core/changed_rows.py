@@ -23,7 +23,10 @@ _ALL: Final = 4
 
 
 class Many(NamedTuple):
-    """Array of rows, in which rows may repeat. ``whole``: of some rows more than the node's pods may have changed."""
+    """Array of rows, in which rows may repeat.
+
+    ``whole``: for some rows, more than the node's pods may have changed.
+    """
 
     rows: IntpArray
     whole: bool

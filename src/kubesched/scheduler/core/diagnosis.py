@@ -52,7 +52,7 @@ class NodeStatuses:
         self._rejecting: dict[Code, frozenset[str]] = {}
 
     def set(self, name: str, status: Status) -> None:
-        """Set one node's status, in place of the one that it had."""
+        """Set one node's status, in place of an earlier one."""
         self._changed()
         row = self._table.row_of(name) if self._table is not None else None
         if row is not None:
@@ -200,8 +200,8 @@ class NodeStatuses:
 class Diagnosis:
     """Reasons why a pod was rejected: an immutable value.
 
-    The queue waits for the events of ``unschedulable_plugins``: the plugins that rejected the pod. Those of them that
-    answered Pending are ``pending_plugins``.
+    The queue waits for the events of ``unschedulable_plugins``: the plugins that rejected the pod. ``pending_plugins``
+    are the plugins among them that answered Pending.
     """
 
     statuses: NodeStatuses

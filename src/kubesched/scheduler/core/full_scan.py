@@ -120,7 +120,7 @@ class FullScan:
     """Full scans of one profile."""
 
     def __init__(self, framework: Framework, snapshot: Snapshot, rotation: Rotation, percentage: int) -> None:
-        """``percentage`` is that of :class:`~.search.Search`; ``rotation`` is shared with the other profiles."""
+        """For ``percentage`` see :class:`~.search.Search`; ``rotation`` is shared with the other profiles."""
         self._framework = framework
         self._snapshot = snapshot
         self._table: NodeTable = snapshot.table
@@ -322,7 +322,7 @@ class FullScan:
         return self._framework.filter_with_nominated(request.state, request.pod, self._snapshot, node, others)
 
     def try_nominated_node(self, request: ScanRequest) -> tuple[NodeInfo | None, Status | None]:
-        """Filter the node that the pod is nominated to. Return it and why it does not fit (None if it fits).
+        """Filter the node that the pod is nominated to. Return the node and why it does not fit (None if it fits).
 
         Return (None, None) when there is no such node, or when a plugin fails for it.
         """

@@ -54,7 +54,10 @@ class LayerCache:
         return len(self._kept)
 
     def get(self, key: Hashable) -> Layer | None:
-        """Return the layer of a key, or None. Note its use; the base's use counts as later, so it is dropped later."""
+        """Return the layer of a key, or None.
+
+        Note the use of the layer and its base. The layer is dropped before the base.
+        """
         layer = self._kept.get(key)
         if not isinstance(layer, Layer):
             return None

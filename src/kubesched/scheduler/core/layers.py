@@ -268,7 +268,7 @@ class Layer:
         return same
 
     def _candidates(self, rows: IntpArray | None) -> IntpArray:
-        """Return those of ``rows`` (None for all) that have a node and pass the base: this layer filters them."""
+        """Return the rows among ``rows`` (None: all) that have a node and pass the base. This layer filters them."""
         if self.base is not None:
             return self.base.feasible_rows() if rows is None else rows[self.base.owner[rows] == PASSES]
         alive = self._table.alive
@@ -353,7 +353,7 @@ class Layer:
     def _rescore(self, changed: Rows, rows: Rows, same: bool) -> None:
         """Score ``rows`` again, and the further rows that plugins name.
 
-        ``changed``: the rows whose own node or pods changed. ``same``: the feasible rows are those of the last time.
+        ``changed``: the rows whose own node or pods changed. ``same``: the feasible rows are as the last time.
         """
         if self.feasible < 2:
             self.is_scored = False  # PreScore is for two nodes or more
@@ -371,7 +371,7 @@ class Layer:
         if images:
             self._images_version = self._table.images.version
             self.columns.replace(self.state, self._pod, self._table, self.feasible_rows(), of_images=True)
-        if not len(self.columns):  # the totals are those of the base
+        if not len(self.columns):  # the totals are the base's totals
             moved = rows is None and not same
             rows = changed if rows is None else rows
         elif rows is None:

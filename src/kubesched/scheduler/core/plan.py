@@ -67,7 +67,7 @@ class Share:
     def rescored(self, state: CycleState, size: int, *, same: bool) -> list[RowArray] | None:
         """Return the rows to score again because of changes elsewhere; None if every row may have changed.
 
-        ``same``: the feasible nodes are those of the last time.
+        ``same``: the feasible nodes are as the last time.
         """
         return _all_of(plugin.rescored(state, size, same=same) for plugin in self._scoring)
 

@@ -52,7 +52,7 @@ class ScoreColumn:
         self.level: int | None = None
         #: Bounds at the last call of settle.
         self._used = (0, -1)
-        #: A score was written since then; and perhaps beyond a bound, or in place of one, so that both are stale.
+        #: A score was written since then; a score was written beyond a bound, or in place of one, so the bounds are stale.
         self._is_written = self._is_stale = False
         #: Final score of every raw score from low to high, with a 0 before and behind. The array serves many rows, the
         #: list one row; each is made at its first use.

@@ -78,7 +78,7 @@ class ScoreColumns:
         """Score some rows again; True if this changed final scores of other rows.
 
         ``owner`` is the layer's, 0 where a row passes, and ``feasible`` the number of such rows. ``same``: the feasible
-        rows are those of the last time.
+        rows are as the last time.
         """
         if isinstance(rows, dict):
             for row, whole in rows.items():
@@ -101,7 +101,7 @@ class ScoreColumns:
     def holds(self, rows: Callable[[], RowArray]) -> bool:
         """Return True if final scores stay valid when only these rows, all feasible, are left to choose from.
 
-        ``rows`` is only called if that depends on the rows.
+        ``rows`` is only called if the answer depends on the rows.
         """
         return all(column.is_flat or column.holds(rows()) for column in self._all)
 

@@ -66,6 +66,7 @@ class Search:
 
     Attributes:
         table: the nodes by row.
+        snapshot: the nodes as plugins see them, with what-ifs.
         scan: the profile's full scan.
         observer: callback with the path of every attempt that :meth:`find` answers, or None.
     """
@@ -81,7 +82,7 @@ class Search:
     ) -> None:
         """``percentage`` is the profile's percentageOfNodesToScore, else the global one; 0 when neither is set."""
         self._framework = framework
-        self._snapshot = snapshot
+        self.snapshot = snapshot
         self.table: NodeTable = snapshot.table
         self._rng = rng
         self._percentage = percentage
@@ -167,7 +168,7 @@ class Search:
         if layer is not None and not plan.unsigned.pre_filters:
             return PreFilterOutcome()
         only = None if layer is None else plan.unsigned.pre_filters
-        return self._framework.pre_filter(state, pod, self._snapshot.nodes(), only)
+        return self._framework.pre_filter(state, pod, self.snapshot.nodes(), only)
 
     def _top(
         self,
@@ -211,7 +212,7 @@ class Search:
             return None  # PreFilter restricted the last pod with this key to some nodes
         if layer is None or layer.base is not base or layer.share.view is not nominated:
             if base is not None and nominated is not None:
-                share = NominationShare(NominationFilter(self._framework, self._snapshot, nominated, base))
+                share = NominationShare(NominationFilter(self._framework, self.snapshot, nominated, base))
             layer = Layer(self._framework, self.table, share, base)
             self._layers.put(key, layer)
         usable = False
@@ -234,7 +235,7 @@ class Search:
         """
         plan = self.ask(pod).plan
         state.absent = plan.absent
-        outcome = self._framework.pre_filter(state, pod, self._snapshot.nodes())
+        outcome = self._framework.pre_filter(state, pod, self.snapshot.nodes())
         return ScanRequest(pod, state, outcome, self._nominated.of(pod.priority), plan=plan, **how)
 
     def choose(self, scores: Evaluation, state: CycleState) -> Decision:

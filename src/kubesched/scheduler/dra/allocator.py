@@ -154,7 +154,7 @@ class Allocator:
         )
 
     def _problem(self, demand: ClaimDemand, view: NodeView, found: Problem) -> Problem:
-        """Return the problem in terms of the claims' own classes; ``found`` may name those of other claims."""
+        """Return the problem in terms of the claims' own classes; ``found`` may name classes of other claims."""
         if demand.wanted is demand.remembered.wanted:
             return found
         again = self._search(Remembered(demand.wanted, self.allocated, NO_KIND, Follower(self._changed_rows)), view)
@@ -237,7 +237,10 @@ class Allocator:
                 del self._nodes_of[pool.id]
 
     def _outcome(self, demand: ClaimDemand, view: NodeView, state: Hashable = None) -> Outcome:
-        """Return the result of the search on a node, shared by nodes in the same ``state`` (None: not computed)."""
+        """Return the result of the search on a node.
+
+        Nodes in the same ``state`` (None: compute it) share the result.
+        """
         remembered = demand.remembered
         state = state or remembered.state_of(view)
         outcome = remembered.outcomes.get(state)

@@ -2,8 +2,8 @@
 
 Devices are tried in upstream's order; the first complete solution wins.
 
-Upstream does not give back what a device took of the counters of its pool when a taint or a constraint rejects it
-afterwards, nor when a share is undone (rules/devices §8.10). Later devices may then be refused although they would fit.
+When a taint or a constraint rejects a device, or a share is undone, upstream does not give back what the device
+took from its pool's counters (rules/devices §8.10). Later devices may then be refused although they would fit.
 Only this accounting chooses the devices that upstream chooses, so it is the default. With ``strict_counters``
 everything is given back.
 """
@@ -76,8 +76,8 @@ _STEPS: Final = 64
 class DeviceSearch:
     """One search on one node.
 
-    ``supply`` returns the state of a pool. ``expired`` is called now and then; True ends the search. ``places`` knows
-    which pools have to be evaluated, and learns it from the search.
+    ``supply`` returns the state of a pool. ``expired`` is called now and then; True ends the search. ``places``
+    remembers from search to search which pools have to be evaluated.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class DeviceSearch:
     def _acceptable(self, want: Want, start: Position) -> Iterator[tuple[Position, Problem | None]]:
         """Yield the candidates, but not those of pools in which the constraints reject every device.
 
-        Rejected devices matter by the counters of their pools that they keep. That is made up for when such a pool is
+        A rejected device may keep a part of its pool's counters. :meth:`_make_up` takes that part when the pool is
         evaluated.
         """
         chosen = self._pools_of_value(want)
@@ -293,7 +293,7 @@ class DeviceSearch:
                 yield (number, place), problem
 
     def _pools_of_value(self, want: Want) -> list[int] | None:
-        """Places, in order, of the pools that may have a device with the value that the chosen devices have.
+        """Return the places, in order, of the pools that may have a device with the value that the chosen devices have.
 
         Pools from which devices were chosen are among them. None when no constraint asks for a certain value.
         """
@@ -313,7 +313,8 @@ class DeviceSearch:
     def _can_succeed(self, want: Want, count: int, start: Position) -> bool:
         """False if fewer than ``count`` devices are left to try and none of them has a problem: no attempt can succeed.
 
-        True also for a device with counters: what it keeps of them matters to later alternatives.
+        A device with counters has to be tried in any case: the part of the counters that it keeps affects later
+        alternatives.
         """
         if count < 2:
             return True
@@ -334,7 +335,8 @@ class DeviceSearch:
     def _take(self, want: Want, position: Position, *, must: bool) -> bool:
         """Choose a device if capacity, counters, taints and constraints allow it.
 
-        With ``must`` it is one of all devices: a constraint that rejects it is an error, even if its capacity is short.
+        With ``must`` the request is for all devices: a constraint that rejects this one is an error, even if its
+        capacity is short.
         """
         number, place = position
         supply = self._supply(number)
@@ -406,7 +408,8 @@ class DeviceSearch:
         """Take back what a share consumes.
 
         Upstream sees by consumed amounts whether a device has shares. So a device whose shares name no amounts still
-        counts as shared after the last one is undone, and a device whose amounts are all 0 ceases to at the first undo.
+        counts as shared after the last one is undone, and a device whose amounts are all 0 no longer counts as shared
+        after the first undo.
         """
         totals = self._consumed.get(position, {})
         for name, (amount, _) in consumption.items():
@@ -424,7 +427,7 @@ class DeviceSearch:
             self._count(position, service, -1)
 
     def _make_up(self, number: int) -> None:
-        """Take from a pool's counters what rejected devices keep, which the search passed by unevaluated."""
+        """Take from a pool's counters the parts that rejected devices keep, if the search has passed the pool by."""
         if self._strict:
             return
         supply = self._supply(number)

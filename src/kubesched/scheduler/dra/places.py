@@ -119,7 +119,7 @@ class Passed:
             self._entries.append((first, end, want))
 
     def wants_of(self, number: int) -> Sequence[Want]:
-        """Return the wants, in order, for which a pool was passed since the last call for this pool."""
+        """Return the wants, in order, for which walks passed a pool by since the last call for this pool."""
         entries, read = self._entries, self._read.get(number, 0)
         if read == len(entries):
             return ()

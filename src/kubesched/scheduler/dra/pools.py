@@ -49,7 +49,7 @@ class DeviceEntry:
 
     @cached_property
     def matcher(self) -> NodeSelectorMatcher | str | None:
-        """The device's own selector compiled, or the error in it."""
+        """Compiled node selector of the device, or the error in it."""
         return _compiled(self.device.node_selector)
 
 
@@ -75,7 +75,7 @@ class SliceEntry:
 
     @cached_property
     def matcher(self) -> NodeSelectorMatcher | str | None:
-        """The selector of the slice compiled, or the error in it."""
+        """Compiled node selector of the slice, or the error in it."""
         return _compiled(self.resource_slice.spec.node_selector)
 
     @property
@@ -165,7 +165,9 @@ class Pool:
 
     @cached_property
     def has_binding_conditions(self) -> bool:
-        """True if a device has any, or one for another node in a slice that has devices for this one."""
+        """True if a device has binding conditions, or a device for another node in a slice with devices for this node
+        has.
+        """
         return any(entry.model.has_binding_conditions for entry in (*self.devices, *self.elsewhere))
 
     @cached_property

@@ -107,7 +107,7 @@ class _Compiled(NamedTuple):
 
 
 class Selector:
-    """Expression with its results so far. One that does not compile results in its error for every device."""
+    """Expression with its results so far. An expression that does not compile results in its error for every device."""
 
     def __init__(self, expression: str, allowance: Allowance, *, lists: bool) -> None:
         """``allowance`` limits compiling and evaluating. With ``lists`` a result may be of unknown type."""
@@ -138,7 +138,7 @@ class Selector:
         return self._compiled().attributes
 
     def result(self, model: DeviceModel) -> bool | SelectorError:
-        """True if devices of a model are selected; an error when that cannot be said.
+        """True if devices of a model are selected; the error if the selector fails.
 
         Raises:
             EvaluationInterruptedError: when the allowance ended the evaluation; nothing is remembered then.

@@ -59,7 +59,7 @@ class Supply:
     def is_free_of_obstacles(self, want: Want, place: int) -> bool:
         """Check capacity, counters and taints of a device, which do not depend on the search.
 
-        A device with counters passes in spite of taints: the search handles it, as it may keep the counters.
+        A device with counters passes even if it has taints: the search handles it, as the device may keep the counters.
         """
         service = self.services[place]
         if not self.has_capacity(want, place, {}):
@@ -69,7 +69,7 @@ class Supply:
         return self._wanted.features.partitionable_devices and self._has_counters(place)
 
     def has_capacity(self, want: Want, place: int, taken: dict[str, int]) -> bool:
-        """True if the consumption of a want is free, after the device's use and what was ``taken`` besides."""
+        """True if a device has the capacity that a want consumes, after its use and the amounts in ``taken``."""
         service = self.services[place]
         consumption = service.consumption[want.index]
         if consumption is None:

@@ -70,7 +70,7 @@ def _selects(selectors: Sequence[Selector], entry: DeviceEntry) -> bool:
 
 
 def _is_free(place: int, entry: DeviceEntry, in_use: InUse) -> bool:
-    """True if a device is not in use as a whole, and its pool has free what it uses of shared counters."""
+    """True if a device is not in use as a whole, and its pool has enough left of the counters that it uses."""
     if place in in_use.exclusive:
         return False
     if place in in_use.shared or in_use.available is None:

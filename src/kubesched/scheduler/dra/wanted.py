@@ -38,7 +38,7 @@ __all__ = ["ClaimWant", "Problem", "RequestWant", "Service", "Want", "Wanted"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Error text. With the index of a claim, the claim's name belongs before the text."""
+    """Problem as an error text. If the index of a claim is given, the claim's name is put before the text."""
 
     text: str
     claim: int | None = None

@@ -54,7 +54,7 @@ async def filter_nodes(extenders: Sequence[Extender], pod: PodInfo, nodes: Seque
     for extender in extenders:
         if not extender.supports_filter or not extender.is_interested(pod):
             continue
-        # A node may have been removed while the extender before was awaited.
+        # A node may have been removed while the previous extender was awaited.
         found.nodes = [node for node in found.nodes if node.node is not None]
         if not found.nodes:
             break
@@ -84,10 +84,10 @@ async def filter_nodes(extenders: Sequence[Extender], pod: PodInfo, nodes: Seque
 async def prioritize(
     extenders: Sequence[Extender], pod: PodInfo, nodes: Sequence[NodeInfo], running: GaugeValue
 ) -> Mapping[str, int]:
-    """Points by node name that all interested extenders together add to its total.
+    """Return the points that all interested extenders together add to each node's total, by node name.
 
-    The extenders are called at the same time. One that fails adds nothing, ignorable or not. ``running`` counts the
-    calls under way.
+    The extenders are called at the same time. An extender that fails adds nothing, ignorable or not. ``running`` counts
+    the calls under way.
     """
     calls = [
         child(_points(extender, pod, nodes, running), f"prioritize {extender.name} {pod.key}")

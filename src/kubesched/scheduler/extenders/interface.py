@@ -159,7 +159,7 @@ class ClusterView(Protocol):
         ...
 
     def pod_document(self, pod: Pod) -> bytes | None:
-        """Return a pod without a node as the API server's JSON, with all its fields, or None when that is not kept."""
+        """Return a pod without a node as the API server's JSON, with all its fields; None if the JSON is not kept."""
         ...
 
     def node_document(self, node: Node) -> bytes | None: ...
@@ -178,7 +178,7 @@ def in_run_time_order(extenders: Iterable[E]) -> tuple[E, ...]:
 
 
 def is_involved(extenders: Iterable[Extender], pod: PodInfo) -> bool:
-    """True if some extender has to be awaited to choose the pod's node. One that only binds does not count."""
+    """True if some extender has to be awaited to choose the pod's node. An extender that only binds does not count."""
     return any(
         (extender.supports_filter or extender.supports_prioritize or extender.supports_preemption)
         and extender.is_interested(pod)

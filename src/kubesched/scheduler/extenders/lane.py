@@ -1,7 +1,7 @@
 """Lane for pods that an extender takes part in: they are scheduled apart from all others, one after the other.
 
-The scheduling cycle awaits nothing. An attempt with extenders has to, so it is made in two synchronous halves with
-the awaits between them, and other pods are scheduled meanwhile::
+The scheduling cycle awaits nothing. An attempt with extenders has to await them, so it is made in two synchronous
+halves with the awaits in between, and other pods are scheduled meanwhile::
 
     queue ──pop──▶ cycle (all other pods, never awaits)
       │
@@ -9,7 +9,7 @@ the awaits between them, and other pods are scheduled meanwhile::
                                       │ await prioritize, all at once              │ assume, Reserve, Permit
                                       └────────── cache and queue go on ───────────┘
 
-The second half filters what is left again, so a decision is true of the cache in which the pod is assumed. Why it is
+The second half filters what is left again, so a decision holds for the cache in which the pod is assumed. Why it is
 done this way: ``docs/extenders.md``. Started by :mod:`..scheduler`.
 
 Source: rules/cycle §5.5 and §5.9, rules/framework §8.
@@ -116,7 +116,10 @@ class ExtenderLane:
         return await self._ask(attempt, found, sampled=sampled)
 
     async def _ask(self, attempt: Attempt, found: Candidates, *, sampled: bool) -> Decision | Rejection | None:
-        """Await the extenders, then choose among the nodes they left, for the pod and the cluster as they are then."""
+        """Await the extenders.
+
+        Then choose among the nodes that they accept, for pod and cluster as they are by then.
+        """
         pod = attempt.queued.pod_info
         left = await filter_nodes(self._extenders, pod, found.nodes)
         points = await prioritize(self._extenders, pod, left.nodes, self._prioritizing) if len(left.nodes) > 1 else {}

@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class UnreadableAnswerError(ValueError):
-    """An extender's answer that cannot be read as what its verb promises."""
+    """An extender's answer does not have the form of its verb's result."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the answer cannot be read: {what}")

@@ -56,7 +56,7 @@ def checked_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extend
 
 
 def connect_extenders(extenders: Sequence[Extender], table: NodeTable, informers: Informers) -> None:
-    """Keep JSON of nodes and waiting pods for extenders that send whole objects: more than the scheduler decodes."""
+    """Keep JSON of nodes and waiting pods for extenders that send whole objects: it has fields that are not decoded."""
     connected = [extender for extender in extenders if isinstance(extender, ConnectedExtender)]
     if connected:
         informers["nodes"].keep_documents(lambda node: True)

@@ -1,7 +1,8 @@
 """Plugins as the decision core asks them: :class:`FastPlugin` has questions, :class:`PlainPlugin` is called by node.
 
-:class:`~.runtime.Framework` makes one of them for each plugin of a profile. It finds the key that a pod's answers from
-the plugin depend on, so that the answers can be kept. It stores the question of an attempt in the cycle state.
+:class:`~.runtime.Framework` makes one of them for each plugin of a profile. This object finds the key that a pod's
+answers from the plugin depend on, so that the answers can be kept. It stores the question of an attempt in the cycle
+state.
 """
 
 from __future__ import annotations
@@ -279,7 +280,7 @@ class FastPlugin(PlainPlugin):
         return rows
 
     def rescored(self, state: CycleState, size: int, *, same: bool) -> RowArray | None:
-        """Like :meth:`changed`, for scores. ``same``: the feasible nodes are those of the last time."""
+        """Like :meth:`changed`, for scores. ``same``: the feasible nodes are as the last time."""
         question: Question | None = state.get(self._state_key)
         if question is None:
             return None

@@ -114,7 +114,7 @@ class Driver:
 
     @staticmethod
     def read(point: Point, plugin: Any, answer: Any) -> Answer:
-        """Read an answer. One of the wrong form becomes an Error status."""
+        """Read an answer. An answer of the wrong form becomes an Error status."""
         try:
             return point.read(point.methods[0], answer)
         except TypeError as problem:

@@ -210,7 +210,7 @@ class FilterEntry(_Entry):
         return status.with_plugin(self.name)
 
     def _plain(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Call a plain plugin, and return its rejection's number among the distinct ones (from 1), or 0."""
+        """Call a plain plugin for a node. Return 0 if the node passes, else the number of the rejection, from 1."""
         status = called(self._prefix, self.name, self.plugin.filter, state, pod, node)
         if status is None:
             return 0

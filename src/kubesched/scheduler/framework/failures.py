@@ -13,7 +13,10 @@ __all__ = ["PluginFailedError", "called", "failed", "shape_of"]
 
 
 class PluginFailedError(Exception):
-    """A plugin raised, or gave an answer that is not allowed: the attempt fails with code Error and its name."""
+    """A plugin raised, or gave an answer that is not allowed.
+
+    The attempt fails with code Error and the plugin's name.
+    """
 
     def __init__(self, plugin: str, error: BaseException) -> None:
         super().__init__(str(error))
@@ -36,7 +39,7 @@ def failed(prefix: str, plugin: str, error: BaseException | None) -> RuntimeErro
 
 
 def called(prefix: str, plugin: str, method: Callable[..., Any], *args: Any) -> Any:
-    """Call a plugin's method and return its answer. ``prefix`` is that of :func:`failed`.
+    """Call a plugin's method and return its answer. For ``prefix`` see :func:`failed`.
 
     Raises:
         PluginFailedError: when the method raises.

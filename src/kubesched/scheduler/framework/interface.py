@@ -16,7 +16,7 @@ Source: rules/framework (upstream ``staging/src/k8s.io/kube-scheduler/framework`
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -27,6 +27,7 @@ from ..nodes.nodeinfo import NodeInfo
 from ..nodes.nominating import NominatingInfo, Nominations
 from ..nodes.podinfo import PodInfo
 from .cycle_state import CycleState
+from .demand import Demand
 from .events import ClusterEventWithHint
 from .preemption import Preemption, PreemptionExtender
 from .question import NOT_SCORED, IntArray, Normalize, Question, Reads, RowArray, VerdictArray
@@ -51,11 +52,11 @@ __all__ = [
     "Plugin",
     "PostFilterResult",
     "PreBindPreFlight",
+    "ProfileView",
     "Reads",
     "Recorder",
     "RowArray",
     "VerdictArray",
-    "WhatIf",
 ]
 
 #: Greatest score after normalisation; the least is 0.
@@ -121,11 +122,11 @@ class ObjectHandler(Protocol):
     def on_update(self, old: Any, new: Any) -> None: ...
 
     def on_delete(self, obj: Any) -> None:
-        """``obj`` may be a :class:`~kubesched.api.tombstone.DeletedFinalStateUnknown`."""
+        """Take a deleted object, or a :class:`~kubesched.api.tombstone.DeletedFinalStateUnknown`."""
         ...
 
 
-class WhatIf(Protocol):
+class ProfileView(Protocol):
     """Profile as a plugin may call it, to try what would happen if pods were elsewhere.
 
     See ``framework.runtime.Framework``.
@@ -165,7 +166,7 @@ class Handle(Protocol):
     @property
     def pods_in_pre_bind(self) -> PodsInPreBind: ...
     @property
-    def framework(self) -> WhatIf:
+    def framework(self) -> ProfileView:
         """The profile itself. It does not exist yet while its plugins are built."""
         ...
 
@@ -223,9 +224,9 @@ class Handle(Protocol):
     def watch(self, kind: str, handler: ObjectHandler, *, relays: bool = False) -> None:
         """Watch a kind: the handler receives every object that is known already, and every change.
 
-        Call it while the plugin is built. The handler is called before the queue's hints are. With ``relays``, the
-        handler must have a method ``add_handler``. Then hints are not evaluated for the informer's events, but for the
-        events that the handler passes on to the handlers added there.
+        Call it while the plugin is built. The handler is called before the queue's hints are called. With ``relays``,
+        the handler must have a method ``add_handler``. Then hints are not evaluated for the informer's events, but for
+        the events that the handler passes on to the handlers added there.
         """
         ...
 
@@ -245,7 +246,7 @@ class Handle(Protocol):
         ...
 
     def ask_again(self) -> None:
-        """Note that data changed that questions ``by_spec`` depend on besides pods and nodes.
+        """Note a change of data, other than pods and nodes, that questions ``by_spec`` depend on.
 
         Plugins are asked again for all pods.
         """
@@ -298,11 +299,14 @@ class Contract:
         raise AssertionError("documentation only")
 
     def sort_key(self, queued: QueuedPodInfo) -> Any:
-        """Optional besides ``less``: return a key whose order is that of ``less``. It makes the queue much faster."""
+        """Optional, in addition to ``less``: return a key that orders pods as ``less`` does.
+
+        It makes the queue much faster.
+        """
         raise AssertionError("documentation only")
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events that may make a pod schedulable which this plugin rejected.
+        """Return the events after which a pod that this plugin rejected may be schedulable.
 
         Without this method, nearly every event has such a pod tried again.
         """
@@ -363,6 +367,13 @@ class Contract:
 
     def explain(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Sequence[Explanation]:
         """Optional, for reports: explain what the nodes in ``rows`` lack. This plugin's Filter rejected all of them."""
+        raise AssertionError("documentation only")
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        """Demands of a pod that this plugin's filter checks, for explanations: each in words, and how it could be weaker.
+
+        Called for pods that fit nowhere, never during an attempt.
+        """
         raise AssertionError("documentation only")
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeList) -> Status | None:

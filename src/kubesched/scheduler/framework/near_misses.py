@@ -17,7 +17,7 @@ _ALIKE: Final = 0.88
 
 
 def near_miss(plugin: type, known: Iterable[str], bases: tuple[type, ...]) -> tuple[str, str] | None:
-    """Return a public name of the class that is close to a ``known`` one, and the known one; None without such a name.
+    """Return a public name of the class that is close to a ``known`` name, and the known name; or None.
 
     Names of ``bases`` do not count. If the class also defines the known name, the other one is a helper and does not
     count: ``scores`` beside ``score``.

@@ -134,8 +134,8 @@ class Question:
         """Return a question for the case that pods were added to a node and removed from it. Do not change this one.
 
         The node and its row show the change already. So only a question that keeps data about pods, such as counts by
-        zone, has anything to do. Used for nominated pods and preemption. A class that defines it must also define
-        ``pre_filter``.
+        zone, has anything to do. Used for nominated pods and preemption. A class that defines this method must
+        also define ``pre_filter``.
         """
         return self
 
@@ -162,7 +162,7 @@ class Question:
         raise AssertionError("documentation only")
 
     def rescored(self, *, same: bool) -> RowArray | None:
-        """Catch up like :meth:`changed`, for scores. ``same``: the feasible nodes are those of the last time."""
+        """Catch up like :meth:`changed`, for scores. ``same``: the feasible nodes are as the last time."""
         return NO_ROWS
 
     @staticmethod

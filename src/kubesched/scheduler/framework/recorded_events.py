@@ -1,4 +1,7 @@
-"""Events that the scheduler records about pods: type, reason and action of each. Its lease has events of its own (``client.lease``)."""
+"""Events that the scheduler records about pods: type, reason and action of each.
+
+Its lease has events of its own (``client.lease``).
+"""
 
 from typing import Final
 

@@ -26,7 +26,7 @@ __all__ = ["SLOW_SECONDS", "loop_progress", "plugins_of", "watching_plugins"]
 SLOW_SECONDS: Final = 1.0
 #: Samples of the stack during that time.
 _SAMPLES: Final = 4
-#: Short calls in a row are reported when they end; after this many times the duration above, while they go on.
+#: Multiple of the duration above after which short calls in a row are reported while they go on, not when they end.
 _LONG: Final = 10
 
 _METHODS: Final = tuple(name for name, member in vars(Contract).items() if inspect.isfunction(member))
@@ -60,8 +60,8 @@ def watching_plugins(
 
     ``report`` is called with a text when one call of a plugin's method takes longer than ``seconds``, or when many
     calls together do. Many calls count together if nothing else is done between them: ``progress`` returns the same
-    value, or without ``progress`` every sample finds a plugin. ``report`` is called in a thread of its own, once for
-    each method of a plugin.
+    value. Without ``progress``, every sample has to find a plugin. ``report`` is called in a thread of its own, once
+    for each method of a plugin.
 
     The watched thread is the one that enters the context, or the one that ``thread`` returns at the time. While
     ``progress`` returns a new value each time, no call is slow, and the stack is not sampled: reading the frames of a

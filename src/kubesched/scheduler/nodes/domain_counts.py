@@ -131,7 +131,7 @@ class RowMask:
         self._tolerates = tolerates
         self._seen = (-1, -1, -1)
         self.version = 0
-        #: bool[capacity]
+        #: Mask of the counted rows, bool[capacity].
         self.rows: BoolArray = np.zeros(0, np.bool_)
 
     def sync(self) -> None:
@@ -273,7 +273,10 @@ class DomainCounts:
         return self._counts.item(code)
 
     def least(self, counts: IntArray | None = None) -> int:
-        """Return the least count of the present values, 0 without any. ``counts`` is used instead of the own ones."""
+        """Return the least count of the present values, 0 without any.
+
+        ``counts`` is used instead of the object's own counts.
+        """
         counts = self._counts if counts is None else counts
         if not self.places:
             return 0

@@ -1,8 +1,8 @@
 """Columns of the amounts that pods below a priority request on each node, updated from the change journal.
 
 Preemption needs them: one pass over these columns finds the nodes that could hold a pod if all pods below its priority
-left. A row is read again when its pods changed; all rows are, when many changed. The pods of a row are sorted only when
-they are read.
+left. A row is read again when its pods changed; if many rows changed, all rows are read again. The pods of a row are
+sorted only when they are read.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["LowerPriority", "LowerPriorityColumns"]
 
 #: Most priorities that are kept; the least recently used is dropped first.
 _MOST: Final = 8
-#: Cost of reading one changed row, in pods of a pass over all pods.
+#: Cost of reading one changed row, as a number of pods in a pass over all pods.
 _ROW_COST: Final = 200
-#: Fixed cost of a pass over all pods, in pods.
+#: Fixed cost of a pass over all pods, as a number of pods.
 _FEW: Final = 5_000
 
 

@@ -307,7 +307,7 @@ class NodeTable:
     def remove_pod(self, row: int, uid: str, *, journal: bool = True) -> PodInfo:
         """Remove a pod from a row. A row without pods and without a node object is freed.
 
-        ``journal`` is that of :meth:`add_pod`; in a what-if no row is freed.
+        For ``journal`` see :meth:`add_pod`; in a what-if no row is freed.
 
         Raises:
             KeyError: when the pod is not on that row.

@@ -1,7 +1,7 @@
 """Node info: a node, the pods on it, and the sums of their requests (upstream ``framework.NodeInfo``).
 
-A plain plugin gets one per call. The cache owns them. Its node table mirrors their numbers into columns, and the
-checker of the cache compares the two.
+A plain plugin gets one node info per call. The cache owns the node infos. Its node table mirrors their numbers into
+columns, and the checker of the cache compares the two.
 
 Source: rules/cache-and-events §4.2.
 """

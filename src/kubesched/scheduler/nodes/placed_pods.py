@@ -68,7 +68,7 @@ class KindNumbers:
 
     def __init__(self) -> None:
         self._numbers: dict[Kind, int] = {}
-        #: Number to kind, and below, number to number of pods.
+        #: Kind by number; the next list has the number of pods by number of their kind.
         self._kinds: list[Kind] = []
         self._counts: list[int] = []
         self._free: list[int] = []

@@ -343,7 +343,7 @@ class PodInfo:
 
     @property
     def priority(self) -> int:
-        """``spec.priority``, or 0 if it is not set."""
+        """Priority of the pod: ``spec.priority``; 0 if unset."""
         return self.pod.spec.priority or 0
 
     @property

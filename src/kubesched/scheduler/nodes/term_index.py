@@ -140,7 +140,7 @@ class TermIndex:
     def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self._classes: dict[_ClassKey, PodClass] = {}
-        #: Namespace to label pair to classes; the pair None has every class of the namespace.
+        #: Classes by namespace and label pair; the pair None has every class of the namespace.
         self._shelves: dict[str, dict[tuple[str, str] | None, dict[PodClass, None]]] = {}
         self._sets: dict[PodSet, SetCounter] = {}
         self._set_lookup: TermLookup[SetCounter] = TermLookup()
@@ -282,7 +282,7 @@ class TermIndex:
         return (group for group in self._possible(frozenset((namespace,)), selector) if selector.matches(group.labels))
 
     def _most(self) -> int:
-        """Return the most counted rules, and the most counters with arrays, of 4 to 16 bytes a row each."""
+        """Return the limit of counted rules, and of counters with arrays, which take 4 to 16 bytes a row each."""
         return max(_LEAST_SETS, _BUDGET // (_RULE_BYTES + 12 * self._nodes.capacity))
 
     def _drop_unused(self) -> None:

@@ -20,7 +20,7 @@ __all__ = ["DomainSums", "Moved", "Rule", "Rules"]
 
 
 class Rule:
-    """Term of an incoming pod: which pods it counts, in which topology."""
+    """Term of an incoming pod, with the pods that it counts and their topology."""
 
     __slots__ = ("_counter", "key", "pod_set", "weight")
 

@@ -138,9 +138,11 @@ class AssumeCache(Generic[T]):
     # -- the scheduler's side --------------------------------------------------------------------------
 
     def assume(self, obj: T) -> None:
-        """Let ``obj`` count: the API server's answer to a write, or an object still to be written.
+        """Make ``obj`` the object that counts.
 
-        The latter is made from the object that counts now.
+        It is the API server's answer to a write, or an object still to be written.
+
+        An object still to be written is made from the object that counts now.
 
         Raises:
             AssumeError: when the object is unknown, or the one that counts is newer.
@@ -205,7 +207,7 @@ class AssumeCache(Generic[T]):
         self._subscribers.append(handler)
 
     def _deliver(self, method: str, *args: Any) -> None:
-        """Deliver an event after those before it, even if a subscriber causes another one meanwhile."""
+        """Deliver an event after all earlier events, even if a subscriber causes another event meanwhile."""
         self._undelivered.extend((getattr(subscriber, method), args) for subscriber in self._subscribers)
         if self._is_delivering:
             return

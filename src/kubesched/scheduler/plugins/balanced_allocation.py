@@ -54,7 +54,7 @@ def _balance(fractions: list[float]) -> int:
 
 
 class _Balance(Question):
-    """Question of a pod by the amounts that it adds to each resource.
+    """Question about the amounts that a pod adds to each resource.
 
     Scores are 50…100; at 75 the pod leaves the balance as it is.
     """

@@ -170,7 +170,10 @@ class CompiledConstraints:
         return counts
 
     def per_row(self, place: int) -> npt.NDArray[np.int32]:
-        """Pods per node, int32[capacity], whichever nodes the constraint includes. Updated in place later."""
+        """Pods per node, int32[capacity], on all nodes, not only on those that the constraint includes.
+
+        Updated in place.
+        """
         counter, capacity = self._counters[place], self._table.capacity
         return np.zeros(capacity, np.int32) if counter is None else counter.dense(capacity)
 

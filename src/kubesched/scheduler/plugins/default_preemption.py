@@ -28,7 +28,7 @@ from .preemption.dry_run import NO_VICTIMS, DryRun
 from .preemption.evict import Evictions
 from .preemption.hold import VictimsAwaited
 from .preemption.importance import importance, is_terminating_by_preemption
-from .preemption.outcomes import FastDryRuns, FastFound, Questions, TrialOrder
+from .preemption.outcomes import FastDryRuns, FastFound, FastTrials, TrialOrder
 
 __all__ = ["DefaultPreemption"]
 
@@ -60,7 +60,7 @@ class DefaultPreemption(Plugin):
         self._awaited = VictimsAwaited(self.name, handle, self._evictions.is_evicting)
         #: Made when first needed: while some handles are built, there is no snapshot yet.
         self._fast: FastDryRuns | None = None
-        self._questions = Questions(handle)
+        self._trials = FastTrials(handle)
         #: Place where the next search begins, as a share (0…1) of the nodes. It is random, and kept until a search has
         #: found victims.
         self._start: float | None = None
@@ -152,7 +152,7 @@ class DefaultPreemption(Plugin):
         now = self.handle.clock.now()
         chosen = found.best(now)
         if isinstance(found, FastFound):
-            self._awaited.add(found.question, chosen.node_name)
+            self._awaited.add(found.trial, chosen.node_name)
         self._evictions.start(pod, chosen.node_name, chosen.victims.pods)
         preemption = Preemption(pod, chosen, lambda: losers(found.candidates(), chosen, now), found.rejected)
         return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
@@ -189,11 +189,11 @@ class DefaultPreemption(Plugin):
         order = TrialOrder(nodes.rows, int(self._start * len(nodes)))
         wanted = candidates_wanted(len(nodes), self._percentage, self._absolute)
         plain = self._dry_run(state, pod)
-        question = self._questions.of(state, pod, rejecting) if self._has_default_hooks else None
-        if question is not None:
+        trial = self._trials.of(state, pod, rejecting) if self._has_default_hooks else None
+        if trial is not None:
             if self._fast is None:
                 self._fast = FastDryRuns(self.handle)
-            found = self._fast.run(question, order, wanted, plain)
+            found = self._fast.run(trial, order, wanted, plain)
             if found is not None:
                 return found
         return find_candidates(plain, NodeList(self.handle.snapshot.table, order.all()), wanted)

@@ -38,7 +38,7 @@ def _images(pod: PodInfo) -> tuple[str, ...]:
 
 
 class _Images(Question):
-    """Question of a pod by its images.
+    """Question about a pod's images.
 
     Each image's share is added to the rows that have the image; rows without images cost nothing.
     """

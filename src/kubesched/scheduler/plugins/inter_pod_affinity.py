@@ -8,7 +8,7 @@ computed again in the domains that changed. A pod that no rule concerns costs a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ import numpy as np
 from kubesched.api.types import Labels
 
 from ..config.args import InterPodAffinityArgs
+from ..framework.demand import Demand
 from ..framework.events import ClusterEventWithHint
 from ..framework.interface import Handle, Plugin
 from ..framework.question import IntArray, Question, RowArray, VerdictArray
@@ -27,6 +28,7 @@ from ..nodes.podinfo import AffinityTerms, PodInfo
 from ..nodes.term_index import CarriedTerm, Role, TermIndex
 from . import inter_pod_affinity_hints
 from .affinity_rules import DomainSums, Rules
+from .demands import between_pods
 
 if TYPE_CHECKING:
     from ..nodes import NodeList, NodeTable
@@ -41,7 +43,7 @@ _MOST_RULES: Final = 4096
 
 
 class _Neighbours(Question):
-    """Question of a pod by its rules about pods on nodes, and their rules about it.
+    """Question about a pod's rules for pods on nodes, and their rules for the pod.
 
     Arrays are shared with the index and never changed; pods that are assumed to come or leave go to ``_added``.
     """
@@ -116,7 +118,7 @@ class _Neighbours(Question):
                 touched += [topology.column.rows_of(code) for code in flipped]
         self._affinity_total = self._affinity.total
         if (self._affinity_total == 0) != unmatched or (self._existing.total == 0) != unopposed:
-            return None  # the first pod of a series, or from Skip to Filter and back
+            return None  # the first pod of a series, or a change between Skip and Filter
         return joined(touched)
 
     def assuming(self, node: NodeInfo, added: Sequence[PodInfo], removed: Sequence[PodInfo]) -> Question:
@@ -337,6 +339,9 @@ class InterPodAffinity(Plugin):
         return _Neighbours(self, pod, nodes)
 
     # -- queue -----------------------------------------------------------------------------------------
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return between_pods.near_and_far(pod, nodes)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return inter_pod_affinity_hints.events(self._index)

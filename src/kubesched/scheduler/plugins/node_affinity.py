@@ -5,7 +5,7 @@ PreFilter, Filter, PreScore, Score (rules/node-plugins §7.6).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -22,12 +22,14 @@ from kubesched.api.selectors import (
 from kubesched.api.types import Node
 
 from ..config.args import NodeAffinityArgs
+from ..framework.demand import Demand
 from ..framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from ..framework.interface import Handle, Plugin
 from ..framework.question import IntArray, Normalize, Question, Reads, RowArray, VerdictArray
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
+from .demands import node as node_demands
 
 if TYPE_CHECKING:
     from ..nodes import NodeList, NodeTable
@@ -39,7 +41,7 @@ _POD: Final = 2
 
 
 class _NodeTerms(Question):
-    """Question of a pod by its node selector and affinity, compiled once and evaluated over label columns."""
+    """Question about a pod's node selector and affinity, compiled once and evaluated over label columns."""
 
     by_spec = True
     reads = Reads.NODE
@@ -164,6 +166,9 @@ class NodeAffinity(Plugin):
         return _NodeTerms(pod, nodes, self._added_required, self._added_preferred)
 
     # -- queue -----------------------------------------------------------------------------------------
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return node_demands.labels(pod, nodes)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)

@@ -43,7 +43,7 @@ def required_features(pod: Pod) -> int:
 
 
 class _NeededFeatures(Question):
-    """Question of a pod by the feature bits that it needs, against the int64[row] column of declared features."""
+    """Question about the feature bits that a pod needs, against the int64[row] column of declared features."""
 
     by_spec = True
     reads = Reads.NODE

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ..framework.demand import Demand
 from ..framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
 from ..framework.interface import Plugin
 from ..framework.question import Question, Reads, RowArray, VerdictArray
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
+from .demands import node as node_demands
 
 if TYPE_CHECKING:
     from ..nodes import NodeTable
@@ -21,7 +23,7 @@ __all__ = ["NodeName"]
 
 
 class _NamedNode(Question):
-    """Question of a pod by the node that ``spec.nodeName`` names."""
+    """Question about the node that ``spec.nodeName`` of a pod names."""
 
     by_spec = True
     reads = Reads.NODE
@@ -51,6 +53,9 @@ class NodeName(Plugin):
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         return _NamedNode(pod, nodes) if pod.spec.node_name else None
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return node_demands.node_name(pod)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [ClusterEventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD))]

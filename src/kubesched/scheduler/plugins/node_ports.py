@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kubesched.api.types import Pod
 
+from ..framework.demand import Demand
 from ..framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from ..framework.interface import Plugin
 from ..framework.question import Question, Reads, RowArray, VerdictArray
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo, PortTable
 from ..nodes.podinfo import PodInfo, host_ports
+from .demands import node as node_demands
 
 if TYPE_CHECKING:
     from ..nodes import NodeList, NodeTable
@@ -23,7 +25,7 @@ __all__ = ["NodePorts"]
 
 
 class _WantedPorts(Question):
-    """Question of a pod by its host ports. Only rows in the table's port index are evaluated; the rest pass."""
+    """Question about a pod's host ports. Only rows in the table's port index are evaluated; the rest pass."""
 
     by_spec = True
     reads = Reads.PODS
@@ -61,6 +63,9 @@ class NodePorts(Plugin):
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         return _WantedPorts(pod, nodes)
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return node_demands.ports(pod, nodes)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [

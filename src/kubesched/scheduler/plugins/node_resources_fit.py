@@ -5,7 +5,7 @@ Source: rules/node-plugins §8.2 to §8.5. The three scoring strategies are in :
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,12 +16,14 @@ from kubesched.api.types import Node, Pod
 from kubesched.base.change_log import Follower
 
 from ..config.args import NodeResourcesFitArgs
+from ..framework.demand import Demand
 from ..framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from ..framework.interface import Handle, Plugin
 from ..framework.question import IntArray, Question, RowArray, VerdictArray
 from ..framework.status import Code, Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
+from .demands import resources
 from .dynamic_resources.class_mapping import class_mapping
 from .dynamic_resources.device_counts import DeviceCounts
 from .resource_scoring import ResourceScorer
@@ -39,7 +41,7 @@ _MAX_COLUMN_RESOURCES: Final = 31
 
 
 class _Fit(Question):
-    """Question of a pod by the amounts that it asks for, against the allocatable and requested columns.
+    """Question about the amounts that a pod asks for, against the allocatable and requested columns.
 
     A verdict has one bit pair per resource. Pods that ask for different devices have equal keys, so that they share
     what is remembered of nodes.
@@ -229,6 +231,11 @@ class NodeResourcesFit(Plugin):
         return is_extended_resource(name) and (name in self._ignored or name.split("/", 1)[0] in self._ignored_groups)
 
     # -- queue -----------------------------------------------------------------------------------------
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        requests = pod.fit_requests
+        wanted = {name: amount for name, amount in _entries(requests) if not self.is_ignored(name)}
+        return resources.amounts(pod, nodes, wanted, self.delegated(requests))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         pod = ClusterEvent(EventResource.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN)

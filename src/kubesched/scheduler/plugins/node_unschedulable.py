@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,12 +10,14 @@ import numpy as np
 from kubesched.api.taints import NO_SCHEDULE, tolerated
 from kubesched.api.types import Node, Pod, Taint
 
+from ..framework.demand import Demand
 from ..framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from ..framework.interface import Plugin
 from ..framework.question import Question, Reads, RowArray, VerdictArray
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
+from .demands import node as node_demands
 
 if TYPE_CHECKING:
     from ..nodes import NodeTable
@@ -26,7 +28,7 @@ _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDUL
 
 
 class _Cordons(Question):
-    """Question of a pod by its toleration of cordons, against one bool[row] column."""
+    """Question about a pod's toleration of cordons, against one bool[row] column."""
 
     by_spec = True
     reads = Reads.NODE
@@ -56,6 +58,9 @@ class NodeUnschedulable(Plugin):
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         return _Cordons(nodes, tolerated=tolerated(_CORDON, pod.spec.tolerations))
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return node_demands.cordons(nodes)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)

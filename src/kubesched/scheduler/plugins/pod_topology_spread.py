@@ -9,7 +9,7 @@ same, and computed again in the domains that changed (``changed`` and ``rescored
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from math import log
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from kubesched.api.selectors import SelectorError
 
 from ..config.args import PodTopologySpreadArgs
+from ..framework.demand import Demand
 from ..framework.events import ClusterEventWithHint
 from ..framework.interface import Handle, Plugin
 from ..framework.question import NOT_SCORED, Question, RowArray, VerdictArray
@@ -29,6 +30,7 @@ from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
 from . import pod_topology_spread_hints
 from .compiled_constraints import CompiledConstraints, ConstraintCache
+from .demands import between_pods
 from .spread_filter import MISSING, SKEWED, FilterState
 from .topology_constraints import HARD, SOFT, SYSTEM_DEFAULTS
 
@@ -168,7 +170,7 @@ def _rounded(total: float) -> int:
 
 
 class _Spread(Question):
-    """Question of a pod by its constraints. The key holds all that the compiled constraints depend on."""
+    """Question about a pod's constraints. The key holds all that the compiled constraints depend on."""
 
     is_local = False
 
@@ -295,6 +297,9 @@ class PodTopologySpread(Plugin):
         return _Spread(pod, self._constraints)
 
     # -- queue -----------------------------------------------------------------------------------------
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return between_pods.spreading(pod, nodes)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return pod_topology_spread_hints.events(lambda pod: self._constraints.constraints(pod, HARD))

@@ -1,4 +1,4 @@
-"""State of PodTopologySpread's Filter for a pod: pods per domain by hard constraint, and the most that may be there.
+"""State of PodTopologySpread's Filter for a pod: pods per domain by hard constraint, and the limits.
 
 Used by :mod:`.pod_topology_spread`.
 """
@@ -74,7 +74,10 @@ class FilterState:
         return twin
 
     def shift(self, pod: PodInfo, row: int, delta: int) -> None:
-        """Count a pod more or less on a node. Pods being deleted count here (rules/topology §B.13 quirk B-Q3, kept)."""
+        """Add a pod to the counts of a node (``delta`` 1), or remove it (-1).
+
+        Pods being deleted count here (rules/topology §B.13 quirk B-Q3, kept).
+        """
         compiled = self._compiled
         for place, (constraint, domains) in enumerate(zip(compiled.constraints, compiled.domains, strict=True)):
             if not constraint.selector.matches(pod.labels) or not domains.includes(row):

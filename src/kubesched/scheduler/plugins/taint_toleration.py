@@ -5,7 +5,7 @@ Filter, PreScore, Score (rules/node-plugins §7.5).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,12 +14,14 @@ import numpy as np
 from kubesched.api.taints import PREFER_NO_SCHEDULE, first_untolerated, tolerated
 from kubesched.api.types import Node, Pod, Taint, Toleration
 
+from ..framework.demand import Demand
 from ..framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from ..framework.interface import Handle, Plugin
 from ..framework.question import IntArray, Normalize, Question, Reads, RowArray, VerdictArray
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
+from .demands import node as node_demands
 
 if TYPE_CHECKING:
     from ..nodes import NodeList, NodeTable
@@ -32,7 +34,7 @@ def _kept_away(taints: Sequence[Taint], tolerations: Sequence[Toleration], *, co
 
 
 class _Taints(Question):
-    """Question of a pod by its tolerations, evaluated once per distinct taint tuple and gathered over the rows."""
+    """Question about a pod's tolerations, evaluated once per distinct taint tuple and gathered over the rows."""
 
     by_spec = True
     reads = Reads.NODE
@@ -93,6 +95,9 @@ class TaintToleration(Plugin):
         return _Taints(pod, nodes, comparison=self._comparison)
 
     # -- queue -----------------------------------------------------------------------------------------
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return node_demands.taints(pod, nodes)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)

@@ -1,7 +1,7 @@
 """Topology spread constraints, compiled: the pod's own, or the default constraints of the profile.
 
-Source: rules/topology §B.2 (defaults of fields, matchLabelKeys) and rules/topology §B.3 (the default selector: the pod's Services
-and the object that owns it). Used by :mod:`.pod_topology_spread` and its hints.
+Source: rules/topology §B.2 (defaults of fields, matchLabelKeys) and rules/topology §B.3 (the default selector: the
+pod's Services and the object that owns it). Used by :mod:`.pod_topology_spread` and its hints.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class DefaultSelectors:
         self._of_labels: dict[tuple[tuple[str, str], ...], Selector] = {}
 
     def is_empty(self, pod: PodInfo) -> bool:
-        """True if :meth:`of` is EVERYTHING: there is no Service and no owner to go by."""
+        """True if :meth:`of` is EVERYTHING: there is no Service and no known owner."""
         if not pod.pod.metadata.owner_references and not self._handle.informed_in("services", pod.namespace):
             return True
         return self.of(pod).is_empty

@@ -99,7 +99,7 @@ class EventMoves:
         """Requeue the pods that the last of several deletions on one node helps.
 
         The earlier deletions were evaluated for all pods but held ones. Held pods are evaluated for the last deletion
-        first, and for the earlier ones only if the last one does not help them.
+        first, and for the earlier deletions only if the last one does not help them.
         """
         *others, last = pods
         waiting, node = self._waiting, last.spec.node_name

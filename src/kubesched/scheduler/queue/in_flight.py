@@ -1,8 +1,8 @@
 """Pods in flight (pods that are being scheduled), and the events that happened meanwhile.
 
 Upstream keeps one linked list of pod markers and events. Here the events are a list, and each pod remembers how many
-events had been recorded when it was popped. The front of the list is dropped as soon as no pod in flight is older. With
-no pod in flight nothing is kept.
+events had been recorded when it was popped. Events at the front of the list are dropped as soon as all pods in flight
+were popped after them. With no pod in flight nothing is kept.
 
 Source: rules/queue §8.
 """

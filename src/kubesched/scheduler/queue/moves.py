@@ -59,7 +59,7 @@ class Moves:
     ) -> None:
         """``on_wait`` is called when a pod begins to wait, in backoff or for an event.
 
-        ``pop_from_backoff`` is that of :class:`.scheduling_queue.SchedulingQueue`.
+        For ``pop_from_backoff`` see :class:`.scheduling_queue.SchedulingQueue`.
         """
         self._pops_early = pop_from_backoff
         self._on_wait = on_wait
@@ -71,7 +71,7 @@ class Moves:
         self._rejected_by = metrics.unschedulable_pods
 
     def enter(self, key: str, record: QueuedPodInfo, label: str, stale: QueuedPodInfo | None) -> bool:
-        """Bring in a new record, in place of ``stale``, the record that is queued under its name."""
+        """Bring in a new record. It replaces ``stale``, the queued record of the same name."""
         entered = self.to_active(key, record, label)
         if stale is not None:
             # A gated new record does not replace a record in the active or backoff queue: then it is dropped itself.

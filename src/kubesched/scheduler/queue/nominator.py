@@ -84,7 +84,10 @@ class Nominator:
         self.changed.append(node)
 
     def update(self, old: Pod, new: Pod) -> None:
-        """Update the nomination of a pod that changed. One that is only in memory survives changes of other fields."""
+        """Update the nomination of a pod that changed.
+
+        A nomination that is only in memory survives changes of other fields.
+        """
         info = None
         if not old.status.nominated_node_name and not new.status.nominated_node_name:
             node = self._node_of.get(old.uid)

@@ -267,7 +267,7 @@ class SchedulingQueue:
         """Requeue the unschedulable pods that deletions of pods may help. The deletions came together, in this order.
 
         There is an event for each deletion. Held pods (see :mod:`.unschedulable`) are evaluated after the last of
-        several deletions in a row on one node; for the earlier ones only if the last one does not help them.
+        several deletions in a row on one node; for the earlier deletions only if the last one does not help them.
         """
         plan = self._hints.plan(ASSIGNED_POD_DELETE)
         if not plan.interesting:
@@ -292,7 +292,7 @@ class SchedulingQueue:
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Move these pods to the active queue at once, whatever their backoff; PreEnqueue may still gate them.
 
-        For a pod in flight the request is recorded, so that it is tried again if it is rejected.
+        For a pod in flight the request is recorded, so that the pod is tried again if it is rejected.
         """
         if self._slices.busy:
             self._slices.defer(partial(self.activate, dict(pods)))

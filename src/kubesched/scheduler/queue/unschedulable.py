@@ -156,7 +156,7 @@ class UnschedulablePods:
         """Return the pods that one of the rejectors rejected, and the pods that any event helps, in order of arrival.
 
         ``keys`` returns hint keys by rejector: of such a rejector's pods, only those with one of its keys are returned.
-        It is not called when no pod waits for a rejector.
+        ``keys`` is not called when no pod waits for a rejector.
         """
         wanted = set(rejectors)
         found = self._candidates(wanted, keys)
@@ -185,7 +185,9 @@ class UnschedulablePods:
         nominated: Iterable[str],
         keys: Callable[[], _Keys] = _no_keys,
     ) -> list[tuple[str, QueuedPodInfo]]:
-        """Like :meth:`candidates`, for the deletion of a pod on a node: without held pods that it cannot help.
+        """Like :meth:`candidates`, for the deletion of a pod on a node.
+
+        Held pods that the deletion cannot help are left out.
 
         ``nominated`` are the keys of the pods nominated to the node.
         """

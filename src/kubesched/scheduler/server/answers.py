@@ -34,7 +34,10 @@ def json_answer(data: Any, status: int = 200, *, pretty: bool = False) -> web.Re
 
 
 def refusal(request: web.BaseRequest, error: ApiError) -> web.Response:
-    """Make the Status of an error, indented for people's tools or on demand."""
+    """Make an answer with the Status of an error.
+
+    It is indented for curl and browsers, or if the request asks for that.
+    """
     wanted = request.query.get("pretty")
     if wanted is None:
         pretty = request.headers.get("User-Agent", "").startswith(_PRETTY_AGENTS)

@@ -1,4 +1,4 @@
-"""Endpoints of the server by path. Authentication and authorization happened before: :mod:`.pipeline`.
+"""Endpoints of the server by path. :mod:`.pipeline` has authenticated and authorized each request.
 
 Source: rules/serving §2.
 """

@@ -137,7 +137,7 @@ class _Collected:
 
 
 def _metric(family: MetricFamily) -> Metric:
-    """Convert a family. The library appends ``_total`` to counters' names; those without it go as untyped."""
+    """Convert a family. The library appends ``_total`` to counters' names; counters without it become untyped."""
     name, kind = family.name, str(family.type)
     if kind == "counter":
         kind = kind if name.endswith(_TOTAL) else "unknown"

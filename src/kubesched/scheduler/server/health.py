@@ -30,7 +30,7 @@ _RENEWAL_GRACE: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """Health check. ``problem`` returns the fault, "" when there is none. It must not wait."""
+    """Health check. ``problem`` returns the fault, "" when there is none. ``problem`` must not wait."""
 
     name: str
     problem: Callable[[], str]

@@ -27,7 +27,9 @@ class ServingError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class SniPair:
-    """``--tls-sni-cert-key``: files, and the host patterns that they serve (none: the names in the certificate)."""
+    """Value of ``--tls-sni-cert-key``: files, and the host patterns that they serve (none: the names in the
+    certificate).
+    """
 
     cert_file: Path
     key_file: Path
@@ -36,7 +38,7 @@ class SniPair:
 
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
-    """Listening: address, port and certificates.
+    """Options of the listener: address, port and certificates.
 
     ``port`` 0 takes a free port; the caller treats ``--secure-port 0`` as "no server". ``cert_dir`` None keeps a
     self-signed certificate in memory. ``min_tls_version`` and ``cipher_suites`` are names as the flags take them
@@ -61,7 +63,7 @@ class ServingOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationOptions:
-    """Recognition of users. Header names are compared without case.
+    """Options of authentication. Header names are compared without case.
 
     CAs that are not given as files are read from the configmap ``kube-system/extension-apiserver-authentication``,
     unless ``skip_lookup``.
@@ -83,7 +85,7 @@ class AuthenticationOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationOptions:
-    """Paths without authorization, and the time (seconds) for which reviews are cached.
+    """Options of authorization: paths that need none, and the seconds for which reviews are cached.
 
     A path may lack its leading slash; a trailing ``*`` makes it a prefix.
     """

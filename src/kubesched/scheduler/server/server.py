@@ -123,7 +123,7 @@ class Server:
         """Port that is listened on; until :meth:`bind` the port that was asked for."""
         return int(self._socket.getsockname()[1]) if self._socket is not None else self._options.port
 
-    # -- start and stop --------------------------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------------
 
     def bind(self) -> None:
         """Open the socket; connections wait until :meth:`start`.

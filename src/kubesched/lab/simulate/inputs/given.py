@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from kubesched.api.decode import DecodeError, from_builtins
-from kubesched.api.kinds import CORE_EVENTS, EVENTS, LEASES
+from kubesched.api.kinds import CORE_EVENTS, EVENTS, LEASES, NODES
 from kubesched.api.quantity import QuantityError, parse_quantity
 from kubesched.api.requests import is_scalar_resource
 from kubesched.api.selectors import is_qualified_name
@@ -31,7 +31,7 @@ from kubesched.cluster.files import (
 )
 from kubesched.cluster.kubelets import node_template
 
-from .loading import load_node_template
+from .intake import wrong_devices
 
 __all__ = ["Objects", "cluster_of", "manifests_of", "node_template_of"]
 
@@ -46,7 +46,7 @@ _EXPECTED: Final = "expected a path, a text of YAML or JSON, an object as a dict
 
 
 def manifests_of(given: Objects, name: str) -> Manifests:
-    """Return everything that is given, in its order; ``name`` is the argument's in messages.
+    """Return everything that is given, in its order; ``name`` is the name of the argument in messages.
 
     Unusable parts are reported in the ``problems`` of the result.
     """
@@ -167,7 +167,7 @@ def node_template_of(
         except DecodeError as error:
             raise ManifestError(f"node_template: {error}") from None
     elif isinstance(given, str | os.PathLike):
-        template = load_node_template(os.fspath(given))
+        template = _load_node_template(os.fspath(given))
     else:
         raise ManifestError(f"node_template: expected a Node as a dict, or a path, found {type(given).__name__}")
     if not isinstance(resources, Mapping | None):
@@ -204,3 +204,18 @@ def _wrong_amount(name: Any, amount: Any) -> str:
     if quantity.nanos % 10**9 and name not in ("cpu", "memory", "ephemeral-storage"):
         return "must be a whole number"
     return ""
+
+
+def _load_node_template(path: str) -> dict[str, Any]:
+    """Return the first Node of a file; its name is not used.
+
+    Raises:
+        ManifestError: when there is none, or when the devices it is annotated with cannot be read.
+    """
+    nodes = [item for item in load_manifests([path]).objects if item.kind == NODES]
+    if not nodes:
+        raise ManifestError(f"{path}: holds no Node; a template is a manifest of kind Node")
+    problems = wrong_devices(nodes[:1])
+    if problems:
+        raise ManifestError(*problems)
+    return nodes[0].data

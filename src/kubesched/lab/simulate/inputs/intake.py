@@ -96,7 +96,7 @@ class Intake:
 
     objects: list[Manifest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    #: Workloads whose pods are made by controllers, or further pods of which are.
+    #: Workloads for which controllers make the pods, or further pods.
     driven: list[Manifest] = field(default_factory=list)
     #: UIDs of objects that own other objects of the input.
     owners: set[str] = field(default_factory=set)

@@ -39,7 +39,7 @@ _ANNOTATIONS: Final = frozenset(
 
 
 def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
-    """Return a warning for each field that Kubernetes does not know: most likely a slip of the pen that is ignored."""
+    """Return a warning for each field that Kubernetes does not know: most likely a typing mistake, which is ignored."""
     found: dict[tuple[str, str], list[Manifest]] = {}
     for item in objects:
         for path in unknown_paths(root_type(item.kind.group, item.kind.kind), item.data):
@@ -51,7 +51,7 @@ def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
 
 
 def not_honoured(objects: Sequence[Manifest]) -> list[str]:
-    """Return a warning for each kind that has no effect here, unlike in a real cluster, and for misplaced annotations."""
+    """Return a warning for each kind that has no effect here but in a real cluster, and for misplaced annotations."""
     found: dict[str, list[Manifest]] = {}
     for item in objects:
         if item.kind.group_resource in _INERT:

@@ -28,7 +28,7 @@ from .arrivals import ARRIVAL
 
 __all__ = ["COLUMNS", "parse_table", "read_table"]
 
-#: Columns besides those of resources, with their contents.
+#: Columns other than the columns of resources, with their contents.
 COLUMNS: Final = {
     "arrival": "when the pods are created: seconds, or a duration such as 1h30m, after the start; 0 when empty",
     "name": "the pod's name; pods of a group get -0, -1, … added; pod-<line> when empty",
@@ -59,7 +59,7 @@ def read_table(path: str | Path) -> list[Manifest]:
 
 
 def parse_table(text: str, name: str) -> list[Manifest]:
-    """Return the pods of a table as text; ``name`` is the table's in messages.
+    """Return the pods of a table as text; ``name`` is the name of the table in messages.
 
     Raises:
         ManifestError: see :func:`read_table`.

@@ -107,7 +107,10 @@ class Course:
         return self._peak
 
     def observe(self, now: float, on_nodes: int) -> None:
-        """Record the moment ``now``, after everything in it has happened. ``on_nodes`` is the number of pods on nodes."""
+        """Record the moment ``now``, after everything in it has happened.
+
+        ``on_nodes`` is the number of pods on nodes.
+        """
         if self._last is not None and now > self._last:
             self._add_time(now - self._last)
         self._last = now

@@ -6,7 +6,8 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from .advice import format_amount
+from kubesched.scheduler.plugins.demands.words import amount_text
+
 from .result import Result
 
 __all__ = ["html_of", "html_table"]
@@ -36,7 +37,7 @@ def html_of(result: Result) -> str:
     rows = [
         (
             use.name,
-            *(format_amount(use.name, amount) for amount in (use.requested, use.allocatable, use.peak or 0)),
+            *(amount_text(use.name, amount) for amount in (use.requested, use.allocatable, use.peak or 0)),
             f"{use.requested / use.allocatable:.0%}" if use.allocatable else "-",
         )
         for use in result.resources

@@ -1,7 +1,7 @@
 """Reasons of pending pods: every pod without a node is evaluated once more, and equal results are grouped.
 
 The verdicts come from the scheduler's own search over its present cache, so its next attempt would give the same.
-Caller: :mod:`..run.simulation` and the demonstration; hints are worked out in :mod:`.advice`.
+:mod:`kubesched.explain` finds what would help. Callers: :mod:`..run.simulation`, the demonstration, ``kubesched explain``.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from kubesched.api.kinds import kind_of
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
 from kubesched.cluster.store import Store
+from kubesched.explain.obstacles import names_at
+from kubesched.explain.pending import explain_pod
 from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.search import Search
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.framework.status import Code, Status
-from kubesched.scheduler.nodes import NodeList
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
 from ..embedded import Embedded
-from .advice import hints_for
 from .claim_notes import claim_notes
-from .result import ExplanationReport, Pending, PendingReason, Reason
+from .result import EvictionReport, ExplanationReport, ObstacleReport, Pending, PendingReason, Reason, RemedyReport
 
 __all__ = ["Workloads", "explain_pending"]
 
@@ -77,6 +78,9 @@ class _Finding:
     reasons: list[Reason] = field(default_factory=list)
     gates: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
+    obstacles: list[ObstacleReport] = field(default_factory=list)
+    remedies: list[RemedyReport] = field(default_factory=list)
+    evictions: EvictionReport | None = None
     explanations: list[ExplanationReport] = field(default_factory=list)
 
 
@@ -86,15 +90,16 @@ def explain_pending(
     """Group ``pods`` (none of them has a node) by workload and reason, largest group first."""
     workloads = Workloads(embedded.store)
     findings: dict[bytes, _Finding] = {}
-    groups: dict[tuple[str, ...], tuple[_Finding, Pod, list[str]]] = {}
-    waits: dict[tuple[str, ...], dict[str, None]] = {}
+    groups: dict[tuple[str | bytes, ...], tuple[_Finding, Pod, list[str]]] = {}
+    waits: dict[tuple[str | bytes, ...], dict[str, None]] = {}
     for done, pod in enumerate(pods, 1):
         workload = workloads.of(pod)
         alike = msgspec.json.encode((pod.namespace, workload, pod.metadata.labels, pod.spec, _nomination(pod)))
         finding = findings.get(alike)
         if finding is None:
             finding = findings[alike] = _look(embedded, pod)
-        key = (pod.namespace, workload or pod.name, pod.spec.scheduler_name, finding.reason, finding.message)
+        # Pods without a workload are one group if they are equal, by their text.
+        key = (pod.namespace, workload or alike, pod.spec.scheduler_name, finding.reason, finding.message)
         groups.setdefault(key, (finding, pod, []))[2].append(pod.key)
         if pod.spec.volumes or pod.spec.resource_claims:
             waits.setdefault(key, {}).update(dict.fromkeys(claim_notes(embedded.store, pod)))
@@ -110,6 +115,9 @@ def explain_pending(
             gates=finding.gates,
             scheduler_name=pod.spec.scheduler_name,
             hints=finding.hints,
+            obstacles=finding.obstacles,
+            remedies=finding.remedies,
+            evictions=finding.evictions,
             waits_for=list(waits.get(key, ()))[:WAITS],
             explanations=finding.explanations,
         )
@@ -150,16 +158,45 @@ def _look(embedded: Embedded, pod: Pod) -> _Finding:
         text = evaluation.message()
         if not evaluation.all_nodes:
             return _Finding("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
-        rejected_by = {status.plugin for status, _ in evaluation.diagnosis.statuses.groups()}
-        namespaces = scheduler.cache.table.terms.namespaces
-        hints = hints_for(search, _all_nodes(embedded), info, rejected_by, namespaces)
-        finding = _Finding("Unschedulable", text, reasons_of(evaluation), hints=hints)
+        finding = _Finding("Unschedulable", text, reasons_of(evaluation))
         finding.explanations = _explanations(embedded, framework, info, evaluation)
+        _explain(finding, framework, search, info)
         return finding
     last = next((item for item in pod.status.conditions if item.type == "PodScheduled" and item.message), None)
     fits = len(evaluation.feasible)
-    text = last.message if last is not None else "its turn had not come when the simulation ended"
+    text = last.message if last is not None else "its turn has not come yet"
     return _Finding("Waiting", f"{text} (nodes that fit now: {fits})")
+
+
+def _explain(finding: _Finding, framework: Framework, search: Search, pod: PodInfo) -> None:
+    """Add obstacles, remedies and evictions to a finding, and what helps in words."""
+    found, table = explain_pod(framework, search, pod), search.table
+    rows = found.obstacles.rows
+    finding.obstacles = [
+        ObstacleReport(
+            plugin=one.plugin,
+            text=one.text,
+            nodes=int(one.stands.sum()),
+            examples=names_at(table, rows[one.stands], EXAMPLES),
+        )
+        for one in found.obstacles.found
+    ]
+    finding.remedies = [
+        RemedyReport(changes=list(one.changes), nodes=len(one.rows), examples=names_at(table, one.rows, EXAMPLES))
+        for one in found.remedies
+    ]
+    finding.hints = [f"{' AND '.join(one.changes)}: {_nodes(one.nodes)} would fit" for one in finding.remedies]
+    if found.evictions is not None:
+        node, pods, of = found.evictions.node, found.evictions.pods, found.evictions.of
+        finding.evictions = EvictionReport(node=node, pods=list(pods), of=of)
+        shown = ", ".join(pods[:EXAMPLES]) + (f" and {len(pods) - EXAMPLES:,} more" if len(pods) > EXAMPLES else "")
+        finding.hints.append(f"remove {shown} from {node} ({len(pods):,} of its {of:,} pods): it would fit there")
+    if not finding.hints:
+        finding.hints.append("no change of the pod helps, and no eviction: other or more nodes are needed")
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count:,} nodes"
 
 
 def _explanations(
@@ -178,11 +215,6 @@ def _explanations(
             said = plugin.explain(rejection.state, pod, table, np.array(sorted(rows), np.intp))
             found += [ExplanationReport(plugin=name, text=each.text, data=dict(each.data)) for each in said]
     return found
-
-
-def _all_nodes(embedded: Embedded) -> NodeList:
-    table = embedded.scheduler.cache.table
-    return NodeList(table, table.order())
 
 
 def _gate_hint(gates: list[str]) -> list[str]:

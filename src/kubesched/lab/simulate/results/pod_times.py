@@ -71,7 +71,7 @@ class PodBook:
         self._shared: dict[tuple[object, ...], dict[str, int]] = {}
 
     def changed(self, item: Stored | None, old: Stored | None) -> None:
-        """Note a change in the store. A follower: it gets every created, changed or removed object."""
+        """Note a change in the store. The store calls this for every created, changed or removed object."""
         stored = item if item is not None else old
         if stored is None or stored.kind is not PODS:
             return

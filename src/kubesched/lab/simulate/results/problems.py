@@ -107,7 +107,7 @@ def _first_cause(error: BaseException) -> BaseException:
 def _place(error: BaseException) -> tuple[str, str, int] | None:
     """Return type, file and line where an error was raised; None for one that was not raised.
 
-    For a wrong answer of a plugin it is the method that gave it.
+    For a wrong answer of a plugin the place is the method that gave the answer.
     """
     if isinstance(error, WrongAnswerError):
         return type(error).__name__, error.file, error.line

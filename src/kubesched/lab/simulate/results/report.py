@@ -14,11 +14,12 @@ import msgspec
 
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.large_json import as_text, large_json
+from kubesched.scheduler.plugins.demands.words import amount_text
 
-from .advice import format_amount
 from .result import (
     ErrorReport,
     NodeUse,
+    ObstacleReport,
     Pending,
     Placement,
     PreemptionReport,
@@ -205,7 +206,7 @@ def _preemptions(preemptions: Sequence[PreemptionReport], wide: bool) -> list[Li
 
 
 def preemption_lines(item: PreemptionReport, when: str) -> list[Line]:
-    """Return lines about a preemption: one, then indented ones about victims and other nodes."""
+    """Return lines about a preemption: a summary, then indented lines about victims and other nodes."""
     budgets = f", {_plural(item.budget_violations, 'budget violation')}" if item.budget_violations else ""
     lines = [Line(f"{item.pod} (priority {item.priority:,}) on {item.node} {when}{budgets}")]
     lines.append(Line(f"  evicted: {', '.join(item.victims)}"))
@@ -265,7 +266,7 @@ def _percent(use: ResourceUse) -> str:
 def _cell(use: ResourceUse | None) -> str:
     if use is None:
         return "-"
-    requested, allocatable = format_amount(use.name, use.requested), format_amount(use.name, use.allocatable)
+    requested, allocatable = amount_text(use.name, use.requested), amount_text(use.name, use.allocatable)
     return f"{requested}/{allocatable} {_percent(use)}"
 
 
@@ -317,7 +318,7 @@ def _cluster(resources: Sequence[ResourceUse], nodes: int, width: int | None) ->
     for use in resources:
         if use.name == "ephemeral-storage" and not use.peak:
             continue
-        amounts = [format_amount(use.name, amount) for amount in (use.requested, use.allocatable, use.peak or 0)]
+        amounts = [amount_text(use.name, amount) for amount in (use.requested, use.allocatable, use.peak or 0)]
         rows.append((use.name, *amounts[:2], _percent(use), amounts[2]))
     return _title("Cluster") + _table(
         ("RESOURCE", "REQUESTED", "ALLOCATABLE", "SHARE", "PEAK"), rows, range(1, 5), width
@@ -347,19 +348,19 @@ def _pending_group(group: Pending) -> list[Line]:
     if group.count > 1:
         lines.append(Line(f"  {_names(group.pods, group.count, _MOST_NAMES)}", "dim"))
     lines.append(Line(f"  {group.message}"))
-    lines += [Line(f"    {_reason(reason)}") for reason in group.reasons]
+    lines += [Line(f"    {_obstacle(one)}") for one in group.obstacles or group.reasons]
     lines += [Line(f"  {text}") for text in group.waits_for]
     lines += [Line(f"  {explanation.text}") for explanation in group.explanations]
     lines += [Line(f"  what would help: {hint}", "good") for hint in group.hints]
     return lines
 
 
-def _reason(reason: Reason) -> str:
-    text = f"{_plural(reason.nodes, 'node')}: {reason.text}"
-    if reason.plugin:
-        text += f" [{reason.plugin}]"
-    if reason.examples:
-        text += f": {_names(reason.examples, reason.nodes, _MOST_NAMES)}"
+def _obstacle(one: ObstacleReport | Reason) -> str:
+    text = f"{_plural(one.nodes, 'node')}: {one.text}"
+    if one.plugin:
+        text += f" [{one.plugin}]"
+    if one.examples:
+        text += f": {_names(one.examples, one.nodes, _MOST_NAMES)}"
     return text
 
 

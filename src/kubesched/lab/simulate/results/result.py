@@ -157,11 +157,36 @@ class ExplanationReport(_Struct, frozen=True, kw_only=True):
     data: dict[str, Any]
 
 
+class ObstacleReport(_Struct, frozen=True, kw_only=True):
+    """One thing that keeps pods off nodes, with its numbers; a node may have several. ``examples`` are names of nodes."""
+
+    plugin: str
+    text: str
+    nodes: int
+    examples: list[str]
+
+
+class RemedyReport(_Struct, frozen=True, kw_only=True):
+    """Changes of a pod that help when all of them are made; ``nodes`` fit then, of which ``examples`` are some."""
+
+    changes: list[str]
+    nodes: int
+    examples: list[str]
+
+
+class EvictionReport(_Struct, frozen=True, kw_only=True):
+    """Pods of one node without which a pod fits there; ``of`` is the number of pods on the node."""
+
+    node: str
+    pods: list[str]
+    of: int
+
+
 class Pending(_Struct, frozen=True, kw_only=True):
     """Pods without a node for the same reasons; the largest group first.
 
-    ``message`` is the text of the pod's PodScheduled condition. ``hints`` are changes that would help; each was tried
-    against the cluster at the end.
+    ``message`` is the text of the pod's PodScheduled condition. ``reasons`` has the first reason against each node, ``obstacles`` every
+    one. ``remedies`` and ``evictions`` were tried against the cluster as it stands at the end; ``hints`` has them in words.
     """
 
     reason: PendingReason
@@ -174,6 +199,9 @@ class Pending(_Struct, frozen=True, kw_only=True):
     gates: list[str] = []
     scheduler_name: str = ""
     hints: list[str] = []
+    obstacles: list[ObstacleReport] = []
+    remedies: list[RemedyReport] = []
+    evictions: EvictionReport | None = None
     explanations: list[ExplanationReport] = []
     #: State of objects that the pods need besides a node, such as their claims.
     waits_for: list[str] = []
@@ -256,9 +284,9 @@ class ResourceShare(_Struct, frozen=True, kw_only=True):
     """Shares of one resource of the whole cluster, 0 to 1, over the time of the run."""
 
     name: str
-    #: Mean over time of requested by allocatable.
+    #: Mean over time of the requested share of the allocatable amount.
     utilisation: float
-    #: Maximum of requested by allocatable.
+    #: Maximum of the requested share of the allocatable amount.
     peak_utilisation: float
     #: Mean over time of :attr:`Series.fragmentation`.
     fragmentation: float

@@ -56,7 +56,7 @@ class _Chart:
     """Chart under construction. Places in the plot are shares of its width and height."""
 
     def __init__(self, title: str, below: str, marks: Sequence[tuple[float, str]], labels: Sequence[str] = ()) -> None:
-        """``marks`` are those of the vertical axis; ``labels``, where not empty, make a legend."""
+        """``marks`` are the marks of the vertical axis. ``labels`` that are not empty make a legend."""
         self._parts: list[str] = []
         self._top = _LINE + 12
         if any(labels):

@@ -21,7 +21,8 @@ def outside_any_loop(work: Callable[[], T]) -> T:
     """Return or raise the result of ``work``. If an event loop runs in this thread, work runs in a thread of its own.
 
     This thread waits meanwhile. An interrupt here (Ctrl-C, a notebook's stop button) is raised in the other thread, in
-    whatever Python code it is, and here once the other thread has ended. A second interrupt does not wait for that.
+    whatever Python code it is, and here once the other thread has ended. A second interrupt does not wait for the other
+    thread.
     """
     try:
         asyncio.get_running_loop()

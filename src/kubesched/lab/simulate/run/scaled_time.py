@@ -48,7 +48,7 @@ class ScaledTimeLoop(asyncio.SelectorEventLoop):
     """Event loop whose ``time()`` advances ``speed`` seconds per real second."""
 
     def __new__(cls, speed: float) -> ScaledTimeLoop:
-        """``speed`` is a positive factor.
+        """Make a loop; ``speed`` is a positive factor.
 
         Raises:
             ValueError: when it is not.

@@ -1,7 +1,8 @@
 """Demonstration ``kubesched demo``: a cluster in three zones, the example workloads enlarged, scheduled in real time.
 
 Nothing is printed here. The pods wait in the store before the scheduler starts, as after a restart in a real cluster.
-The measured time is from its start to the last binding: list, queue, decide, bind, watch back, events.
+The measured time is from the scheduler's start to the last binding. It includes lists, decisions, bindings, watches and
+events.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ DEFAULT_UNTIL: Final = 86_400.0
 _FRUITLESS: Final = 120.0
 #: Virtual seconds with storage at work and no binding, after which a run has "no progress".
 _STORAGE_FRUITLESS: Final = 3_600.0
-#: Events that the recorder remembers to count repetitions. So many that all pods that wait fit: the store keeps each
-#: event to the end, and counts are written only there.
+#: Events that the recorder remembers to count repetitions. Enough for all pods that wait: the store keeps each event to
+#: the end, and counts are written only there.
 _EVENTS: Final = 1 << 20
 #: Most pods, evenly spaced, from which the requests of a run's pods are sampled.
 _SAMPLE: Final = 2_000
@@ -95,13 +95,13 @@ async def simulate(
     loop it works too, but then a pod's hour is an hour.
 
     ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded, Jobs run to completion, and
-    CronJobs make Jobs. With ``controllers`` all controllers run, and make the pods of all workloads. ``registry`` holds the
-    plugins (``kubesched.scheduler.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
-    ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods
-    and volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last
-    arrival (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the
-    caller's configuration asks for and does not get. ``drive`` decides the end of the run instead.
-    ``on_slow_plugin`` receives, in another thread, a text about each plugin that holds the run up for a second.
+    CronJobs make Jobs. With ``controllers`` all controllers run, and make the pods of all workloads. ``registry`` holds
+    the plugins (``kubesched.scheduler.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
+    ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods and
+    volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last arrival
+    (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the caller's
+    configuration asks for and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives,
+    in another thread, a text about each plugin that holds the run up for a second.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -338,7 +338,8 @@ class Session:
         """Create objects now. Pods that are refused are returned, and are part of the result.
 
         Raises:
-            ManifestError: when anything but a pod is refused, or an object has a later arrival; then nothing is created.
+            ManifestError: when anything but a pod is refused, or an object has a later arrival; then nothing is
+                created.
         """
         if intake.later:
             later = intake.later[0][1][0]
@@ -407,7 +408,10 @@ class Session:
             when = min(end, max(self._next(), now))
 
     async def step(self) -> bool:
-        """Move to the next moment at which something happens, and do all of it. False when nothing will move any more."""
+        """Move to the next moment at which something happens, and do all of it.
+
+        False when nothing will move any more.
+        """
         await self.quiet()
         if self._endless or self._is_settled():
             return False
@@ -429,7 +433,10 @@ class Session:
             await self.quiet(when=when)
 
     async def quiet(self, end: float = math.inf, when: float = -math.inf) -> None:
-        """Do everything that can happen now, or up to ``when``. Objects that arrive at ``end`` or later are left out."""
+        """Do everything that can happen now, or up to ``when``.
+
+        Objects that arrive at ``end`` or later are left out.
+        """
         self._endless = ""
         while True:
             await self._quiet(when)

@@ -189,7 +189,7 @@ class VirtualTimeLoop(BaseEventLoop):
                 future.set_result(None)
 
     def _jump(self) -> None:
-        """When nothing is ready: resume the waiters for quiet, or else advance to the next timer."""
+        """Resume the waiters for quiet if nothing is ready, or else advance to the next timer."""
         if self._quiet:
             quiet = list(self._quiet)
             self._quiet.clear()
@@ -212,8 +212,8 @@ class VirtualTimeLoop(BaseEventLoop):
     def _run_once(self) -> None:
         """Run one round of the loop: the ready callbacks, and the timers that are due.
 
-        The base class's method would call the selector, and read the clock again because a selector may wait. This one is
-        faster: it runs some twenty times for a pod.
+        The base class's method would call the selector, and read the clock again because a selector may wait. This one
+        is faster: it runs some twenty times for a pod.
         """
         self.rounds += 1
         if self._debug:
@@ -356,7 +356,10 @@ def run_virtual(main: Coroutine[Any, Any, T], *, start: float = DEFAULT_EPOCH) -
 
 
 def close(loop: VirtualTimeLoop) -> None:
-    """Cancel the tasks left on a loop that stands still, wait for them, and close the loop. Their errors are dropped."""
+    """Cancel the tasks left on a loop that stands still, wait for them, and close the loop.
+
+    Their errors are dropped.
+    """
     if loop.is_closed():
         return
     try:

@@ -125,7 +125,7 @@ class ClaimState:
         return frozenset([name for name in served if not node.allocatable.get(name)]) if served else served
 
     def demand_for(self, served: frozenset[str], allocator: NodeAllocator) -> NodeDemand:
-        """Return what is to be allocated on nodes where a class, not a device plugin, serves these resources."""
+        """Return the devices to allocate on nodes where a class, not a device plugin, serves these resources."""
         found = self._demands.get(served)
         if found is None:
             special = self.special

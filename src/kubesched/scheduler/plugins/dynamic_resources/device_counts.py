@@ -65,7 +65,7 @@ class Counts:
     def fill_in(
         self, name: str, nodes: NodeTable, rows: RowArray, capacity: IntArray, used: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Fill devices into the capacity and use of a resource where ``capacity`` is 0; int64[len(rows)] each."""
+        """Return capacity and use of a resource, with devices where ``capacity`` is 0; int64[len(rows)] each."""
         served_by = self._classes.class_of(name)
         device_class = self._classes.find(served_by) if served_by is not None else None
         if served_by is None or device_class is None:
@@ -111,7 +111,7 @@ class DeviceCounts:
         return tuple([(name, each.spec.selectors) for name, each in found if each is not None])
 
     def follower(self, requests: Resources) -> Follower[int] | None:
-        """Follower to give to :meth:`changed`; None when no devices count for a pod that requests this."""
+        """Return a follower to give to :meth:`changed`; None if no devices count for a pod with these requests."""
         counts = self.of(requests)
         return None if counts is None else counts.allocator.follower(self._handle.snapshot.table)
 

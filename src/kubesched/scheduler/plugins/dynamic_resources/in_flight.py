@@ -27,7 +27,7 @@ class _Pending:
 class InFlight:
     """Claims with ``status.allocation`` set, by UID, and the number of pods about to use each.
 
-    ``on_change`` is called with the UID of a claim whose allocation becomes pending or ceases to be.
+    ``on_change`` is called with the UID of a claim whose allocation becomes pending, or is no longer pending.
     """
 
     def __init__(self, on_change: Callable[[str], None]) -> None:
@@ -44,7 +44,7 @@ class InFlight:
             pending.sharers += 1
 
     def maybe_remove(self, uid: str, *, force: bool = False) -> bool:
-        """Note that one pod less, or with ``force`` none, is about to use the allocation. True when it is gone now."""
+        """Note that one pod fewer, or with ``force`` none, is about to use the allocation. True when it is gone now."""
         pending = self._pending.get(uid)
         if pending is None:
             return False

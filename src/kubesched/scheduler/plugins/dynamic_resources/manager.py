@@ -87,7 +87,7 @@ class DeviceManager:
         self._awaited: dict[str, set[asyncio.Future[None]]] = {}
         #: Callbacks for when the informer shows that a claim is gone, by the claim's key.
         self._after_deletion: dict[str, Callable[[], None]] = {}
-        #: Ends of the last write that gives back a pod's reservations, by the pod's UID.
+        #: Futures for the end of the last write that gives back a pod's reservations, by the pod's UID.
         self._releases: dict[str, asyncio.Future[None]] = {}
         self.claims.add_handler(OnChange(self._claim_changed))
         self.slices.add_handler(_SliceReader(self._inventory))
@@ -175,7 +175,10 @@ class DeviceManager:
             del self._releases[pod_uid]
 
     async def released(self, pod_uid: str) -> None:
-        """Wait until an earlier attempt has given back its reservations, so that it does not end those of this one."""
+        """Wait until an earlier attempt has given back its reservations.
+
+        Later it would end this attempt's reservations.
+        """
         while (done := self._releases.get(pod_uid)) is not None:
             await asyncio.wait([done])
 
@@ -262,7 +265,10 @@ class NodeAllocator:
         return self._allocator.verdicts(demand, rows.astype(np.intp, copy=False))
 
     def preferences(self, demand: ClaimDemand, nodes: NodeTable, rows: RowArray) -> npt.NDArray[np.int64]:
-        """Score what the claims would get, int64[len(rows)] (:meth:`...dra.allocator.Allocator.preferences`)."""
+        """Score rows by the devices that the claims would get, int64[len(rows)].
+
+        See :meth:`kubesched.scheduler.dra.allocator.Allocator.preferences`.
+        """
         self._catch_up(nodes)
         return self._allocator.preferences(demand, rows.astype(np.intp, copy=False))
 

@@ -11,7 +11,7 @@ Source: rules/devices §5 and §11.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -26,12 +26,14 @@ from ...dra.allocator import ClaimDemand
 from ...dra.interface import Verdict
 from ...framework.asking import is_prepared, question_key
 from ...framework.cycle_state import CycleState
+from ...framework.demand import Demand
 from ...framework.events import ClusterEventWithHint
 from ...framework.interface import Explanation, Handle, NodeToStatus, Plugin, PostFilterResult, PreBindPreFlight
 from ...framework.question import IntArray, Normalize, Question, Reads, RowArray, VerdictArray
 from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
+from ..demands import storage
 from .binding import Binding
 from .claim_hints import ClaimHints
 from .claim_state import ClaimState, NodeDemand, PodClaim
@@ -70,14 +72,14 @@ _Answer = tuple[PostFilterResult | None, Status | None]
 
 
 class _Devices(Question):
-    """Question of a pod by the devices that it asks for, by claims or as extended resources.
+    """Question about the devices that a pod asks for, by claims or as extended resources.
 
     ``attempt`` holds what is known of its claims.
     """
 
     #: Pods on a node do not decide about devices.
     reads = Reads.NODE
-    by_spec = True  # except for what claims and devices say now
+    by_spec = True  # but False in a question that depends on present claims or devices
     may_fail = throughout = True
     normalize = Normalize.FORWARD
 
@@ -133,7 +135,7 @@ class _Devices(Question):
     # -- demands -----------------------------------------------------------------------------------------
 
     def on(self, node: NodeInfo) -> NodeDemand:
-        """Return what is to be allocated on a node."""
+        """Return the devices to allocate on a node."""
         return self.attempt.demand_for(self.attempt.served_on(node), self._allocator)
 
     def demands(self, rows: RowArray) -> Iterator[tuple[RowArray | slice, ClaimDemand]]:
@@ -303,6 +305,9 @@ class DynamicResources(Plugin):
         except LookupError as error:
             return Status.unresolvable(str(error))
         return None
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return tuple(storage.claims(pod))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return self._hints.events()

@@ -1,7 +1,7 @@
 """Memory of fast dry runs, by row, for preemptors that are alike: equal priority, equal amounts.
 
 A row is kept until its node, pods or nominations change. A preemption changes one row, so the next preemptor finds all
-others as they were. Used by :mod:`.outcomes`.
+other rows as they were. Used by :mod:`.outcomes`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Alike:
     Attributes:
         spare: int64[amounts, capacity]; free amounts once all lower pods have left and the preemptor has come.
         fits: bool[capacity]; True if the row has lower pods and nothing of ``spare`` is negative.
-        exact: True if all quantities are small enough for this.
+        exact: True if all quantities are small enough for exact sums.
         measures: float64[capacity, 6]; :data:`.reprieve.Measures` by row, for rows that are known.
         nominated: the nominations that count for the priority.
         needless: True if on some evaluated row no pod has to leave.
@@ -92,7 +92,7 @@ class Alike:
             rows = np.fromiter(found, np.intp, len(found))
             self._known[rows] = False
         self._volatile.clear()
-        if budgets is not self._budgets:  # not those by which victims were found
+        if budgets is not self._budgets:  # the victims that are remembered were found with other budgets
             self._known[budgets.changed_rows(self._budgets, table)] = False
             self._budgets = budgets
         if len(rows):

@@ -86,7 +86,7 @@ def _selector(spec: Any) -> Selector | None:
 
 
 class Budgets:
-    """All budgets at one time. The budgets of a pod are found once for all with its namespace and labels."""
+    """All budgets at one time. The budgets of a pod are found once for all pods with its namespace and labels."""
 
     def __init__(self, budgets: Sequence[Budget] = ()) -> None:
         self._budgets = [budget for budget in budgets if budget.selector is not None]
@@ -179,7 +179,8 @@ class Budgets:
     def split(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """Split pods into those whose eviction violates a budget and the others, both in the given order.
 
-        Each pod uses up one disruption of every budget that covers it. It violates a budget that has none left.
+        Each pod uses up one disruption of every budget that covers it. A pod violates a budget that has no disruption
+        left.
         """
         left: dict[int, int] = {}
         violating: list[PodInfo] = []

@@ -35,7 +35,7 @@ class Found:
         return self.clean + self.violating
 
     def best(self, now: float) -> Candidate:
-        """Return the best candidate (there must be one)."""
+        """Return the best candidate. There must be a candidate."""
         return choose(self.candidates(), now)[0]
 
     def histogram(self) -> Counter[str]:

@@ -16,7 +16,7 @@ PER_VICTIM: Final = 1 << 31
 TIE: Final = "as good by every criterion; any of them may be taken"
 
 
-#: (reason why a candidate loses by it, value to compare: the least wins), in order.
+#: Criteria in order: the reason why a candidate loses by it, and the value to compare. The least value wins.
 _CRITERIA: Final[tuple[tuple[str, Callable[[Candidate, float], float]], ...]] = (
     ("more disruption budgets violated", lambda candidate, now: candidate.victims.pdb_violations),
     ("a victim of higher priority", lambda candidate, now: candidate.victims.pods[0].priority),

@@ -88,7 +88,7 @@ class Evictions:
         try:
             await self._evict_each(preemptor, node_name, victims)
         except Exception:
-            # Upstream leaves the pod to chance: some event, or minutes. Here it is tried again after its backoff.
+            # Upstream may try the pod again only after minutes. Here it is tried again after its backoff.
             self._handle.activate({preemptor.key: preemptor.pod})
             raise
         self._clear_lower_nominations(preemptor, node_name)

@@ -18,7 +18,7 @@ from ...nodes.nominated_rows import requested_by
 from ...nodes.podinfo import PodInfo
 from .alike import Amounts
 from .importance import is_terminating_by_preemption
-from .outcomes import Question
+from .outcomes import FastTrial
 
 __all__ = ["VictimsAwaited"]
 
@@ -55,18 +55,18 @@ class VictimsAwaited:
         #: Plugins that may reject a preemptor, by the filters it skipped; only the last entry is kept.
         self._rejectors: dict[frozenset[str], frozenset[str]] = {}
 
-    def add(self, question: Question, node_name: str) -> None:
+    def add(self, trial: FastTrial, node_name: str) -> None:
         """Note that a pod preempts on a node."""
-        skipped = question.state.skip_filter
+        skipped = trial.state.skip_filter
         rejectors = self._rejectors.get(skipped)
         if rejectors is None:
             filters = {entry.name for entry in self._handle.framework.filters}
             self._rejectors = {skipped: frozenset((filters - skipped) | {self._plugin})}
             rejectors = self._rejectors[skipped]
-        self._pods[question.pod.uid] = _Awaiting(question.pod.requests, question.amounts, rejectors, node_name)
+        self._pods[trial.pod.uid] = _Awaiting(trial.pod.requests, trial.amounts, rejectors, node_name)
         if len(self._pods) > self._most:
             node_of = self._handle.nominations.node_of
-            self._pods = {uid: known for uid, known in self._pods.items() if node_of(uid) or uid == question.pod.uid}
+            self._pods = {uid: known for uid, known in self._pods.items() if node_of(uid) or uid == trial.pod.uid}
             self._most = max(_MANY, 2 * len(self._pods))
 
     def key(self, pod: PodInfo, rejectors: AbstractSet[str]) -> Hashable | None:

@@ -36,14 +36,14 @@ from .alike import HUGE, Alike, Amounts
 from .dry_run import NO_VICTIMS, DryRun
 from .reprieve import CRITERIA, EARLIEST, UNSTARTED
 
-__all__ = ["FastDryRuns", "FastFound", "Question", "Questions", "TrialOrder"]
+__all__ = ["FastDryRuns", "FastFound", "FastTrial", "FastTrials", "TrialOrder"]
 
 #: Most kinds of preemptors, and most sets of filters, that are remembered.
 _MOST: Final = 16
 
 
-class Question(NamedTuple):
-    """One pod's dry run for which the fast way applies.
+class FastTrial(NamedTuple):
+    """Pod and filters of one fast dry run.
 
     Attributes:
         amounts: amounts that the pod needs.
@@ -57,22 +57,22 @@ class Question(NamedTuple):
 
 
 class _Filters(NamedTuple):
-    """Filters of a question: ``fits`` give amounts, ``others`` depend on the node alone."""
+    """Filters of a fast trial: ``fits`` give amounts, ``others`` depend on the node alone."""
 
     fits: Sequence[FilterEntry]
     others: Sequence[FilterEntry]
 
 
-class Questions:
-    """Maker of the questions of one profile. It remembers the filters by those that a pod skips."""
+class FastTrials:
+    """Maker of the fast trials of one profile. It remembers the filters by those that a pod skips."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         #: Filters by (filters skipped, plugins that rejected); None for the plain procedure.
         self._filters: dict[tuple[AbstractSet[str], AbstractSet[str]], _Filters | None] = {}
 
-    def of(self, state: CycleState, pod: PodInfo, rejecting: AbstractSet[str]) -> Question | None:
-        """Make the question of a pod, or None when the plain procedure is needed.
+    def of(self, state: CycleState, pod: PodInfo, rejecting: AbstractSet[str]) -> FastTrial | None:
+        """Return the fast trial of a pod, or None when the plain procedure is needed.
 
         ``rejecting`` plugins rejected the nodes just now: all nodes have passed the filters before these.
         """
@@ -92,7 +92,7 @@ class Questions:
             amounts += wanted
         if not amounts or any(amount >= HUGE for _, amount in amounts):
             return None
-        return Question(state, pod, tuple(amounts), filters.others)
+        return FastTrial(state, pod, tuple(amounts), filters.others)
 
     def _find(self, state: CycleState, rejecting: AbstractSet[str]) -> _Filters | None:
         framework = self._handle.framework
@@ -123,7 +123,7 @@ class TrialOrder:
         return len(self.rows)
 
     def part(self, start: int, most: int) -> RowArray:
-        """Rows from the place ``start`` of the order on: ``most`` of them, or fewer, none at the end."""
+        """At most ``most`` rows of the order, from the place ``start`` on; none at the end."""
         place, rows = self.first + start, self.rows
         if place < len(rows):
             return rows[place : place + most]
@@ -173,20 +173,20 @@ class FastDryRuns:
         self._lower = LowerPriority(table)
         self._kept: OrderedDict[tuple[int, Amounts], Alike] = OrderedDict()
 
-    def run(self, question: Question, order: TrialOrder, wanted: int, plain: DryRun) -> FastFound | None:
+    def run(self, trial: FastTrial, order: TrialOrder, wanted: int, plain: DryRun) -> FastFound | None:
         """Try nodes in this order until ``wanted`` candidates are found. None when the plain procedure must be used."""
         if not wanted:
             return None
-        nominated = self._handle.snapshot.nominated_rows(self._handle.nominations).of(question.pod.priority)
-        pod, priority, now, budgets = question.pod, question.pod.priority, self._handle.clock.now(), plain.budgets
+        nominated = self._handle.snapshot.nominated_rows(self._handle.nominations).of(trial.pod.priority)
+        pod, priority, now, budgets = trial.pod, trial.pod.priority, self._handle.clock.now(), plain.budgets
         lower = self._lower.of(priority)
-        alike = self._alike(priority, question.amounts, nominated)
+        alike = self._alike(priority, trial.amounts, nominated)
         alike.refresh(pod, lower, budgets)
         if not alike.exact:
             return None
         try:
-            taken = self._candidates(question, alike, order, wanted, bool(budgets), now)
-            found = FastFound(self._table, question, plain, lower, alike, order, taken, now)
+            taken = self._candidates(trial, alike, order, wanted, bool(budgets), now)
+            found = FastFound(self._table, trial, plain, lower, alike, order, taken, now)
             if not found:
                 found.histogram()
         except PluginFailedError:
@@ -205,7 +205,7 @@ class FastDryRuns:
         return alike
 
     def _candidates(
-        self, question: Question, alike: Alike, order: TrialOrder, wanted: int, may_violate: bool, now: float
+        self, trial: FastTrial, alike: Alike, order: TrialOrder, wanted: int, may_violate: bool, now: float
     ) -> RowArray:
         """Evaluate and return the rows of ``wanted`` candidates, in order, and of more until one violates no budget.
 
@@ -213,25 +213,25 @@ class FastDryRuns:
             PluginFailedError: when a filter fails.
         """
         open_ = _OpenRows(order, alike.fits)
-        taken = self._passing(question, open_.take(wanted))
+        taken = self._passing(trial, open_.take(wanted))
         while len(taken) < wanted and len(part := open_.take(wanted - len(taken))):
-            taken = np.concatenate((taken, self._passing(question, part)))
+            taken = np.concatenate((taken, self._passing(trial, part)))
         alike.evaluate(taken, now)
         if may_violate and len(taken) == wanted and alike.measures[taken, 0].all():
             # Take more each time: a pass has a fixed cost.
             while len(part := open_.take(3 * open_.taken)):
-                part = self._passing(question, part)
+                part = self._passing(trial, part)
                 alike.evaluate(part, now)
                 clean = part[alike.measures[part, 0] == 0]
                 if len(clean):
                     return np.concatenate((taken, clean[:1]))
         return taken
 
-    def _passing(self, question: Question, rows: RowArray) -> RowArray:
+    def _passing(self, trial: FastTrial, rows: RowArray) -> RowArray:
         """Return the rows that pass the filters that depend on the node alone."""
-        for entry in question.others:
+        for entry in trial.others:
             if len(rows):
-                rows = rows[entry.many(question.state, question.pod, self._table, rows) == 0]
+                rows = rows[entry.many(trial.state, trial.pod, self._table, rows) == 0]
         return rows
 
 
@@ -239,7 +239,7 @@ class FastFound:
     """Result of a fast dry run, like :class:`.candidates.Found`. Texts and objects are made when they are read.
 
     They have to be read within the attempt. ``rows`` are the candidates, in the order in which they were tried.
-    ``question`` is the question that was asked.
+    ``trial`` is the trial that was run.
     """
 
     errors: Sequence[str] = ()
@@ -247,7 +247,7 @@ class FastFound:
     def __init__(
         self,
         table: NodeTable,
-        question: Question,
+        trial: FastTrial,
         plain: DryRun,
         lower: LowerPriorityColumns,
         alike: Alike,
@@ -256,7 +256,7 @@ class FastFound:
         now: float,
     ) -> None:
         self._table = table
-        self.question = question
+        self.trial = trial
         self._plain = plain
         self._lower = lower
         self._alike = alike
@@ -271,7 +271,10 @@ class FastFound:
     # -- rejections ------------------------------------------------------------------------------------
 
     def _statuses(self) -> Iterator[tuple[Status, RowArray]]:
-        """Yield the rows where preemption does not help by reason. The plain procedure tries one node of each kind."""
+        """Yield, by reason, the rows where preemption does not help.
+
+        The plain procedure tries one node of each kind.
+        """
         tried = self._order.all()
         something = self._lower.amounts[PODS_ROW, tried] > 0
         if not something.all():
@@ -284,12 +287,12 @@ class FastFound:
 
     def _failing(self, rows: RowArray) -> list[RowArray]:
         """Group the rows where the preemptor does not fit by the way in which it does not."""
-        capacity, question = self._table.allocatable, self.question
+        capacity, trial = self._table.allocatable, self.trial
         ways = []
-        for number, (index, amount) in enumerate(question.amounts):
+        for number, (index, amount) in enumerate(trial.amounts):
             short = self._alike.spare[number, rows] < 0
             ways.append(short.astype(np.uint64) + np.uint64(2) * (amount > capacity[index, rows]))
-        ways += [entry.many(question.state, question.pod, self._table, rows) for entry in question.others]
+        ways += [entry.many(trial.state, trial.pod, self._table, rows) for entry in trial.others]
         failing = np.flatnonzero(np.any(ways, axis=0))
         parts = [failing]
         for way in ways:

@@ -1,8 +1,8 @@
 """Reprieve of pods in the fast dry run, where only amounts of resources decide (rules/preemption §4.2).
 
 All pods of lower priority have left. They come back, the most important first, while they fit. One node is computed in
-plain integers (:func:`reprieve_row`), many nodes at once in columns (:func:`reprieve_rows`). The latter finds only the
-measures by which candidates are compared; the victims themselves are found when they are read.
+plain integers (:func:`reprieve_row`), many nodes at once in columns (:func:`reprieve_rows`). The columns give only
+the measures by which candidates are compared; the victims are found when they are read.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ __all__ = [
     "reprieve_rows",
 ]
 
-#: Measures by which candidates are compared, float64[n, 6]. First four, of which the least wins, in this order: budget
-#: violations, priority of the first victim, sum of priorities, number of victims. Then the earliest start of the most
-#: important victims that have started, else infinity; the latest wins. Last 1 if one of them has not started, which
-#: counts as now.
+#: Measures by which candidates are compared, float64[n, 6]. The first four, where the least wins, are in this order:
+#: budget violations, priority of the first victim, sum of priorities, number of victims. The fifth is the earliest
+#: start of the most important victims that have started, or infinity; the latest wins. The sixth is 1 if one of these
+#: victims has not started, which counts as now.
 Measures = npt.NDArray[np.float64]
 MEASURES: Final = 6
 #: Number of measures before the start times.
@@ -99,7 +99,7 @@ def reprieve_row(ordered: Sequence[PodInfo], left: list[int], needs: Needs, budg
         left: the free part of each amount without these pods; changed.
         needs: returns a pod's amounts.
         budgets: the budgets that may be violated.
-        now: time in seconds at which pods start that have not started.
+        now: time in seconds; a pod that has not started counts as started at this time.
     """
     violating, others = budgets.split(ordered) if budgets else ([], ordered)
     victims: list[PodInfo] = []
@@ -157,7 +157,7 @@ def reprieve_rows(
         indexes: the resources in question.
         left: int64[resources, rows]; the free amounts without these pods; changed.
         budgets: the budgets that may be violated. Rows in :meth:`..Budgets.counted_rows` must not be given.
-        now: time in seconds at which pods start that have not started.
+        now: time in seconds; a pod that has not started counts as started at this time.
 
     Returns:
         None for scalar resources, and when a pod has not started though others are said to start in the future.

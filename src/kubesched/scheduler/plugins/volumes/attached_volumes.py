@@ -103,7 +103,7 @@ class AttachedVolumes:
         self._counts: dict[str, IntArray] = {}
         self._limits: dict[str, IntArray] = {}
         self._rows: dict[int, _Row] = {}
-        #: Rows whose counts depend on an object, each with the number of its pods and attachments that do, by object.
+        #: By object, the rows whose counts depend on it, each with the number of its pods and attachments that do.
         self._readers: dict[ObjectKey, Counter[int]] = {}
         #: (attacher, PersistentVolume name) by node name and VolumeAttachment name; and the node name of each.
         self._attachments: dict[str, dict[str, tuple[str, str]]] = {}

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from kubesched.api.kinds import CLAIMS, CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUMES, Kind
 from kubesched.api.storage import PersistentVolumeClaim, class_of
 
 from ...framework.interface import Handle
 from ...nodes.podinfo import PodInfo
 
-__all__ = ["ClaimUse", "NotFoundError", "Storage", "claim_uses", "ownership_problem", "uses_claim", "volume_sources"]
+__all__ = ["ClaimUse", "NotFoundError", "Storage", "claim_uses", "ownership_problem", "uses_claim"]
 
 
 class NotFoundError(Exception):
@@ -62,11 +60,6 @@ def ownership_problem(pod: PodInfo, claim: PersistentVolumeClaim) -> str:
     if owned and meta.namespace == pod.namespace:
         return ""
     return f"PVC {meta.namespace}/{meta.name} was not created for pod {pod.namespace}/{pod.name} (pod is not owner)"
-
-
-def volume_sources(pod: PodInfo) -> tuple[bytes, ...]:
-    """Encode the pod's volumes that a storage plugin reads: upstream's part of the signature (rules/volumes §1.1)."""
-    return tuple(sorted([msgspec.json.encode(volume) for volume in pod.storage])) if pod.storage else ()
 
 
 class Storage:

@@ -127,7 +127,10 @@ class CountableVolumes:
     def _of_claim(
         self, claim: PersistentVolumeClaim, key: str, migrated: bool, looked_up: Callable[[ObjectKey], None]
     ) -> Countable | None:
-        """Return the volume of a claim, else the claim as what it will be. The driver or the handle may be empty."""
+        """Return the volume of a claim.
+
+        A claim without a volume counts itself, under the driver of its class. The driver or the handle may be empty.
+        """
         name = claim.spec.volume_name
         if name:
             looked_up((VOLUMES.plural, name))

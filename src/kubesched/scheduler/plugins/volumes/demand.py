@@ -25,7 +25,7 @@ from ...nodes.podinfo import PodInfo
 from .claims import NotFoundError, Storage, claim_uses, ownership_problem
 from .volume_cache import VolumeCache, VolumeFacts, is_fully_bound, requested_storage
 
-__all__ = ["DelayedClaim", "Demand", "Rejected", "demand_of"]
+__all__ = ["DelayedClaim", "Rejected", "VolumeDemand", "demand_of"]
 
 
 class Rejected(Exception):  # noqa: N818 - an answer, not a failure
@@ -45,8 +45,8 @@ class DelayedClaim:
         storage_class: its class.
         selected_node: the node that was chosen for provisioning earlier, None for none.
         size: the size that it requests.
-        limited: True if provisioning depends on free capacity: the class's driver publishes how much it can provision
-            where, and the claim requests storage, be it 0.
+        limited: True if provisioning depends on free capacity: the class's driver publishes its free capacity, and
+            the claim has a storage request (which may be 0).
     """
 
     claim: PersistentVolumeClaim
@@ -65,7 +65,7 @@ class DelayedClaim:
         return self.storage_class.provisioner not in ("", NO_PROVISIONER)
 
     def signature(self, cache: VolumeCache) -> Hashable:
-        """Key of all that decides about nodes, provided that no volume there suits the claim."""
+        """Key of everything that decides about nodes on which no volume suits the claim."""
         row = self.storage_class
         if not self.can_be_provisioned:
             return (self.selected_node, None)
@@ -74,14 +74,14 @@ class DelayedClaim:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Demand:
-    """Claims of a pod. ``bound`` are the volumes of bound claims as far as they decide; None: no such volume."""
+class VolumeDemand:
+    """Claims of a pod. ``bound`` are the facts of the volumes of bound claims; None stands for a missing volume."""
 
     bound: tuple[VolumeFacts | None, ...] = ()
     delayed: tuple[DelayedClaim, ...] = ()
 
 
-NO_DEMAND: Final = Demand()
+NO_DEMAND: Final = VolumeDemand()
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class _Sorted:
     immediate: bool = False
 
 
-def demand_of(pod: PodInfo, storage: Storage, cache: VolumeCache) -> Demand | None:
+def demand_of(pod: PodInfo, storage: Storage, cache: VolumeCache) -> VolumeDemand | None:
     """Sort a pod's claims into a demand; None when it has none.
 
     Raises:
@@ -107,7 +107,7 @@ def demand_of(pod: PodInfo, storage: Storage, cache: VolumeCache) -> Demand | No
         _sort(f"{pod.namespace}/{use.claim}", found, storage, cache)
     if found.immediate:
         raise Rejected(Status.unresolvable("pod has unbound immediate PersistentVolumeClaims"))
-    return Demand(tuple(found.bound), tuple(found.delayed))
+    return VolumeDemand(tuple(found.bound), tuple(found.delayed))
 
 
 def _check(pod: PodInfo, name: str, is_ephemeral: bool, storage: Storage) -> None:

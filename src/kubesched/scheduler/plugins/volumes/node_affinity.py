@@ -21,7 +21,7 @@ __all__ = ["Affinities", "NodeReach", "Reach", "reaches", "reaches_rows"]
 
 #: Most compiled affinities without a known volume that are kept: those of translated volumes.
 _MOST_IDLE: Final = 4096
-#: With more distinct affinities than this, one that at most ``_FEW_VOLUMES`` volumes have is not worth remembering.
+#: Most distinct affinities of which each is remembered; beyond, those of at most ``_FEW_VOLUMES`` volumes are not.
 _MANY_AFFINITIES: Final = 64
 _FEW_VOLUMES: Final = 32
 

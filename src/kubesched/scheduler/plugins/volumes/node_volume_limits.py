@@ -7,7 +7,7 @@ Source: rules/volumes §5.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -17,12 +17,14 @@ from kubesched.api.kinds import CLAIMS, CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES,
 from kubesched.api.storage import CSIDriver, CSINode, PersistentVolumeClaim, VolumeAttachment
 from kubesched.api.types import Pod
 
+from ...framework.demand import Demand
 from ...framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from ...framework.interface import Handle, Plugin
 from ...framework.question import Question, RowArray, VerdictArray
 from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
+from ..demands import storage
 from .attached_volumes import AttachedVolumes, limits_of
 from .claims import Storage, uses_claim
 from .countable import ClaimNotFoundError, Countable, CountingError, is_countable
@@ -63,13 +65,13 @@ _NOTHING: Final = _Wanted()
 
 
 class _NewVolumes(Question):
-    """Question of a pod by the volumes that it adds to a node, against the limits there.
+    """Question about the volumes that a pod adds to a node, against the limits there.
 
     Pods that add equal numbers of new volumes have equal keys. A pod with volumes in use adds fewer on the nodes where
     they are; it has the others' key only while that changes no verdict.
     """
 
-    by_spec = True  # except for what claims and nodes say now
+    by_spec = True  # but False in a question that depends on present claims or nodes
     stands_alone = frozenset({"filter"})
 
     def __init__(self, plugin: NodeVolumeLimits, nodes: NodeTable, with_csi: _Wanted, without: _Wanted) -> None:
@@ -234,7 +236,7 @@ class NodeVolumeLimits(Plugin):
         return limits_of(self._storage.find(CSI_NODES, node_name))
 
     def _is_like_new(self, wanted: _Wanted) -> bool:
-        """True if a pod gets the verdicts of one with only new volumes: nodes of its volumes are far from limits."""
+        """True if a pod gets the verdicts of a pod with only new volumes: its volumes' nodes are far from limits."""
         if not self.attached.has_limits.any():
             return True
         if any(True for _ in self.handle.nominations.nominated_nodes()):
@@ -273,6 +275,9 @@ class NodeVolumeLimits(Plugin):
         return found is not None and found.spec.prevent_pod_scheduling_if_missing is True
 
     # -- events ----------------------------------------------------------------------------------------
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return storage.volumes(pod)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [

@@ -18,7 +18,7 @@ from ...framework.interface import VerdictArray
 from ...nodes import NodeTable
 from ...nodes.columns import BoolArray, IntpArray, RowArray
 from .capacity import Segment
-from .demand import DelayedClaim, Demand
+from .demand import DelayedClaim, VolumeDemand
 from .node_affinity import reaches, reaches_rows
 from .volume_cache import VolumeCache, VolumeFacts, claim_key, required_affinity, volume_capacity
 from .volume_pool import NO_VOLUME, Pools, volume_mode
@@ -74,7 +74,7 @@ class Placements:
     provisions: list[Provision] = field(default_factory=list)
 
 
-def place(demand: Demand, nodes: NodeTable, rows: RowArray, cache: VolumeCache, pools: Pools) -> Placements:
+def place(demand: VolumeDemand, nodes: NodeTable, rows: RowArray, cache: VolumeCache, pools: Pools) -> Placements:
     """Evaluate ``demand`` for the nodes of these rows.
 
     Raises:
@@ -188,7 +188,7 @@ def _match(
     open_ = np.ones(len(rows), np.bool_)
     for volume in cache.reserved.get(claim.claim.key, {}).values():
         if _is_reserved_for(volume, claim):
-            # This reserved volume is bound or none, except where another claim has taken it.
+            # The claim gets this reserved volume or none, except where another claim has taken the volume.
             number = pools.numbers.of(volume.name)
             here = open_.copy()
             for others in taken:
@@ -214,7 +214,7 @@ def _match(
 def _is_reserved_for(volume: PersistentVolume, wanted: DelayedClaim) -> bool:
     """True if a volume is reserved for the claim by its claimRef, and rules 3 to 6 of rules/volumes §2.6 hold.
 
-    It is then bound to the claim whatever else it is.
+    Such a volume is bound to the claim whatever the other rules say.
     """
     claim, spec = wanted.claim, volume.spec
     reference = spec.claim_ref

@@ -1,7 +1,8 @@
 """Reservation of a pod's storage on a node: volumes to bind its claims to, and claims to be provisioned.
 
 It is made at Reserve and assumed in the caches, so that no other pod is given the same volume. Unreserve undoes
-it. Otherwise it ends once PreBind has written it and the API server shows the result. Source: rules/volumes §2.11.
+it. Otherwise the reservation ends once PreBind has written it and the API server shows the result. Source:
+rules/volumes §2.11.
 """
 
 from __future__ import annotations

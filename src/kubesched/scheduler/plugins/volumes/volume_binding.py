@@ -7,7 +7,7 @@ out), :mod:`.volume_cache` (claims and volumes, with what is assumed of them).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import numpy as np
@@ -16,6 +16,7 @@ from ...config.args import VolumeBindingArgs
 from ...config.errors import ArgsTypeError
 from ...framework.asking import is_prepared, question_key
 from ...framework.cycle_state import CycleState
+from ...framework.demand import Demand
 from ...framework.events import ClusterEventWithHint
 from ...framework.interface import Handle, Plugin, PreBindPreFlight
 from ...framework.question import IntArray, Question, Reads, RowArray, VerdictArray
@@ -23,9 +24,10 @@ from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
 from ..assume_cache import AssumeError
+from ..demands import storage
 from .binding_hints import EVENTS
 from .claims import Storage
-from .demand import NO_DEMAND, Demand, Rejected, demand_of
+from .demand import NO_DEMAND, Rejected, VolumeDemand, demand_of
 from .placement import REASONS, PlacementError, Placements, place, place_bound
 from .reservations import NodeVolumes, Reservation, volumes_of
 from .storage_score import StorageScorer
@@ -42,17 +44,21 @@ _RESERVED: Final = "ReserveVolumeBinding"
 
 
 class _Claims(Question):
-    """Question of a pod by the demands of its claims on a node. The key is the content of all that the claims refer to.
+    """Question about the demands of a pod's claims on a node.
+
+    The key is the content of all that the claims refer to.
 
     A pod with a claim that is to be bound to one of several free volumes has no key: it shares nothing.
     """
 
     reads = Reads.NODE
-    by_spec = True  # except for what claims say now
+    by_spec = True  # but False in a question that depends on present claims
     throughout = True
     stands_alone = frozenset({"score"})
 
-    def __init__(self, plugin: VolumeBinding, nodes: NodeTable, demand: Demand, rejected: Rejected | None) -> None:
+    def __init__(
+        self, plugin: VolumeBinding, nodes: NodeTable, demand: VolumeDemand, rejected: Rejected | None
+    ) -> None:
         """``demand`` is empty when the pod is ``rejected``."""
         self.by_spec = False
         self.demand, self.rejected = demand, rejected
@@ -272,6 +278,9 @@ class VolumeBinding(Plugin):
         self.handle.framework.metrics.volume_scheduling_stage_error_total.labels(stage).inc()
 
     # -- queue -----------------------------------------------------------------------------------------
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return storage.volumes(pod)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return EVENTS

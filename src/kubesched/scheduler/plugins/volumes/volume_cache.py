@@ -1,4 +1,4 @@
-"""Cache of claims and volumes for VolumeBinding: both assume caches, volumes by class, and waits for their changes.
+"""Cache of claims and volumes for VolumeBinding: an assume cache for each, volumes by class, and waits for changes.
 
 All profiles share one, so that no two of them choose the same volume. Source: rules/volumes §2.2.
 """
@@ -149,7 +149,9 @@ class VolumeCache:
         return VolumeFacts(volume.name, reach, translation.plugin, self.affinities.of(migrated), problem)
 
     def reach_on(self, facts: VolumeFacts, node_name: str) -> tuple[Reach, str]:
-        """Return the nodes that can reach a volume by the rules of one node, and why it cannot be translated there."""
+        """Return the nodes that can reach a volume by the rules of one node, and why the volume cannot be translated
+        there.
+        """
         if facts.plugin and self.csi_nodes.is_migrated(node_name, facts.plugin):
             return facts.migrated_reach, facts.problem
         return facts.reach, ""
@@ -238,7 +240,7 @@ class Changes:
 
 
 def claim_key(reference: ObjectReference) -> str:
-    """``namespace/name`` of the claim that a volume's claimRef names."""
+    """Return ``namespace/name`` of the claim that a volume's claimRef names."""
     return f"{reference.namespace}/{reference.name}"
 
 

@@ -25,7 +25,7 @@ from .volume_cache import VolumeCache, required_affinity, volume_capacity
 
 __all__ = ["NO_VOLUME", "Pools", "VolumePool", "volume_mode"]
 
-#: Stands in place of a volume's number for "none".
+#: Number that stands for no volume.
 NO_VOLUME: Final = -1
 
 _MOST_POOLS: Final = 64
@@ -261,7 +261,7 @@ def _size_of(item: tuple[str, _Free]) -> int:
 
 
 class Pools:
-    """Pools for all claims; the least recently used are dropped. ``numbers`` are those of the volumes."""
+    """Pools for all claims; the least recently used are dropped. ``numbers`` are the numbers of the volumes."""
 
     def __init__(self, cache: VolumeCache) -> None:
         self._cache = cache

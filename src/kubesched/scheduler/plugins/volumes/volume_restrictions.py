@@ -6,7 +6,7 @@ cluster. Source: rules/volumes §3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -17,6 +17,7 @@ from kubesched.api.storage import PersistentVolumeClaim
 from kubesched.api.types import Pod, Volume
 
 from ...framework.asking import is_prepared
+from ...framework.demand import Demand
 from ...framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from ...framework.interface import Handle, Plugin
 from ...framework.question import Question, Reads, RowArray, VerdictArray
@@ -24,6 +25,7 @@ from ...framework.status import Status
 from ...nodes.disks import conflicts, disk_uses
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
+from ..demands import storage
 from .claims import NotFoundError, Storage, uses_claim
 
 if TYPE_CHECKING:
@@ -43,18 +45,18 @@ def _claim_names(volumes: Sequence[Volume]) -> list[str]:
 
 
 class _Unshared(Question):
-    """Question of a pod by its disks and claims that other pods may have in use.
+    """Question about a pod's disks and claims that other pods may have in use.
 
     Pods with no conflict anywhere have equal keys. Nodes with a disk of the pod are found in an index. Of the claims
     that only one pod may use, those in use are counted.
     """
 
     reads = Reads.PODS
-    by_spec = True  # except for who uses disks and claims now
+    by_spec = True  # but False in a question that depends on present users of disks and claims
     stands_alone = frozenset({"filter"})
 
     def __init__(self, pod: PodInfo, nodes: NodeTable, claims: frozenset[str] | Status, in_use: int) -> None:
-        """``claims`` are the names of those that only one pod may use, or the rejection if a claim is missing."""
+        """``claims`` are the names of the claims that only one pod may use, or the rejection if a claim is missing."""
         self.by_spec = False
         self._disks, self._nodes = pod.disks, nodes
         self._claims, self._in_use = claims, in_use
@@ -145,6 +147,9 @@ class VolumeRestrictions(Plugin):
         return _Unshared(pod, nodes, frozenset(found), in_use)
 
     # -- events ----------------------------------------------------------------------------------------
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return storage.volumes(pod)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [

@@ -40,7 +40,7 @@ class VolumeState:
         return shared
 
     def has_free_volume(self, claim: PersistentVolumeClaim) -> bool:
-        """True if there may be a volume to bind the claim to, also if that cannot be found out."""
+        """True if there may be a volume to bind the claim to, or if that cannot be determined."""
         if not self.cache.free.get(class_of(claim)):
             return False
         try:

@@ -6,7 +6,7 @@ Source: rules/volumes §4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from kubesched.api.kinds import CLAIMS, STORAGE_CLASSES, VOLUMES
 from kubesched.api.selectors import Operator, Requirement
 from kubesched.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, PersistentVolumeClaim, StorageClass
 
+from ...framework.demand import Demand
 from ...framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from ...framework.interface import Handle, Plugin
 from ...framework.question import Question, Reads, RowArray, VerdictArray
@@ -22,6 +23,7 @@ from ...framework.status import Status
 from ...nodes.columns import ABSENT, BoolArray
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
+from ..demands import storage
 from .claims import NotFoundError, Storage, uses_claim
 from .csi_translation import BETA_REGION, BETA_ZONE, DELIMITER, GA_REGION, GA_ZONE
 
@@ -60,10 +62,10 @@ def _places(volume: PersistentVolume) -> _Places:
 
 
 class _Zones(Question):
-    """Question of a pod by the zones and regions that its volumes demand now. The key is the set of demands."""
+    """Question about the zones and regions that a pod's volumes demand now. The key is the set of demands."""
 
     reads = Reads.NODE
-    by_spec = True  # except for what volumes say now
+    by_spec = True  # but False in a question that depends on present volumes
     stands_alone = frozenset({"filter"})
 
     def __init__(self, plugin: VolumeZone, demanded: _Places | Status, nodes: NodeTable) -> None:
@@ -111,7 +113,7 @@ class VolumeZone(Plugin):
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)
         self._storage = Storage(handle)
-        #: Rows that meet some places, bool[capacity], by the places, as of a version of the nodes' labels.
+        #: By places, the rows that meet them, bool[capacity], for one version of the nodes' labels.
         self._met: dict[_Places, BoolArray] = {}
         self._met_version = (-1, -1)
 
@@ -163,6 +165,9 @@ class VolumeZone(Plugin):
         return Status.unresolvable("PersistentVolume had no name")
 
     # -- events ----------------------------------------------------------------------------------------
+
+    def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
+        return storage.volumes(pod)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         changed = ActionType.ADD | ActionType.UPDATE

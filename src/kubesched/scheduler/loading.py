@@ -1,6 +1,6 @@
 """Registry and configuration: in-tree plugins, installed ones, modules and classes, and a KubeSchedulerConfiguration.
 
-Callers: the commands and :mod:`..entry`.
+Callers: the commands and the simulator.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubesched.api.kinds import NODES
-from kubesched.cluster.files import ManifestError, load_manifests
-from kubesched.scheduler.config import (
+from .config import (
     API_VERSION,
     DEFAULT_GATES,
     IN_TREE,
@@ -27,19 +25,16 @@ from kubesched.scheduler.config import (
     expand_profiles,
     load_config_data,
 )
-from kubesched.scheduler.config import Plugin as PluginEntry
-from kubesched.scheduler.config.older import LoadOptions, older
-from kubesched.scheduler.config.profiles import Expanded
-from kubesched.scheduler.framework.registry import PluginError, Registry
-from kubesched.scheduler.plugins import in_tree_registry
-
-from .intake import wrong_devices
+from .config import Plugin as PluginEntry
+from .config.older import LoadOptions, older
+from .config.profiles import Expanded
+from .framework.registry import PluginError, Registry
+from .plugins import in_tree_registry
 
 __all__ = [
     "enable_plugins",
     "expand",
     "load_configuration",
-    "load_node_template",
     "load_registry",
     "register_retired",
     "with_plugins",
@@ -73,7 +68,7 @@ def load_registry(plugins: Sequence[str | os.PathLike[str] | type] = ()) -> tupl
 
 
 def register_retired(registry: Registry, names: Collection[str]) -> None:
-    """Add the retired plugins that a converted configuration uses; a plugin of that name that is there already stays."""
+    """Add the retired plugins that a converted configuration uses. A registered plugin of the same name stays."""
     for name in sorted(names):
         if name not in registry:
             registry.register(older().plugins[name])
@@ -142,21 +137,6 @@ def load_configuration(
     used = {name for profile in config.profiles for name in profile.plugins.enabled_names()}
     remarks += [f"plugin {one} was loaded, but no profile of {name} enables it" for one in own if one not in used]
     return config, remarks
-
-
-def load_node_template(path: str) -> dict[str, Any]:
-    """Return the first Node of a file; its name is not used.
-
-    Raises:
-        ManifestError: when there is none, or when the devices it is annotated with cannot be read.
-    """
-    nodes = [item for item in load_manifests([path]).objects if item.kind == NODES]
-    if not nodes:
-        raise ManifestError(f"{path}: holds no Node; a template is a manifest of kind Node")
-    problems = wrong_devices(nodes[:1])
-    if problems:
-        raise ManifestError(*problems)
-    return nodes[0].data
 
 
 def expand(config: KubeSchedulerConfiguration, registry: Registry, path: str) -> dict[str, Expanded]:

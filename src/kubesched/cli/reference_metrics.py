@@ -1,34 +1,29 @@
-"""Generator of ``docs/metrics.md`` from the tables of metrics.
+"""Reference page of metrics, from their tables.
 
-Run it as ``python -m kubesched.scheduler.server.metrics_page > docs/metrics.md``.
-
-A test compares the page with the tables.
+Caller: :mod:`.reference`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import Final
 
-from ..framework import metrics as scheduler
-from ..framework.metrics import MetricDef
-from . import process_metrics, resources
+from kubesched.scheduler.framework import metrics as scheduler
+from kubesched.scheduler.framework.metrics import MetricDef
+from kubesched.scheduler.server import process_metrics, resources
 
-__all__ = ["page"]
+__all__ = ["metrics_page"]
 
 _HEAD: Final = """# Metrics
 
 Names, labels and buckets are those of Kubernetes 1.36, so dashboards and alerts for kube-scheduler work. `/metrics` needs permission
 to `get` that path. In the exposition each help text begins with the stability level.
-
-This page is made from the tables in the source: `python -m kubesched.scheduler.server.metrics_page > docs/metrics.md`.
 """
 _SECTIONS: Final[tuple[tuple[str, str, tuple[MetricDef, ...]], ...]] = (
     (
         "Scheduler (`/metrics`)",
-        "Metrics without labels are there from the start, others with their first value. A feature gate in the last column has to "
-        "be on.",
+        "Metrics without labels are there from the start, others with their first value. A metric that names a feature gate is "
+        "there if the gate is on.",
         scheduler.DEFINITIONS,
     ),
     (
@@ -61,23 +56,24 @@ _DIFFERENCES: Final = """## Differences from kube-scheduler
 """
 
 
-def page() -> str:
-    """Make the whole page."""
-    parts = [_HEAD]
+def metrics_page(made: str) -> str:
+    """Return the page; ``made`` says how it is made."""
+    parts = [_HEAD, f"{made}\n"]
     for title, text, rows in _SECTIONS:
         parts.append(f"## {title}\n\n{text}\n\n{_table(rows)}")
     return "\n".join([*parts, _DIFFERENCES])
 
 
 def _table(rows: Iterable[MetricDef]) -> str:
-    has_gates = any(row.gate for row in rows)
-    head = ["name", "type", "labels", "level", "meaning", *(["gate"] if has_gates else [])]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines = ["| name | type | labels | level | meaning |", "|---|---|---|---|---|"]
     for row in rows:
         labels = ", ".join(f"`{label}`" for label in row.labels)
-        meaning = row.help if not row.buckets else f"{row.help} Buckets: {_buckets(row.buckets)}."
-        cells = [f"`{row.full_name}`", row.kind, labels, row.level, meaning, *([row.gate] if has_gates else [])]
-        lines.append(f"| {' | '.join(cells)} |")
+        meaning = row.help
+        if row.buckets:
+            meaning += f" Buckets: {_buckets(row.buckets)}."
+        if row.gate:
+            meaning += f" Gate: `{row.gate}`."
+        lines.append(f"| `{row.full_name}` | {row.kind} | {labels} | {row.level} | {meaning} |")
     return "\n".join([*lines, ""])
 
 
@@ -85,7 +81,3 @@ def _buckets(bounds: tuple[float, ...]) -> str:
     if len(bounds) <= 8:
         return ", ".join(f"{bound:g}" for bound in bounds)
     return f"{len(bounds)} from {bounds[0]:g} to {bounds[-1]:g}"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

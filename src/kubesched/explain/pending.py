@@ -1,0 +1,55 @@
+"""Explanation of one pending pod: its obstacles, the smallest changes that help, and evictions that would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kubesched.api.types import PodSpec
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.search import Search
+from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.runtime import Framework
+from kubesched.scheduler.nodes import PodInfo
+from kubesched.scheduler.nodes.columns import NO_ROWS, RowArray
+
+from .evictions import Evictions, evictions_for
+from .obstacles import Obstacles, changed, obstacles_of
+from .remedies import Remedy, remedies_for
+
+__all__ = ["PendingExplanation", "explain_pod"]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingExplanation:
+    """Why a pod fits on no node, and what would help.
+
+    Attributes:
+        obstacles: what stands in the way, by node.
+        remedies: smallest sets of changes of the pod after which it fits.
+        evictions: the fewest evictions found that make room; None when there are none, or a change of the pod is not needed.
+    """
+
+    obstacles: Obstacles
+    remedies: list[Remedy]
+    evictions: Evictions | None
+
+
+def explain_pod(framework: Framework, search: Search, pod: PodInfo) -> PendingExplanation:
+    """Explain why the pod fits nowhere now. Nothing is changed.
+
+    Raises:
+        PluginFailedError: when a plugin fails for the pod.
+    """
+
+    def fits(spec: PodSpec) -> RowArray:
+        try:
+            evaluation = search.evaluate(CycleState(), changed(pod, spec))
+        except PluginFailedError:  # for a pod that no user wrote
+            return NO_ROWS
+        return NO_ROWS if isinstance(evaluation, Rejection) else np.sort(evaluation.feasible)
+
+    obstacles = obstacles_of(framework, search.table, pod)
+    return PendingExplanation(obstacles, remedies_for(obstacles, fits), evictions_for(framework, search, obstacles))

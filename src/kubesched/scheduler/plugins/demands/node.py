@@ -1,0 +1,172 @@
+"""Demands on the node itself: its name, its taints, its labels, its ports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
+from kubesched.api.types import (
+    Container,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+    Taint,
+    Toleration,
+)
+
+from ...framework.demand import Change, Demand
+from ...nodes import NodeTable, PodInfo
+from .words import always, listed, requirement_text
+
+__all__ = ["cordons", "labels", "node_name", "ports", "taints"]
+
+#: Values, names and pods that one text lists.
+_MOST_LISTED: Final = 5
+#: Taints that are told apart, the most frequent first.
+_MOST_TAINTS: Final = 16
+_CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+
+def cordons(nodes: NodeTable) -> Iterator[Demand]:
+    """A node that is not cordoned."""
+    names = sorted(node.name for node in nodes.all_infos() if node.unschedulable)
+    if names:
+        text = f"cordoned nodes: {listed(names[:_MOST_LISTED], len(names))}"
+        yield Demand(always(text), _toleration(_CORDON, "run on cordoned nodes (or uncordon them): tolerate "))
+
+
+def taints(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
+    """A node without each of the taints that the pod does not tolerate."""
+    counts = Counter(
+        Taint(key=taint.key, value=taint.value, effect=taint.effect)
+        for node in nodes.all_infos()
+        for taint in node.taints
+        if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerated(taint, pod.spec.tolerations)
+    )
+    for taint in sorted(counts, key=lambda one: (-counts[one], _taint_text(one)))[:_MOST_TAINTS]:
+        yield Demand(always(f"taint {_taint_text(taint)}"), _toleration(taint, "tolerate the taint "))
+
+
+def _toleration(taint: Taint, words: str) -> Change:
+    added = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
+    return Change(f"{words}{_taint_text(taint)}", lambda spec: replace(spec, tolerations=(*spec.tolerations, added)))
+
+
+def _taint_text(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def node_name(pod: PodInfo) -> Iterator[Demand]:
+    """The one node that ``spec.nodeName`` names."""
+    name = pod.spec.node_name
+    if name:
+        yield Demand(
+            always(f"nodeName {name}"), Change(f"drop nodeName {name}", lambda spec: replace(spec, node_name=""))
+        )
+
+
+# -- labels ------------------------------------------------------------------------------------------------
+
+
+def labels(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
+    """Each label of the node selector, and each requirement of the node affinity; several terms are one demand."""
+    spec = pod.spec
+    for key, value in sorted((spec.node_selector or {}).items()):
+        text = f"nodeSelector {key}={value}: {_values(nodes, key)}"
+        yield Demand(always(text), Change(f"drop nodeSelector {key}={value}", partial(_without_label, key)))
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = affinity.required if affinity is not None else None
+    if required is None:
+        return
+    if len(required.node_selector_terms) != 1:
+        text = f"node affinity with {len(required.node_selector_terms)} terms, of which none matches"
+        yield Demand(always(text), Change("drop the required node affinity", partial(_with_terms, ())))
+        return
+    (term,) = required.node_selector_terms
+    for requirement in term.match_expressions:
+        text = requirement_text(requirement)
+        change = Change(f"drop the node affinity {text}", partial(_without_requirement, requirement))
+        yield Demand(always(f"node affinity {text}: {_values(nodes, requirement.key)}"), change)
+    for requirement in term.match_fields:
+        text = requirement_text(requirement)
+        change = Change(f"drop the node affinity {text}", partial(_without_requirement, requirement))
+        yield Demand(always(f"node affinity {text}"), change)
+
+
+def _values(nodes: NodeTable, key: str) -> str:
+    """The values of a label, most frequent first."""
+    counts = Counter(value for node in nodes.all_infos() if (value := node.labels.get(key)) is not None)
+    if not counts:
+        return f"no node has the label {key}"
+    shown = [f"{value} ({count:,})" for value, count in counts.most_common(_MOST_LISTED)]
+    return f"nodes have {listed(shown, len(counts))}"
+
+
+def _without_label(key: str, spec: PodSpec) -> PodSpec:
+    left = {name: value for name, value in (spec.node_selector or {}).items() if name != key}
+    return replace(spec, node_selector=left or None)
+
+
+def _without_requirement(requirement: NodeSelectorRequirement, spec: PodSpec) -> PodSpec:
+    assert spec.affinity is not None
+    assert spec.affinity.node_affinity is not None
+    required = spec.affinity.node_affinity.required
+    left = tuple(
+        made
+        for term in (required.node_selector_terms if required is not None else ())
+        if (made := _less(term, requirement)).match_expressions or made.match_fields
+    )
+    return _with_terms(left, spec)
+
+
+def _less(term: NodeSelectorTerm, requirement: NodeSelectorRequirement) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        match_expressions=tuple(one for one in term.match_expressions if one is not requirement),
+        match_fields=tuple(one for one in term.match_fields if one is not requirement),
+    )
+
+
+def _with_terms(terms: tuple[NodeSelectorTerm, ...], spec: PodSpec) -> PodSpec:
+    assert spec.affinity is not None
+    assert spec.affinity.node_affinity is not None
+    required = NodeSelector(node_selector_terms=terms) if terms else None
+    of_node = replace(spec.affinity.node_affinity, required_during_scheduling_ignored_during_execution=required)
+    return replace(spec, affinity=replace(spec.affinity, node_affinity=of_node))
+
+
+# -- ports -------------------------------------------------------------------------------------------------
+
+
+def ports(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
+    """Each host port, with the pods that hold it."""
+    for wanted in pod.ports:
+        _, protocol, number = wanted
+        holders = [
+            f"{other.pod.key} on {node.name}"
+            for row in sorted(nodes.port_rows.get(wanted[1:], ()))
+            if (node := nodes.info(row)).used_ports.conflicts(wanted)
+            for other in node.pods.values()
+            if any(port[1:] == wanted[1:] for port in other.ports)
+        ]
+        if holders:
+            text = f"host port {number}/{protocol}: held by {listed(holders[:_MOST_LISTED], len(holders))}"
+            change = Change(f"do without the host port {number}/{protocol}", partial(_without_port, protocol, number))
+            yield Demand(always(text), change)
+
+
+def _without_port(protocol: str, number: int, spec: PodSpec) -> PodSpec:
+    def freed(container: Container) -> Container:
+        kept = (port for port in container.ports if (port.protocol or "TCP", port.host_port) != (protocol, number))
+        return replace(container, ports=tuple(kept))
+
+    return replace(
+        spec,
+        containers=tuple(freed(container) for container in spec.containers),
+        init_containers=tuple(freed(container) for container in spec.init_containers),
+    )

@@ -1,0 +1,88 @@
+"""Demands for amounts of resources."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+
+import numpy as np
+from msgspec.structs import replace
+
+from kubesched.api.requests import CPU
+from kubesched.api.types import Container, PodSpec, ResourceRequirements
+
+from ...framework.demand import Amounts, Change, Demand
+from ...framework.question import IntArray, RowArray
+from ...nodes import NodeTable, PodInfo
+from .words import amount_text
+
+__all__ = ["amounts"]
+
+
+def amounts(pod: PodInfo, nodes: NodeTable, wanted: Mapping[str, int], delegated: Collection[str]) -> Iterator[Demand]:
+    """A demand for each resource: ``wanted`` is resource to amount; the ``delegated`` are allocated elsewhere where nodes have none."""
+    for resource, amount in wanted.items():
+        if amount <= 0:
+            continue
+        less = partial(_less, pod, resource)
+        lacking = partial(_lacking, nodes, resource, amount, resource in delegated)
+        yield Demand(partial(_text, nodes, resource, amount), less(amount), amounts=Amounts(amount, lacking, less))
+
+
+def _lacking(nodes: NodeTable, resource: str, amount: int, is_delegated: bool, rows: RowArray) -> IntArray:
+    index = nodes.column(resource)
+    if index is None:
+        return np.full(len(rows), 0 if is_delegated else amount, np.int64)
+    capacity = nodes.allocatable[index, rows]
+    lacking: IntArray = np.clip(amount - (capacity - nodes.requested[index, rows]), 0, amount)
+    return np.where(capacity != 0, lacking, 0) if is_delegated else lacking
+
+
+def _text(nodes: NodeTable, resource: str, amount: int, rows: RowArray) -> str:
+    index = nodes.column(resource)
+    asked = f"{resource}: asks for {amount_text(resource, amount)}"
+    capacity = nodes.allocatable[index, rows] if index is not None else np.zeros(len(rows), np.int64)
+    largest = int(capacity.max(initial=0))
+    if largest <= 0 or index is None:
+        return f"{asked}, and none of these nodes has any"
+    free = capacity - nodes.requested[index, rows]
+    place = int(free.argmax())
+    most = f"at most {amount_text(resource, max(0, int(free[place])))} is free ({nodes.info(int(rows[place])).name})"
+    if amount > largest:
+        return f"{asked}, but the largest of these nodes has {amount_text(resource, largest)}; {most}"
+    return f"{asked}; {most}"
+
+
+def _less(pod: PodInfo, resource: str, amount: int) -> Change:
+    total = pod.fit_requests.get(resource)
+    if amount >= total:
+        return Change(f"ask for no {resource}", partial(_with_request, pod, resource, 0))
+    text = f"ask for {amount_text(resource, amount)} less {resource}"
+    return Change(text, partial(_with_request, pod, resource, total - amount))
+
+
+def _with_request(pod: PodInfo, resource: str, amount: int, spec: PodSpec) -> PodSpec:
+    """The spec with so much of a resource in all; whatever made the total is one request of the first container."""
+    first, *others = spec.containers
+    is_one = not spec.overhead and spec.resources is None
+    is_one = is_one and not any(each.resources.requests for each in (*others, *spec.init_containers))
+    requests = dict(first.resources.requests) if is_one else _totals(pod)
+    requests[resource] = f"{amount}m" if resource == CPU else str(amount)
+    return replace(
+        spec,
+        containers=(_asking(first, requests), *(_asking(other, {}) for other in others)),
+        init_containers=tuple(_asking(container, {}) for container in spec.init_containers),
+        overhead={},
+        resources=None,
+    )
+
+
+def _totals(pod: PodInfo) -> dict[str, str | int | float]:
+    wanted = pod.fit_requests
+    named = {"cpu": f"{wanted.milli_cpu}m", "memory": str(wanted.memory)}
+    named["ephemeral-storage"] = str(wanted.ephemeral_storage)
+    return {**named, **{name: str(amount) for name, amount in wanted.scalars.items()}}
+
+
+def _asking(container: Container, requests: Mapping[str, str | int | float]) -> Container:
+    return replace(container, resources=ResourceRequirements(requests=dict(requests)))

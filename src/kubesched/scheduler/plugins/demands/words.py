@@ -1,0 +1,50 @@
+"""Words of explanations: amounts, label selectors and long lists as a person writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kubesched.api.quantity import format_bytes, format_milli
+from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
+from kubesched.api.types import LabelSelector, NodeSelectorRequirement
+
+from ...framework.question import RowArray
+
+__all__ = ["always", "amount_text", "listed", "requirement_text", "selector_text"]
+
+
+def always(text: str) -> Callable[[RowArray], str]:
+    """A text that is one for all rows."""
+    return lambda rows: text
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """An amount of a resource: ``500m`` of cpu, ``1.5Gi`` of memory, ``8`` of anything else."""
+    if resource == CPU:
+        return format_milli(amount)
+    if resource in (MEMORY, EPHEMERAL_STORAGE):
+        return format_bytes(amount)
+    return str(amount)
+
+
+def listed(shown: Sequence[str], count: int) -> str:
+    """A list, with the number of the items of ``count`` that are left out."""
+    text = ", ".join(shown)
+    return text if count <= len(shown) else f"{text} and {count - len(shown):,} more"
+
+
+def requirement_text(requirement: NodeSelectorRequirement) -> str:
+    """A requirement of a selector: ``zone In (a, b)``."""
+    values = f" ({', '.join(requirement.values)})" if requirement.values else ""
+    return f"{requirement.key} {requirement.operator}{values}"
+
+
+def selector_text(selector: LabelSelector | None) -> str:
+    """A label selector: ``app=web and tier In (a, b)``."""
+    if selector is None:
+        return "no label at all"
+    parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
+    for one in selector.match_expressions:
+        values = f" ({', '.join(one.values)})" if one.values else ""
+        parts.append(f"{one.key} {one.operator}{values}")
+    return " and ".join(parts) or "any labels"

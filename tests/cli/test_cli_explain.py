@@ -1,0 +1,118 @@
+"""``kubesched explain``: pods of files, dumps and running clusters, by name or all that are pending."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_kit import run
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "explain" / "two-causes.yaml"
+PLACED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: runs, namespace: shop, labels: {app: w}}
+spec: {nodeName: cpu-1, containers: [{name: c, image: i, ports: [{containerPort: 80, hostPort: 80}]}]}
+"""
+SAME = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: same-{number}}}
+spec: {{containers: [{{name: c, image: i, resources: {{requests: {{cpu: "{cpu}"}}}}}}]}}
+"""
+
+
+def test_causes_that_come_together_are_named_together(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "explain", "-f", EXAMPLE, "-o", "json")
+    assert (ran.code, ran.err) == (0, "")
+    document = json.loads(ran.out)
+    assert (document["apiVersion"], document["kind"], document["placed"]) == (
+        "kubesched.io/v1alpha1",
+        "Explanation",
+        {},
+    )
+    (group,) = document["pending"]
+    assert {(one["plugin"], one["nodes"]) for one in group["obstacles"]} == {
+        ("NodeResourcesFit", 4),
+        ("NodeAffinity", 2),
+        ("TaintToleration", 2),
+    }
+    assert group["remedies"] == [
+        {
+            "changes": ["ask for 4 less cpu", "drop nodeSelector accelerator=a100"],
+            "nodes": 2,
+            "examples": ["cpu-1", "cpu-2"],
+        },
+        {
+            "changes": ["ask for 4 less cpu", "tolerate the taint dedicated=gpu:NoSchedule"],
+            "nodes": 2,
+            "examples": ["gpu-1", "gpu-2"],
+        },
+    ]
+
+
+def test_pods_are_named_with_and_without_their_namespace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "placed.yaml").write_text(PLACED)
+    files = ("-f", EXAMPLE, tmp_path / "placed.yaml")
+    assert run(capsys, "explain", "shop/runs", *files).out == "shop/runs has a node: cpu-1\n"
+    assert run(capsys, "explain", "runs", "-n", "shop", *files).out == "shop/runs has a node: cpu-1\n"
+    assert "default/trainer: Unschedulable" in run(capsys, "explain", "trainer", *files).out
+    missing = run(capsys, "explain", "trainer", "runs", *files)
+    assert (missing.code, missing.out) == (1, "")
+    assert missing.err == "kubesched: default/runs: there is no such pod in the cluster\n"
+
+
+def test_the_holder_of_a_host_port_is_named_and_its_eviction_helps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = PLACED.replace("name: runs, ", "name: new, ").replace("nodeName: cpu-1, ", "nodeSelector: {x: y}, ")
+    nodes = 'apiVersion: v1\nkind: Node\nmetadata: {name: cpu-1, labels: {x: "y"}}\nstatus: {allocatable: {cpu: "8", memory: 1Gi, pods: "9"}}\n'
+    (tmp_path / "all.yaml").write_text(f"{nodes}---{PLACED}---{new}".replace("{x: y}", '{x: "y"}'))
+    out = run(capsys, "explain", "-f", tmp_path / "all.yaml").out
+    assert "host port 80/TCP: held by shop/runs on cpu-1 [NodePorts]: cpu-1" in out
+    assert "what would help: do without the host port 80/TCP: 1 node would fit" in out
+    assert "what would help: remove shop/runs from cpu-1 (1 of its 1 pods): it would fit there" in out
+
+
+def test_many_groups_are_cut_unless_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pods.yaml").write_text("".join(SAME.format(number=number, cpu=20 + number) for number in range(12)))
+    short = run(capsys, "explain", "-f", EXAMPLE, tmp_path / "pods.yaml")
+    assert short.out.count(": Unschedulable") == 8
+    assert short.out.endswith("5 more groups with 5 pods: --wide shows all\n")
+    assert run(capsys, "explain", "-f", EXAMPLE, tmp_path / "pods.yaml", "--wide").out.count(": Unschedulable") == 13
+
+
+def test_equal_pods_without_a_workload_are_one_entry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pods.yaml").write_text("".join(SAME.format(number=number, cpu=20) for number in range(300)))
+    out = run(capsys, "explain", "-f", EXAMPLE, tmp_path / "pods.yaml").out
+    assert "300 pods: Unschedulable" in out
+    assert len(out.splitlines()) < 30
+
+
+def test_a_dump_is_read_and_a_pod_that_fits_is_said_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pods.yaml").write_text(SAME.format(number=1, cpu=1))
+    out = run(capsys, "explain", "same-1", "--from", EXAMPLE, "-f", tmp_path / "pods.yaml").out
+    assert "default/same-1: Waiting" in out
+    assert "nodes that fit now: 2" in out
+
+
+def test_nothing_is_pending(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "placed.yaml").write_text(PLACED)
+    assert run(capsys, "explain", "-f", tmp_path / "placed.yaml").out == "no pod is pending\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((), "give the cluster: --kubeconfig FILE, --from FILE (a dump or saved cluster), or -f MANIFESTS"),
+        (("--from", "a", "--kubeconfig", "b"), "--from and --kubeconfig: give one of them"),
+        (("-f", EXAMPLE, "--context", "c"), "--context NAME needs --kubeconfig FILE"),
+    ],
+)
+def test_sources_that_contradict_each_other_are_refused(
+    given: tuple[object, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = run(capsys, "explain", *given)
+    assert (ran.code, ran.out, ran.err) == (2, "", f"kubesched: {message}\n")
