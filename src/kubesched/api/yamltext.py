@@ -422,8 +422,9 @@ def parsing_single(raw: str | bytes, what: str = "text", *, most_nodes: int = sy
 
 
 def read_documents(raw: str | bytes, name: str) -> Iterator[Document]:
-    """Yield the documents of a file. It is read as JSON if its ``name`` ends with that, otherwise as YAML. A duplicate
-    key is refused.
+    """Yield the documents of a file. A ``name`` with the ending ``.json`` means JSON, any other name YAML.
+
+    A duplicate key is refused.
 
     Raises:
         TextError: see :func:`parse_documents` and :func:`parse_json`.

@@ -70,9 +70,10 @@ def collector_off() -> Iterator[None]:
 
 @contextmanager
 def collector_paused(at_end: Callable[[Callable[[], None]], object], every: float = PASS_SECONDS) -> Iterator[None]:
-    """Turn the collector off while something is set up, whose objects nearly all stay; then settle the collector.
+    """Turn the collector off while something is set up; then settle the collector.
 
-    ``at_end`` receives the function that undoes it.
+    Nearly all objects made meanwhile should be ones that stay. ``at_end`` receives the function that undoes the
+    settling.
     """
     settled = _Settled()
     at_end(settled.undo)

@@ -301,8 +301,9 @@ class EventWriter:
     """Counts events and sends those that are due. Each event has at most one request under way.
 
     ``report`` receives a text about each event that is given up. ``retry`` receives an event and the number of tries
-    made, after an error of the connection, or when a series that was to be created again exists. It returns True if it
-    will call :meth:`send` again. Without it, and after any other refusal, the event is given up until it is repeated.
+    made, after an error of the connection, or when the server already has the series that was to be created. It returns
+    True if it will call :meth:`send` again. Without ``retry``, and after any other refusal, the event is given up until
+    it is repeated.
     """
 
     def __init__(

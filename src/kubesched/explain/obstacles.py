@@ -202,7 +202,7 @@ def _by_reason(plugin: str, stands: BoolArray, why: Callable[[int], str]) -> Ite
 
 
 def names_at(table: NodeTable, rows: RowArray, most: int) -> list[str]:
-    """Names of nodes by row, the first ones in order."""
+    """Names of the nodes in these rows, sorted; only the first ``most`` of them."""
     return sorted(table.info(row).name for row in rows.tolist())[:most]
 
 

@@ -1,8 +1,8 @@
 """EndpointSlices from the pods that a Service selects, and an address for each Service of type LoadBalancer.
 
-Rules: upstream ``pkg/controller/endpointslice``: at most 100 endpoints in a slice, one set of slices for each
-distinct numbering of the named ports, one empty slice when there is no pod. Endpoints objects, which are deprecated,
-are not made.
+Rules: upstream ``pkg/controller/endpointslice``. A slice has at most 100 endpoints. Pods that give the named ports
+different numbers get separate slices. A Service without pods has one empty slice. Endpoints objects, which are
+deprecated, are not made.
 """
 
 from __future__ import annotations

@@ -49,9 +49,9 @@ class Attempts:
     def end(self, item: Item, queued: str, source: str, node: str) -> tuple[str, str] | None:
         """Return the end of an attempt: reason and text of a failure, or two empty texts; None while it is not due.
 
-        The first call begins the attempt. Until it is due, a timer adds ``queued`` to the queue. ``source`` and
-        ``node`` are compared by :meth:`Stage.matches_volume`, besides the object's metadata. An attempt that matches no
-        rule ends at once. An attempt whose rules all have weight 0 never ends.
+        The first call begins the attempt. A timer adds ``queued`` to the queue when the attempt is due.
+        :meth:`Stage.matches_volume` compares ``source``, the labels of ``node`` and the object's metadata with the
+        rules. An attempt that matches no rule ends at once. An attempt whose rules all have weight 0 never ends.
         """
         metadata = item.typed.metadata
         about = (node, metadata.deletion_timestamp is not None)

@@ -282,9 +282,10 @@ def _time(path: Path, header: _Header, items: list[Stored]) -> float:
 
 
 def newest_moment(items: Iterable[Stored]) -> float:
-    """Return the latest moment that any object names as past, in epoch seconds rounded up; 0 when none names one.
+    """Return the latest time in any object's fields that record something past, such as its creation.
 
-    Objects of another cluster come with that cluster's time, which may be ahead of ours.
+    It is in epoch seconds, rounded up, and 0 without such a time. Objects of another cluster have times of that
+    cluster's clock, which may be ahead of ours.
     """
     for text in sorted({text for item in items for text in _PAST.findall(item.raw)}, reverse=True):
         with suppress(ValueError):  # fields of saved objects may have any text

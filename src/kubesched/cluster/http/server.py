@@ -1,6 +1,6 @@
 """API server of the embedded cluster: sockets, TLS, tokens, limits, start and stop::
 
-    request ──▶ no page's? a user who may? ──▶ dispatch, which reads the body ──▶ answer, or Status of the refusal
+    request ──▶ not from a web page? user allowed? ──▶ dispatch, which reads the body ──▶ answer, or refusal as Status
 
 Callers: the command line and tests. The store is the one the rest of the process uses: writes made over HTTP are seen
 by in-process watches at once, and the other way round.

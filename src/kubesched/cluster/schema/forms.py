@@ -84,7 +84,9 @@ def _read(type_: type[Quantity], value: Any) -> Quantity:
 
 
 def check_form(kind: Kind, raw: bytes) -> None:
-    """Check the JSON of an object, or of some sections, without null members. Kinds without a schema pass.
+    """Check the JSON of an object, or of some of its sections. Null members must have been removed.
+
+    Kinds without a schema pass.
 
     Raises:
         ApiError: 400, naming the field, its expected type and what is there.

@@ -72,8 +72,8 @@ class _Default:
 class Condition:
     """Condition that must hold for an object of a type, as a CEL expression, and its error.
 
-    ``path`` is below the object, ``reason`` a method of :class:`..admission.Causes`, ``shown`` an expression for the
-    value in the error.
+    The error is about ``path``, which starts at the object. ``reason`` names a method of
+    :class:`..admission.Causes`. ``shown`` is an expression for the value that the error shows.
     """
 
     expression: str

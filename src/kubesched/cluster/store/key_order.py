@@ -28,7 +28,7 @@ _STEP: Final = 64
 
 
 class KeyOrder:
-    """Ordered set of keys. A key is added once and removed once, in turns."""
+    """Ordered set of keys. Callers add a key only while it is absent, and remove it only while it is present."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._order = sorted(keys)

@@ -135,9 +135,9 @@ class PodActions:
         return item
 
     def _patched_alike(self, status: bytes, wanted: dict[str, Any]) -> bytes:
-        """Patch a status as :func:`_patched`, with a memo.
+        """Patch a status as :func:`_patched` does, but remember the results for equal statuses and patches.
 
-        Members that differ between pods are patched apart from it.
+        Members that differ from pod to pod are patched separately and not remembered.
         """
         if b'IP"' in status or b'IPs"' in status or b'"nominatedNodeName"' in status:
             return _patched(status, wanted)

@@ -419,7 +419,9 @@ class Store(Records):
     def _combined(
         self, kind: Kind, metadata: Document, before: Document, document: Document, subresource: str
     ) -> Document:
-        """Return the result of writing a (sub)resource: the status of one document, and the rest of the other.
+        """Return the result of writing a (sub)resource. ``before`` is the stored object, ``document`` the written one.
+
+        A write to ``status`` takes only the status from ``document``; any other write takes everything else from it.
 
         Raises:
             ApiError: 404, when the kind has no such subresource.

@@ -1,7 +1,7 @@
 """Plan of a sweep: its runs, made from a grid of parameters, a list of runs, or both.
 
-A run has the arguments of its function. The table and the results file show names of the arguments: short values
-themselves, or the labels they were given. Two runs with equal names are refused, as one run given twice. Callers:
+A run has the arguments of its function. The table and the results file show a name for each argument: its label, or
+the value itself, which must be short. Two runs with equal names are refused, as one run given twice. Callers:
 :mod:`.running` and :mod:`.sweep_file`.
 """
 

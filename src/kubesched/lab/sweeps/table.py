@@ -31,7 +31,7 @@ SEED: Final = "seed"
 class SweepTable:
     """Table of results. ``parameters`` and ``figures`` are names of columns; ``rows`` are in the order of the plan.
 
-    A row has a value for every column, None where its run has none, and for ``error``.
+    A row has an entry for every column, and for ``error``. The entry is None where the run has no value.
     """
 
     parameters: tuple[str, ...]
@@ -79,7 +79,9 @@ class SweepTable:
         return found
 
     def summary(self, by: Iterable[str] | None = None, figures: Iterable[str] | None = None) -> list[Summary]:
-        """Return summaries of figures by group: runs with equal parameters ``by`` (default: all but the seed).
+        """Return a summary of each figure for each group of runs.
+
+        The runs of a group have equal values of the parameters ``by``, by default of all parameters but the seed.
 
         Raises:
             SweepError: when there is no such parameter, or no such figure that is a number.

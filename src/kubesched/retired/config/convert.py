@@ -355,7 +355,7 @@ def _lists(
     spread: bool,
     provider: str = "DefaultProvider",
 ) -> Plugins:
-    """Convert a profile of a version with lists per point."""
+    """Convert a profile of a version in which each point has its own list of plugins."""
     own = {point: _renamed(plugin_set, notes) for point, plugin_set in own.items()}
     defaults = default_plugins(version, selector_spread=not spread, provider=provider)
     unreserve = own.pop("unreserve", PluginSet())

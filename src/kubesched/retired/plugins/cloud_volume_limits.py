@@ -91,7 +91,7 @@ class _Disks(Question):
 
 
 class CloudVolumeLimits(Plugin):
-    """Base of the four plugins; the question is :class:`_Disks`."""
+    """Base of the four plugins. Its question is :class:`_Disks`."""
 
     asks = _Disks
     informs: ClassVar[tuple[str, ...]] = tuple(kind.plural for kind in (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES))

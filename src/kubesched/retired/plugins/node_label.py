@@ -74,7 +74,7 @@ class _DemandedLabels(Question):
 
 
 class NodeLabel(Plugin):
-    """Check and preference of labels that the operator names; the question is :class:`_DemandedLabels`."""
+    """Check and preference of labels that the operator names. Its question is :class:`_DemandedLabels`."""
 
     name = "NodeLabel"
     asks = _DemandedLabels

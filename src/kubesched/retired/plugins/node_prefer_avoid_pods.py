@@ -81,7 +81,7 @@ class _AvoidedController(Question):
 
 
 class NodePreferAvoidPods(Plugin):
-    """Preference against nodes that avoid the pod's controller; the question is :class:`_AvoidedController`."""
+    """Preference against nodes that avoid the pod's controller. Its question is :class:`_AvoidedController`."""
 
     name = "NodePreferAvoidPods"
     asks = _AvoidedController

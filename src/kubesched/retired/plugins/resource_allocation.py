@@ -89,7 +89,7 @@ class _Fullness(Question):
 
 
 class _Allocation(Plugin):
-    """Score by resources with weights; the question is :class:`_Fullness`.
+    """Score by resources with weights. Its question is :class:`_Fullness`.
 
     Subclasses score one resource, for one node and for columns.
     """

@@ -58,7 +58,7 @@ class _PodsOfOwner(Question):
 
 
 class SelectorSpread(Plugin):
-    """Spreading of pods with an owner and no constraints of their own; the question is :class:`_PodsOfOwner`."""
+    """Spreading of pods with an owner and no constraints of their own. Its question is :class:`_PodsOfOwner`."""
 
     name = "SelectorSpread"
     asks = _PodsOfOwner

@@ -75,7 +75,11 @@ def expand_profile(
 def _available_multi_point(
     profile: ProfileConfig, known_missing: Collection[str], gates: FeatureGates
 ) -> tuple[Plugin, ...]:
-    """Return the multiPoint entries without the defaults that are missing here."""
+    """Return the multiPoint entries without the default plugins in ``known_missing``.
+
+    Raises:
+        ConfigError: when the profile names such a plugin itself.
+    """
     multi = profile.plugins.multi_point
     if not known_missing:
         return multi.enabled

@@ -280,10 +280,10 @@ class FullScan:
         verdicts: VerdictArray,
         apart: list[Status],
     ) -> RowArray:
-        """Filter the nodes that have nominated pods with these pods on them, before any other filter call.
+        """Filter each node that has nominated pods as if they ran on it, before any other filter call.
 
-        Return intp[n]: the reach of each row afterwards (see :meth:`_filter_part`). A row that is rejected here is not
-        given to later filters, so a later filter that would fail for the node without nominated pods does no harm.
+        Return intp[n]: the reach of each row afterwards (see :meth:`_filter_part`). Later filters do not get a row that
+        is rejected here. So they cannot fail for a node whose rejection is already known.
         """
         if not request.nominated.pods:
             return owners

@@ -130,7 +130,10 @@ class Layer:
         return above.feasible == self.feasible or self.columns.holds(above.feasible_rows)
 
     def totals(self, rows: RowArray) -> IntArray:
-        """Return int64[len(rows)]: the totals if only these ``rows``, all feasible, are left to choose from; a copy."""
+        """Return int64[len(rows)], a copy: the totals that these ``rows`` have if no other node is left to choose from.
+
+        All of them must be feasible.
+        """
         if len(rows) == self.feasible or self.columns.holds(lambda: rows):
             total: IntArray = self.ranking.total[rows].astype(np.int64)
             return total

@@ -38,7 +38,9 @@ NOMINATED: Final = 254
 
 
 class NominationFilter:
-    """Filter with the verdicts of nodes with nominated pods, kept by row. A layer uses it like a Filter plugin's entry.
+    """Filter for nodes with nominated pods. It keeps their verdicts by row.
+
+    A layer uses it like the entry of a Filter plugin.
 
     Attributes:
         table: the nodes by row.

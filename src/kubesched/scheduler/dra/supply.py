@@ -69,7 +69,10 @@ class Supply:
         return self._wanted.features.partitionable_devices and self._has_counters(place)
 
     def has_capacity(self, want: Want, place: int, taken: dict[str, int]) -> bool:
-        """True if a device has the capacity that a want consumes, after its use and the amounts in ``taken``."""
+        """True if a device has the capacity that a want consumes.
+
+        Capacity that is in use, and the amounts in ``taken``, are no longer free.
+        """
         service = self.services[place]
         consumption = service.consumption[want.index]
         if consumption is None:

@@ -75,7 +75,7 @@ class Want:
         return self.name.rpartition("/")[2]
 
     def all_devices_problem(self, pool: PoolID, what: str) -> Problem:
-        """Problem of a pool that keeps a request for all devices from being served."""
+        """Problem of this request for all devices, when ``what`` is wrong with a pool."""
         text = f", request {self.short}: asks for all devices, but resource pool {pool} is currently {what}"
         return Problem(text, self.claim)
 

@@ -26,7 +26,7 @@ class Candidates:
     """Nodes that fit a pod by the plugins, before extenders are awaited.
 
     ``statuses`` holds the other nodes' rejections, by name. ``restricting`` are the plugins that left nodes out at
-    PreFilter. ``by_nomination`` is set when only the node that the pod is nominated to was tried.
+    PreFilter. ``by_nomination`` is set when only the pod's nominated node was tried.
     """
 
     nodes: tuple[NodeInfo, ...]

@@ -78,9 +78,9 @@ class PlainPlugin:
         points: keys of the points that its questions answer.
         reads: data of a row's own node; when it changes, an answer is stale.
         by_spec: True if ``ask`` reads only a pod's spec and namespace.
-        is_local: True if answers change only with a row's own node, for pods that have a key.
+        is_local: True if, for pods that have a key, the answer for a row changes only with the row's own node.
         may_fail: True if verdicts may fail for a node because of objects that users wrote.
-        follows: True if the current pod's question may replace a kept one.
+        follows: True if the questions define :meth:`~.question.Question.follow`.
         has_what_if: True if pods added to nodes or removed from them have to be announced to it.
     """
 

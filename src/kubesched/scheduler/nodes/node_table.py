@@ -236,7 +236,7 @@ class NodeTable:
         return row
 
     def node_changed(self, name: str) -> None:
-        """Journal a change of further data about a node, besides its object; without effect if there is no node."""
+        """Write to the journal that data about a node changed outside the Node object. An unknown node is ignored."""
         row = self.row_of(name)
         if row is not None:
             self.journal.append(row * 2 + NODE_CHANGED)

@@ -146,7 +146,7 @@ class _Balance(Question):
 
 
 class NodeResourcesBalancedAllocation(Plugin):
-    """Preference for an even use of resources; the question is :class:`_Balance`."""
+    """Preference for an even use of resources. Its question is :class:`_Balance`."""
 
     name = "NodeResourcesBalancedAllocation"
     asks = _Balance

@@ -84,7 +84,7 @@ def _share(size: int, spread: int, nodes: int) -> int:
 
 
 class ImageLocality(Plugin):
-    """Preference for nodes that have the images; the question is :class:`_Images`."""
+    """Preference for nodes that have the images. Its question is :class:`_Images`."""
 
     name = "ImageLocality"
     asks = _Images

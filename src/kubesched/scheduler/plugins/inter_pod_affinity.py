@@ -302,7 +302,7 @@ def _anti_terms(pod: PodInfo, index: TermIndex) -> list[CarriedTerm]:
 
 
 class InterPodAffinity(Plugin):
-    """Pod affinity and anti-affinity over the term index; the question is :class:`_Neighbours`."""
+    """Pod affinity and anti-affinity over the term index. Its question is :class:`_Neighbours`."""
 
     name = "InterPodAffinity"
     asks = _Neighbours

@@ -33,7 +33,10 @@ def events(index: Callable[[], TermIndex]) -> Sequence[ClusterEventWithHint]:
 
 
 def _keys(waiting: PodInfo) -> list[str]:
-    """Keys of pods that may help: all required terms match them, or all required anti-affinity terms."""
+    """Keys of the other pods whose events may help.
+
+    Such a pod matches all required affinity terms, or all required anti-affinity terms.
+    """
     terms = waiting.affinity_terms
     if terms.errors:
         return [ANY]

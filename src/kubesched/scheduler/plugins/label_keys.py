@@ -27,7 +27,7 @@ def _keys(selector: Selector) -> list[str]:
 
 
 def demanded_by_all(selectors: Iterable[Selector]) -> list[str]:
-    """Keys of the pods that all of these selectors may match; none without a selector."""
+    """Keys of the pods that may match all of these selectors; an empty list if there is no selector."""
     found = None
     for selector in selectors:
         found = _keys(selector)
@@ -37,7 +37,7 @@ def demanded_by_all(selectors: Iterable[Selector]) -> list[str]:
 
 
 def demanded_by_one(selectors: Iterable[Selector]) -> list[str]:
-    """Keys of the pods that one of these selectors may match."""
+    """Keys of the pods that may match at least one of these selectors."""
     return [key for selector in selectors for key in _keys(selector) or [ANY]]
 
 

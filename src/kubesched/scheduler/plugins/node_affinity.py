@@ -134,7 +134,7 @@ class _NodeTerms(Question):
 
 
 class NodeAffinity(Plugin):
-    """Required and preferred node affinity; the question is :class:`_NodeTerms`."""
+    """Required and preferred node affinity. Its question is :class:`_NodeTerms`."""
 
     name = "NodeAffinity"
     asks = _NodeTerms

@@ -68,7 +68,7 @@ class _NeededFeatures(Question):
 
 
 class NodeDeclaredFeatures(Plugin):
-    """Check of features that nodes declare; the question is :class:`_NeededFeatures`."""
+    """Check of features that nodes declare. Its question is :class:`_NeededFeatures`."""
 
     name = "NodeDeclaredFeatures"
     asks = _NeededFeatures

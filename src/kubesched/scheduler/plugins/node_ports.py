@@ -55,7 +55,7 @@ class _WantedPorts(Question):
 
 
 class NodePorts(Plugin):
-    """Check of host ports; the question is :class:`_WantedPorts`."""
+    """Check of host ports. Its question is :class:`_WantedPorts`."""
 
     name = "NodePorts"
     asks = _WantedPorts

@@ -200,7 +200,7 @@ def _unlimited(delegated: frozenset[str], nodes: NodeTable) -> frozenset[str]:
 
 
 class NodeResourcesFit(Plugin):
-    """Fit of a pod's requests into nodes' allocatable; the question is :class:`_Fit`."""
+    """Fit of a pod's requests into nodes' allocatable. Its question is :class:`_Fit`."""
 
     name = "NodeResourcesFit"
     asks = _Fit

@@ -50,7 +50,7 @@ class _Cordons(Question):
 
 
 class NodeUnschedulable(Plugin):
-    """Check of cordoned nodes; the question is :class:`_Cordons`."""
+    """Check of cordoned nodes. Its question is :class:`_Cordons`."""
 
     name = "NodeUnschedulable"
     asks = _Cordons

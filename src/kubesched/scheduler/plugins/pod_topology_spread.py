@@ -275,7 +275,7 @@ class _Spread(Question):
 
 
 class PodTopologySpread(Plugin):
-    """Check and preference by topology spread constraints; the question is :class:`_Spread`."""
+    """Check and preference by topology spread constraints. Its question is :class:`_Spread`."""
 
     name = "PodTopologySpread"
     asks = _Spread

@@ -81,7 +81,7 @@ class _Taints(Question):
 
 
 class TaintToleration(Plugin):
-    """Check of hard taints and preference by soft ones; the question is :class:`_Taints`."""
+    """Check of hard taints and preference by soft ones. Its question is :class:`_Taints`."""
 
     name = "TaintToleration"
     asks = _Taints

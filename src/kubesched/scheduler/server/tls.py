@@ -2,8 +2,8 @@
 
     files ──reload──▶ one context per certificate ──▶ chosen per connection by the name the client asks for
 
-A listener keeps the context that it was given, so that context only chooses: each handshake gets the present contexts.
-So certificates and authorities change without a restart. Caller: :mod:`.server`.
+A listener cannot change its own context. So this one only chooses, at each handshake, among the contexts made from the
+files as last read. Certificates and authorities therefore change without a restart. Caller: :mod:`.server`.
 
 The ssl module verifies client certificates in the handshake and nowhere else, so a certificate that no authority
 signed ends the handshake; upstream answers 401 (``docs/differences.md``).

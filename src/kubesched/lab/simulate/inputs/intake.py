@@ -258,7 +258,7 @@ def in_order(objects: Iterable[Manifest]) -> list[Manifest]:
 
 
 def _expand(item: Manifest, names: Sequence[str], nodes: Sequence[Node], *, tracked: bool) -> list[Manifest]:
-    """Return an object and its pods; ``tracked`` as for :func:`~kubesched.cluster.files.expand_workloads`."""
+    """Return an object and its pods. See :func:`~kubesched.cluster.files.expand_workloads` for ``tracked``."""
     if item.kind == CRON_JOBS:
         _check_job_template(item)
         return [item]

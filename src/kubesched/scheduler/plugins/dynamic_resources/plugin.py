@@ -279,7 +279,7 @@ class _Devices(Question):
 
 
 class DynamicResources(Plugin):
-    """Devices for pods, see the module; the question is :class:`_Devices`."""
+    """Devices for pods, see the module. Its question is :class:`_Devices`."""
 
     name = "DynamicResources"
     asks = _Devices

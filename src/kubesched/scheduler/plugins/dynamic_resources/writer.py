@@ -211,7 +211,7 @@ class ClaimWriter:
         return created
 
     async def _assume(self, claim: ResourceClaim, *, wait: bool) -> bool:
-        """Let a claim count as written. With ``wait`` first until the informer has shown it. True on success."""
+        """Let a claim count as written; with ``wait``, wait first for the informer to show it. True on success."""
         try:
             if wait:
                 await self._manager.shown(claim.key, _SEEN_WITHIN)

@@ -214,7 +214,10 @@ class BudgetReader:
         self._budgets = Budgets()
 
     def read(self, objects: Mapping[str, Any]) -> Budgets:
-        """Return the budgets of objects by ``namespace/name``; the object returned last unless one has changed."""
+        """Return the budgets in ``objects``, which are PodDisruptionBudgets by ``namespace/name``.
+
+        If none has changed since the last call, the same :class:`Budgets` is returned again.
+        """
         known = self._read
         if len(known) == len(objects) and all(
             before is not None and before[0] is obj

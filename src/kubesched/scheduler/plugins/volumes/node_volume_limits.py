@@ -205,7 +205,7 @@ class _NewVolumes(Question):
 
 
 class NodeVolumeLimits(Plugin):
-    """Limits of attached volumes; the question is :class:`_NewVolumes`."""
+    """Limits of attached volumes. Its question is :class:`_NewVolumes`."""
 
     name = "NodeVolumeLimits"
     asks = _NewVolumes

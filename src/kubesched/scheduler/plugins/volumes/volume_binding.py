@@ -161,7 +161,7 @@ def _has_claims(pod: PodInfo) -> bool:
 
 
 class VolumeBinding(Plugin):
-    """Binding and reservation of a pod's claims; the question is :class:`_Claims`."""
+    """Binding and reservation of a pod's claims. Its question is :class:`_Claims`."""
 
     name = "VolumeBinding"
     asks = _Claims

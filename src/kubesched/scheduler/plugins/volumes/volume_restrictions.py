@@ -119,7 +119,7 @@ class _Unshared(Question):
 
 
 class VolumeRestrictions(Plugin):
-    """Check of disks and claims that pods cannot share; the question is :class:`_Unshared`."""
+    """Check of disks and claims that pods cannot share. Its question is :class:`_Unshared`."""
 
     name = "VolumeRestrictions"
     asks = _Unshared

@@ -103,7 +103,7 @@ class _Zones(Question):
 
 
 class VolumeZone(Plugin):
-    """Check of the zones of volumes; the question is :class:`_Zones`. Rows are found once per set of demands."""
+    """Check of the zones of volumes. Its question is :class:`_Zones`. Rows are found once per set of demands."""
 
     name = "VolumeZone"
     asks = _Zones
