@@ -1,4 +1,4 @@
-"""What the site does with files outside of ``docs``. Called by MkDocs (``mkdocs.yml``).
+"""Hooks of the site for files outside of ``docs``. Called by MkDocs (``mkdocs.yml``).
 
 CONTRIBUTING.md and CHANGELOG.md become pages. Links are written for readers of the repository, and are changed here for readers of
 the site.

@@ -182,7 +182,7 @@ class Judge:
         return list(answers.values())
 
     def measure(self, gone: Sequence[Pod], violations: int) -> tuple[float, ...]:
-        """What decides among candidates (rules/preemption §6): the least wins."""
+        """Sort key of a candidate (rules/preemption §6): the least wins."""
         highest = max(map(priority, gone))
         earliest = min(rank(pod, self.now())[1] for pod in gone if priority(pod) == highest)
         return violations, highest, sum(priority(pod) + 2**31 for pod in gone), len(gone), -earliest

@@ -38,7 +38,7 @@ def recorded() -> dict[str, str]:
 
 
 def output_of(command: str) -> str:
-    """What a command prints to a terminal, with its colours.
+    """Output of a command on a terminal, with its colours.
 
     Raises:
         subprocess.CalledProcessError: the command failed.

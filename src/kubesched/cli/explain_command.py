@@ -15,13 +15,12 @@ from kubesched.cluster.files import Manifests, load_manifests
 from kubesched.lab.simulate.inputs.given import cluster_of
 from kubesched.lab.simulate.results.report import Line, pending_lines
 from kubesched.lab.simulate.run.standing import Standing, explain_standing
-from kubesched.scheduler.config import FeatureGateError, FeatureGates
 
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
 from .import_command import from_server
 from .interrupts import run_loop
-from .loading import load_setup
+from .loading import load_gates, load_setup
 
 __all__ = ["run"]
 
@@ -30,10 +29,7 @@ _MOST_GROUPS = 8
 
 
 def run(options: argparse.Namespace) -> int:
-    try:
-        gates = FeatureGates.parse(*options.feature_gates)
-    except FeatureGateError as error:
-        raise CliError(f"--feature-gates: {error}") from None
+    gates = load_gates(options)
     registry, config, remarks = load_setup(options, options.config, gates=gates)
     manifests = _cluster(options)
     names = [name if "/" in name else f"{options.namespace}/{name}" for name in options.pod]
@@ -80,8 +76,8 @@ def _cluster(options: argparse.Namespace) -> Manifests:
 
 def _show(found: Standing, options: argparse.Namespace) -> None:
     if options.output != "table":
-        document = {"apiVersion": "kubesched.io/v1alpha1", "kind": "Explanation"}
-        document |= {"pending": found.pending, "placed": found.placed}  # type: ignore[dict-item]
+        head = {"apiVersion": "kubesched.io/v1alpha1", "kind": "Explanation"}
+        document = {**head, "pending": found.pending, "placed": found.placed}
         if options.output == "json":
             write(large_json(document, indent=2).decode() + "\n")
         else:

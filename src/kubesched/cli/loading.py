@@ -12,13 +12,13 @@ import sys
 from collections.abc import Sequence
 
 from kubesched.scheduler import loading
-from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.scheduler.config import DEFAULT_GATES, FeatureGateError, FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
 
 from .console import warn
 from .errors import CliError
 
-__all__ = ["load_registry", "load_setup"]
+__all__ = ["load_gates", "load_registry", "load_setup"]
 
 
 def load_registry(modules: Sequence[str] = ()) -> tuple[Registry, list[str]]:
@@ -32,6 +32,18 @@ def load_registry(modules: Sequence[str] = ()) -> tuple[Registry, list[str]]:
     for problem in registry.problems:
         warn(problem)
     return registry, own
+
+
+def load_gates(options: argparse.Namespace) -> FeatureGates:
+    """Parse ``--feature-gates``.
+
+    Raises:
+        CliError: if a gate does not exist or cannot be set.
+    """
+    try:
+        return FeatureGates.parse(*options.feature_gates)
+    except FeatureGateError as error:
+        raise CliError(f"--feature-gates: {error}") from None
 
 
 def load_setup(

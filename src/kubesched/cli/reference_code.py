@@ -21,8 +21,6 @@ from kubesched.testing import PluginCluster, node, pod
 
 __all__ = ["contract_page", "markdown_of", "python_page"]
 
-#: Names that ``kubesched`` gives to objects with another name in the source.
-_PUBLIC_NAMES: Final = {"simulate_now": "simulate"}
 _ROLE: Final = re.compile(r":(?:class|meth|func|mod|data|attr):`~?\.*(?:[\w.]*\.)?(\w+)`")
 #: ``name: meaning`` and ``KindOfError, AnotherError: when``, in a section of a docstring.
 _ITEM: Final = re.compile(r"(\w[\w., ]*): (.*)")
@@ -55,10 +53,8 @@ def python_page(made: str) -> str:
 def _function(function: Callable[..., Any], owner: str = "") -> str:
     """Heading, signature and docstring of a function, or of a method of a class."""
     name = function.__name__
-    public = _PUBLIC_NAMES.get(name, name)
-    signature = _signature(_source(function)).replace(f"def {name}(", f"def {public}(")
-    heading = f"### `{owner}.{name}`" if owner else f"## `{public}`"
-    parts = [heading, _code(signature), markdown_of(function)]
+    heading = f"### `{owner}.{name}`" if owner else f"## `{name}`"
+    parts = [heading, _code(_signature(_source(function))), markdown_of(function)]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -21,11 +21,10 @@ from kubesched.lab.simulate.results.report import error_text, render_json, rende
 from kubesched.lab.simulate.results.result import Result
 from kubesched.lab.simulate.results.tables import table
 from kubesched.lab.simulate.run.simulation import run_simulation
-from kubesched.scheduler.config import FeatureGateError, FeatureGates
 
 from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
-from .loading import load_setup
+from .loading import load_gates, load_setup
 from .saved_file import output_file, refuse_inputs
 
 __all__ = ["run"]
@@ -33,10 +32,7 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     _check_outputs(options)
-    try:
-        gates = FeatureGates.parse(*options.feature_gates)
-    except FeatureGateError as error:
-        raise CliError(f"--feature-gates: {error}") from None
+    gates = load_gates(options)
     registry, config, remarks = load_setup(options, options.config, gates=gates)
     manifests, template, title = _input(options)
     # Output of plugins must not become part of a document.

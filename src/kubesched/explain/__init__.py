@@ -2,8 +2,9 @@
 
     pod ──obstacles──▶ what stands in the way, by row ──remedies──▶ smallest sets of changes, each evaluated
 
-:mod:`.obstacles` asks the plugins of the pod's profile, :mod:`.remedies` combines what they say. Both run the scheduler's own filters on
-changed copies of the pod; nothing of the cluster is changed. Callers: simulations, the demonstration and ``kubesched explain``.
+:mod:`.obstacles` asks the plugins of the pod's profile, :mod:`.remedies` combines what they say. Both run the
+scheduler's own filters on changed copies of the pod; nothing of the cluster is changed. Callers: simulations, the
+demonstration and ``kubesched explain``.
 """
 
 from .obstacles import Obstacle, Obstacles, obstacles_of

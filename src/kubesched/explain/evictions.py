@@ -15,7 +15,7 @@ from .obstacles import Obstacles, rows_without
 
 __all__ = ["Evictions", "evictions_for"]
 
-#: Most nodes that are tried, those with the fewest obstacles first, and pods of one node.
+#: Most nodes that are tried, those with the most room first, and most pods on a node that is tried.
 _MOST_NODES: Final = 32
 _MOST_PODS: Final = 256
 
@@ -26,7 +26,7 @@ class Evictions:
 
     Attributes:
         node: name of the node.
-        pods: the pods that have to go, as ``namespace/name``; without any one of them fewer would do.
+        pods: the pods that have to go, as ``namespace/name``; none of them is needless.
         of: number of pods on the node.
     """
 

@@ -1,8 +1,8 @@
 """Obstacles of a pending pod: each demand that some node does not meet, with the nodes where it stands in the way.
 
 A filter reports the first reason against a node. Here every plugin filters every node, and each demand of a plugin
-(:class:`~kubesched.scheduler.framework.demand.Demand`) is tried alone, on a copy of the pod without the plugin's other demands. So a node's
-obstacles are all that has to change before the pod can run there.
+(:class:`~kubesched.scheduler.framework.demand.Demand`) is tried alone, on a copy of the pod without the plugin's other
+demands. So a node's obstacles are all that has to change before the pod can run there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from heapq import nsmallest
 from itertools import islice
 from typing import Final
 
@@ -32,7 +33,7 @@ __all__ = ["Obstacle", "Obstacles", "changed", "obstacles_of"]
 
 _log = logging.getLogger(__name__)
 
-#: Most demands of a pod that are told apart: one bit each in a 64-bit number, and one for everything else.
+#: Most demands of a pod that are told apart: each is one bit of a 64-bit number.
 MOST_DEMANDS: Final = 62
 #: Most demands of one plugin that are told apart; what others reject is named by the plugin's reason.
 _MOST_OF_PLUGIN: Final = 24
@@ -172,7 +173,9 @@ def _demands(check: _Filter, table: NodeTable, pod: PodInfo) -> list[Demand]:
 def _alone(
     check: _Filter, pod: PodInfo, weak: Sequence[tuple[Demand, Change]], rejected: BoolArray
 ) -> Iterator[Obstacle]:
-    """Each demand without the plugin's others, among nodes that are ``rejected`` for nothing else; then all together, where no single one is to blame.
+    """Each demand without the plugin's others, among nodes that are ``rejected`` for nothing else.
+
+    The last obstacle is all demands together, at the nodes where no single one is to blame.
 
     Raises:
         PluginFailedError: when the plugin fails for a changed pod.
@@ -203,7 +206,7 @@ def _by_reason(plugin: str, stands: BoolArray, why: Callable[[int], str]) -> Ite
 
 def names_at(table: NodeTable, rows: RowArray, most: int) -> list[str]:
     """Names of the nodes in these rows, sorted; only the first ``most`` of them."""
-    return sorted(table.info(row).name for row in rows.tolist())[:most]
+    return nsmallest(most, (table.info(row).name for row in rows.tolist()))
 
 
 def rows_without(found: Collection[Obstacle], count: int) -> BoolArray:

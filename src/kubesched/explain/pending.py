@@ -29,7 +29,7 @@ class PendingExplanation:
     Attributes:
         obstacles: what stands in the way, by node.
         remedies: smallest sets of changes of the pod after which it fits.
-        evictions: the fewest evictions found that make room; None when there are none, or a change of the pod is not needed.
+        evictions: the fewest evictions found that make room; None when none of the nodes tried would do.
     """
 
     obstacles: Obstacles

@@ -1,7 +1,7 @@
-"""Remedies of a pending pod: the smallest sets of changes after which it fits, each evaluated by the scheduler's own search.
+"""Remedies of a pending pod: the smallest sets of changes after which it fits, each evaluated by the scheduler's search.
 
-A node becomes feasible when all its obstacles are gone. So the sets of obstacles that nodes have are the candidates, and a set opens every
-node whose obstacles are among it. The smallest sets are tried with the smallest changes that do.
+A node becomes feasible when all its obstacles are gone. So the sets of obstacles that nodes have are the candidates, and
+a set opens every node whose obstacles are among it. The smallest sets are tried with the smallest changes that do.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Remedy:
 def remedies_for(obstacles: Obstacles, fits: Fits) -> list[Remedy]:
     """The smallest sets of changes that help, best first; empty when no change of the pod helps.
 
-    Larger sets follow only while every smaller one asks for none of some resource. ``fits`` evaluates a spec; each remedy was
-    evaluated by it.
+    Larger sets follow only while every smaller one asks for none of some resource. ``fits`` evaluates a spec; each
+    remedy was evaluated by it.
     """
     evaluations = 0
 

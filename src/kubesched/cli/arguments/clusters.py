@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .options import enable_plugin, node_resources, plugin_modules, quiet, stages, start_from
+from .options import enable_plugin, node_resources, plugin_modules, quiet, real_cluster, stages, start_from
 from .values import duration, node_count, port, speed, zones
 
 __all__ = ["import_", "run", "up"]
@@ -112,8 +112,7 @@ annotations other than kubernetes.io's, k8s.io's and kubesched.io's. Names, labe
 examples: kubectl get nodes,pods,pvc,pv,deployments,replicasets -A -o yaml >dump.yaml; kubesched import dump.yaml -o c.jsonl.gz
           kubesched import --kubeconfig ~/.kube/config -o cluster.jsonl.gz"""
     parser.add_argument("paths", metavar="FILE|DIR", nargs="*", help="dumps, also gzipped")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="read from this cluster instead")
-    parser.add_argument("--context", metavar="NAME", help="the context of the kubeconfig (default: its current one)")
+    real_cluster(parser, "read from this cluster instead")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="file to write; .gz compresses it")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of identifiers that are made up")
     quiet(parser)

@@ -9,9 +9,12 @@ from .values import setting
 __all__ = [
     "enable_plugin",
     "json_output",
+    "manifests",
     "node_resources",
     "plugin_modules",
     "quiet",
+    "real_cluster",
+    "scheduler_setup",
     "settings",
     "stages",
     "start_from",
@@ -43,6 +46,38 @@ def enable_plugin(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="enable this plugin in every profile that does not mention it; may be given again",
+    )
+
+
+def manifests(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE|DIR",
+        action="append",
+        nargs="+",
+        default=[],
+        help="manifests: YAML or JSON files, or directories of them, also gzipped; - is standard input",
+    )
+
+
+def real_cluster(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add ``--kubeconfig`` and ``--context``. ``text`` is the help of the first."""
+    parser.add_argument("--kubeconfig", metavar="FILE", help=text)
+    parser.add_argument("--context", metavar="NAME", help="the context of the kubeconfig (default: its current one)")
+
+
+def scheduler_setup(parser: argparse.ArgumentParser) -> None:
+    """Add the configuration, the plugins and the feature gates of the scheduler."""
+    parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
+    plugin_modules(parser)
+    enable_plugin(parser)
+    parser.add_argument(
+        "--feature-gates",
+        metavar="NAME=BOOL,...",
+        action="append",
+        default=[],
+        help="feature gates of kube-scheduler, such as DRADeviceTaintRules=true; may be given again",
     )
 
 

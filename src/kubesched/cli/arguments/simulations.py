@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from .options import enable_plugin, node_resources, plugin_modules, quiet, settings, stages, start_from
+from .options import (
+    manifests,
+    node_resources,
+    quiet,
+    real_cluster,
+    scheduler_setup,
+    settings,
+    stages,
+    start_from,
+)
 from .values import TABLES, count, duration, factor, node_count, positive, saved_table, seconds, setting
 
 __all__ = ["TRACE_FORMATS", "explain", "simulate", "sweep", "trace"]
@@ -54,15 +63,7 @@ JSON and YAML follow the schema of kubesched.lab.simulate.results.result (apiVer
 Exit code: 0 even if pods are pending; 1 if the input cannot be used, pods were refused, or an exception was raised
 during the run. Parts of the input that have no effect are named on stderr, even with --quiet, and in the result's
 warnings."""
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE|DIR",
-        action="append",
-        nargs="+",
-        default=[],
-        help="manifests: YAML or JSON files, or directories of them, also gzipped; - is standard input",
-    )
+    manifests(parser)
     start_from(parser)
     parser.add_argument(
         "--trace",
@@ -79,16 +80,7 @@ warnings."""
     )
     _hollow_nodes(parser)
     stages(parser)
-    parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
-    plugin_modules(parser)
-    enable_plugin(parser)
-    parser.add_argument(
-        "--feature-gates",
-        metavar="NAME=BOOL,...",
-        action="append",
-        default=[],
-        help="feature gates of kube-scheduler, such as DRADeviceTaintRules=true; may be given again",
-    )
+    scheduler_setup(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed that breaks ties (default: 0)")
     parser.add_argument(
         "--until",
@@ -116,28 +108,10 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used or a named 
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", default="default", help="of pods named without one (default: default)"
     )
-    parser.add_argument("--kubeconfig", metavar="FILE", help="read this cluster")
-    parser.add_argument("--context", metavar="NAME", help="the context of the kubeconfig (default: its current one)")
+    real_cluster(parser, "read this cluster")
     start_from(parser)
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE|DIR",
-        action="append",
-        nargs="+",
-        default=[],
-        help="manifests: YAML or JSON files, or directories of them, also gzipped; - is standard input",
-    )
-    parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
-    plugin_modules(parser)
-    enable_plugin(parser)
-    parser.add_argument(
-        "--feature-gates",
-        metavar="NAME=BOOL,...",
-        action="append",
-        default=[],
-        help="feature gates of kube-scheduler; may be repeated",
-    )
+    manifests(parser)
+    scheduler_setup(parser)
     parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
     parser.add_argument("--wide", action="store_true", help="show every group of pods, however many there are")
     quiet(parser, "no progress bar")

@@ -1,7 +1,8 @@
 """Demands of a pod on its node, as Filter plugins name them for explanations.
 
-A plugin names what it checks and how each of it could be asked for less. Whether and where a demand stands in the way is found out by
-running the plugin's own filter on a pod that makes this demand alone, so a demand holds words and changes, and no second filter.
+A plugin names each demand that it checks, and how the demand could be weaker. The reader runs the plugin's own filter on
+a pod that makes this demand alone: that shows where the demand stands in the way. So a demand holds words and changes,
+and no second filter.
 Reader: :mod:`kubesched.explain`.
 """
 
@@ -50,8 +51,10 @@ class Demand:
     """One demand of a pod that could be weaker.
 
     Attributes:
-        text: the demand and its numbers at the rows where it stands in the way: ``cpu: asks for 100; at most 32 are free (n1)``.
-        without: the change that drops it; None when no change of the pod does, such as for pods that keep this one away.
+        text: the demand and its numbers at the rows where it stands in the way, such as
+            ``cpu: asks for 100; at most 32 is free (n1)``.
+        without: the change that drops it; None when no change of the pod does, such as for pods that keep this one
+            away.
         weaker: smaller changes, the smallest first; each is tried before the demand is dropped.
         amounts: of a demand for an amount: the amount that each node lacks. Dropping it is then no proposal.
     """

@@ -1,17 +1,18 @@
 """Reasons of pending pods: every pod without a node is evaluated once more, and equal results are grouped.
 
 The verdicts come from the scheduler's own search over its present cache, so its next attempt would give the same.
-:mod:`kubesched.explain` finds what would help. Callers: :mod:`..run.simulation`, the demonstration, ``kubesched explain``.
+:mod:`kubesched.explain` finds what would help. Callers: :mod:`..run.simulation`, the demonstration and
+``kubesched explain``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from kubesched.api.kinds import kind_of
 from kubesched.api.types import Pod
@@ -26,6 +27,7 @@ from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.framework.status import Code, Status
 from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins.demands.words import counted, listed
 
 from ..embedded import Embedded
 from .claim_notes import claim_notes
@@ -69,28 +71,13 @@ class Workloads:
         return f"{kind}/{name}"
 
 
-@dataclass(slots=True)
-class _Finding:
-    """Result of evaluating a pod."""
-
-    reason: PendingReason
-    message: str
-    reasons: list[Reason] = field(default_factory=list)
-    gates: list[str] = field(default_factory=list)
-    hints: list[str] = field(default_factory=list)
-    obstacles: list[ObstacleReport] = field(default_factory=list)
-    remedies: list[RemedyReport] = field(default_factory=list)
-    evictions: EvictionReport | None = None
-    explanations: list[ExplanationReport] = field(default_factory=list)
-
-
 def explain_pending(
     embedded: Embedded, pods: Iterable[Pod], on_progress: Callable[[int], None] = lambda done: None
 ) -> list[Pending]:
     """Group ``pods`` (none of them has a node) by workload and reason, largest group first."""
     workloads = Workloads(embedded.store)
-    findings: dict[bytes, _Finding] = {}
-    groups: dict[tuple[str | bytes, ...], tuple[_Finding, Pod, list[str]]] = {}
+    findings: dict[bytes, Pending] = {}
+    groups: dict[tuple[str | bytes, ...], tuple[Pending, str, list[str]]] = {}
     waits: dict[tuple[str | bytes, ...], dict[str, None]] = {}
     for done, pod in enumerate(pods, 1):
         workload = workloads.of(pod)
@@ -100,28 +87,19 @@ def explain_pending(
             finding = findings[alike] = _look(embedded, pod)
         # Pods without a workload are one group if they are equal, by their text.
         key = (pod.namespace, workload or alike, pod.spec.scheduler_name, finding.reason, finding.message)
-        groups.setdefault(key, (finding, pod, []))[2].append(pod.key)
+        groups.setdefault(key, (finding, workload, []))[2].append(pod.key)
         if pod.spec.volumes or pod.spec.resource_claims:
             waits.setdefault(key, {}).update(dict.fromkeys(claim_notes(embedded.store, pod)))
         on_progress(done)
     groups_found = [
-        Pending(
-            reason=finding.reason,
-            workload=workloads.of(pod),
-            message=finding.message,
+        replace(
+            finding,
+            workload=workload,
             count=len(keys),
             pods=sorted(keys),
-            reasons=finding.reasons,
-            gates=finding.gates,
-            scheduler_name=pod.spec.scheduler_name,
-            hints=finding.hints,
-            obstacles=finding.obstacles,
-            remedies=finding.remedies,
-            evictions=finding.evictions,
             waits_for=list(waits.get(key, ()))[:WAITS],
-            explanations=finding.explanations,
         )
-        for key, (finding, pod, keys) in groups.items()
+        for key, (finding, workload, keys) in groups.items()
     ]
     return sorted(groups_found, key=lambda group: (-group.count, group.pods[0]))
 
@@ -130,49 +108,53 @@ def _nomination(pod: Pod) -> tuple[str, bool]:
     return pod.status.nominated_node_name, pod.metadata.deletion_timestamp is not None
 
 
-def _look(embedded: Embedded, pod: Pod) -> _Finding:
-    """Return why this pod has no node at present."""
+def _look(embedded: Embedded, pod: Pod) -> Pending:
+    """Return why this pod has no node at present, as a report without pods and workload."""
     scheduler = embedded.scheduler
+
+    def found(reason: PendingReason, message: str, **more: Any) -> Pending:
+        name = pod.spec.scheduler_name
+        return Pending(reason=reason, message=message, workload="", count=0, pods=[], scheduler_name=name, **more)
+
     if pod.metadata.deletion_timestamp is not None:
-        return _Finding("Deleting", "the pod is being deleted")
+        return found("Deleting", "the pod is being deleted")
     framework = scheduler.frameworks.get(pod.spec.scheduler_name)
     if framework is None:
         known = ", ".join(scheduler.frameworks)
         text = f'no profile is named "{pod.spec.scheduler_name}" (there is {known}); another scheduler would take it'
-        return _Finding("UnknownScheduler", text)
+        return found("UnknownScheduler", text)
     # The scheduler's version of the pod lacks fields that feature gates turn off.
     info = PodInfo(scheduler.informers.live_pod(pod.namespace, pod.name) or pod)
     for plugin in framework.pre_enqueue_plugins.values():
         status = plugin(info)
         if status is not None and status.code is Code.ERROR:
-            return _Finding("SchedulerError", status.message())
+            return found("SchedulerError", status.message())
         if status is not None:
             gates = [gate.name for gate in pod.spec.scheduling_gates]
-            return _Finding("SchedulingGated", status.message(), gates=gates, hints=_gate_hint(gates))
+            return found("SchedulingGated", status.message(), gates=gates, hints=_gate_hint(gates))
     search = scheduler.profiles[pod.spec.scheduler_name].search
     try:
         evaluation = search.evaluate(CycleState(), info)
     except PluginFailedError as error:
-        return _Finding("SchedulerError", str(error))
+        return found("SchedulerError", str(error))
     if isinstance(evaluation, Rejection):
         text = evaluation.message()
         if not evaluation.all_nodes:
-            return _Finding("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
-        finding = _Finding("Unschedulable", text, reasons_of(evaluation))
-        finding.explanations = _explanations(embedded, framework, info, evaluation)
-        _explain(finding, framework, search, info)
-        return finding
+            return found("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
+        said = _explanations(embedded, framework, info, evaluation)
+        tried = _tried(framework, search, info)
+        return found("Unschedulable", text, reasons=reasons_of(evaluation), explanations=said, **tried)
     last = next((item for item in pod.status.conditions if item.type == "PodScheduled" and item.message), None)
     fits = len(evaluation.feasible)
     text = last.message if last is not None else "its turn has not come yet"
-    return _Finding("Waiting", f"{text} (nodes that fit now: {fits})")
+    return found("Waiting", f"{text} (nodes that fit now: {fits})")
 
 
-def _explain(finding: _Finding, framework: Framework, search: Search, pod: PodInfo) -> None:
-    """Add obstacles, remedies and evictions to a finding, and what helps in words."""
+def _tried(framework: Framework, search: Search, pod: PodInfo) -> dict[str, Any]:
+    """Return obstacles, remedies and evictions as fields of a report, and what helps in words."""
     found, table = explain_pod(framework, search, pod), search.table
     rows = found.obstacles.rows
-    finding.obstacles = [
+    obstacles = [
         ObstacleReport(
             plugin=one.plugin,
             text=one.text,
@@ -181,22 +163,20 @@ def _explain(finding: _Finding, framework: Framework, search: Search, pod: PodIn
         )
         for one in found.obstacles.found
     ]
-    finding.remedies = [
+    remedies = [
         RemedyReport(changes=list(one.changes), nodes=len(one.rows), examples=names_at(table, one.rows, EXAMPLES))
         for one in found.remedies
     ]
-    finding.hints = [f"{' AND '.join(one.changes)}: {_nodes(one.nodes)} would fit" for one in finding.remedies]
+    hints = [f"{' AND '.join(one.changes)}: {counted(one.nodes, 'node')} would fit" for one in remedies]
+    evictions = None
     if found.evictions is not None:
         node, pods, of = found.evictions.node, found.evictions.pods, found.evictions.of
-        finding.evictions = EvictionReport(node=node, pods=list(pods), of=of)
-        shown = ", ".join(pods[:EXAMPLES]) + (f" and {len(pods) - EXAMPLES:,} more" if len(pods) > EXAMPLES else "")
-        finding.hints.append(f"remove {shown} from {node} ({len(pods):,} of its {of:,} pods): it would fit there")
-    if not finding.hints:
-        finding.hints.append("no change of the pod helps, and no eviction: other or more nodes are needed")
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count:,} nodes"
+        evictions = EvictionReport(node=node, pods=list(pods), of=of)
+        shown = listed(pods[:EXAMPLES], len(pods))
+        hints.append(f"remove {shown} from {node} ({len(pods):,} of its {of:,} pods): it would fit there")
+    if not hints:
+        hints.append("no change of the pod helps, and no eviction: other or more nodes are needed")
+    return {"obstacles": obstacles, "remedies": remedies, "evictions": evictions, "hints": hints}
 
 
 def _explanations(

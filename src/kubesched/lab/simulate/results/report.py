@@ -14,7 +14,7 @@ import msgspec
 
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.large_json import as_text, large_json
-from kubesched.scheduler.plugins.demands.words import amount_text
+from kubesched.scheduler.plugins.demands.words import amount_text, counted, listed
 
 from .result import (
     ErrorReport,
@@ -131,10 +131,6 @@ def _table(
     return [Line(lines[0], "dim"), *(Line(text) for text in lines[1:])]
 
 
-def _plural(count: int, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
-
-
 def seconds(value: float) -> str:
     """Return a duration for people: ``45s``, ``2h 5m``."""
     whole = round(value)
@@ -167,7 +163,7 @@ def _summary(result: Result) -> list[Line]:
         parts.append(f"{totals.refused:,} refused")
     if totals.removed:
         parts.append(f"{totals.removed:,} removed")
-    text = f"{_plural(totals.nodes, 'node')}, {_plural(totals.pods, 'pod')}: {', '.join(parts)}"
+    text = f"{counted(totals.nodes, 'node')}, {counted(totals.pods, 'pod')}: {', '.join(parts)}"
     end = f"after {seconds(result.virtual_seconds)} of virtual time {_ENDINGS[result.stopped]} (seed {result.seed})"
     return [
         Line(text, "warn" if totals.pending or totals.refused or totals.on_missing_nodes or result.errors else "good"),
@@ -207,16 +203,16 @@ def _preemptions(preemptions: Sequence[PreemptionReport], wide: bool) -> list[Li
 
 def preemption_lines(item: PreemptionReport, when: str) -> list[Line]:
     """Return lines about a preemption: a summary, then indented lines about victims and other nodes."""
-    budgets = f", {_plural(item.budget_violations, 'budget violation')}" if item.budget_violations else ""
+    budgets = f", {counted(item.budget_violations, 'budget violation')}" if item.budget_violations else ""
     lines = [Line(f"{item.pod} (priority {item.priority:,}) on {item.node} {when}{budgets}")]
     lines.append(Line(f"  evicted: {', '.join(item.victims)}"))
     for why, nodes in _by_reason(item).items():
         lines.append(Line(f"  not {', '.join(nodes)}: {why}", "dim"))
     hidden = item.candidates - 1 - len(item.lost)
     if hidden:
-        lines.append(Line(f"  {_plural(hidden, 'other candidate')} lost as well", "dim"))
+        lines.append(Line(f"  {counted(hidden, 'other candidate')} lost as well", "dim"))
     for reason, count in item.not_helpful.items():
-        lines.append(Line(f"  {_plural(count, 'node')} not helped: {reason}", "dim"))
+        lines.append(Line(f"  {counted(count, 'node')} not helped: {reason}", "dim"))
     return lines
 
 
@@ -346,7 +342,7 @@ def _pending_group(group: Pending) -> list[Line]:
         subject += f" of {group.workload} in {group.pods[0].split('/', 1)[0]}"
     lines = [Line(f"{subject}: {group.reason}", "warn")]
     if group.count > 1:
-        lines.append(Line(f"  {_names(group.pods, group.count, _MOST_NAMES)}", "dim"))
+        lines.append(Line(f"  {listed(group.pods[:_MOST_NAMES], group.count)}", "dim"))
     lines.append(Line(f"  {group.message}"))
     lines += [Line(f"    {_obstacle(one)}") for one in group.obstacles or group.reasons]
     lines += [Line(f"  {text}") for text in group.waits_for]
@@ -356,17 +352,12 @@ def _pending_group(group: Pending) -> list[Line]:
 
 
 def _obstacle(one: ObstacleReport | Reason) -> str:
-    text = f"{_plural(one.nodes, 'node')}: {one.text}"
+    text = f"{counted(one.nodes, 'node')}: {one.text}"
     if one.plugin:
         text += f" [{one.plugin}]"
     if one.examples:
-        text += f": {_names(one.examples, one.nodes, _MOST_NAMES)}"
+        text += f": {listed(one.examples[:_MOST_NAMES], one.nodes)}"
     return text
-
-
-def _names(names: Sequence[str], count: int, most: int) -> str:
-    shown = ", ".join(names[:most])
-    return shown if count <= most else f"{shown} and {count - most:,} more"
 
 
 def _refused(refused: Sequence[Refusal]) -> list[Line]:

@@ -185,8 +185,9 @@ class EvictionReport(_Struct, frozen=True, kw_only=True):
 class Pending(_Struct, frozen=True, kw_only=True):
     """Pods without a node for the same reasons; the largest group first.
 
-    ``message`` is the text of the pod's PodScheduled condition. ``reasons`` has the first reason against each node, ``obstacles`` every
-    one. ``remedies`` and ``evictions`` were tried against the cluster as it stands at the end; ``hints`` has them in words.
+    ``message`` is the text of the pod's PodScheduled condition. ``reasons`` has the first reason against each node,
+    ``obstacles`` every one. ``remedies`` and ``evictions`` were tried against the cluster as it stands at the end;
+    ``hints`` has them in words.
     """
 
     reason: PendingReason

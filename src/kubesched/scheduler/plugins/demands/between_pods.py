@@ -113,31 +113,32 @@ def _spread_text(item: TopologySpreadConstraint, constraint: Constraint, counts:
 
 
 def near_and_far(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
-    """Each required term of affinity and anti-affinity; and the anti-affinity of other pods to this one, which no change of it lifts."""
-    infos, namespaces = list(nodes.all_infos()), nodes.terms.namespaces
-    affinity = pod.spec.affinity
-    near = affinity.pod_affinity if affinity is not None else None
-    for raw, term in zip(near.required if near is not None else (), pod.affinity_terms.required, strict=False):
-        what, key = f"pods with {selector_text(raw.label_selector)}", term.topology_key
-        there = _matching(infos, term, namespaces)
-        shown = [f"{domain} {len(keys)}" for domain, keys in there.items()][:_MOST_DOMAINS]
-        text = f"affinity to {what}"
-        text += (
-            f", which are in these domains of {key}: {listed(shown, len(there))}"
-            if there
-            else f": there is none on a node with the label {key}"
-        )
-        yield Demand(
-            always(text), Change(f"drop the affinity to {what} by {key}", partial(_without, "pod_affinity", raw))
-        )
-    far = affinity.pod_anti_affinity if affinity is not None else None
-    for raw, term in zip(far.required if far is not None else (), pod.affinity_terms.required_anti, strict=False):
-        what, key = f"pods with {selector_text(raw.label_selector)}", term.topology_key
-        there = _matching(infos, term, namespaces)
+    """Each required term of affinity and anti-affinity; and the anti-affinity of other pods to this one.
+
+    No change of the pod lifts the latter.
+    """
+    infos, terms = list(nodes.all_infos()), pod.affinity_terms
+    for raw, key, there in _terms(pod, "pod_affinity", terms.required, nodes):
+        to = f"affinity to pods with {selector_text(raw.label_selector)}"
+        yield Demand(always(to + _near_text(key, there)), _drop(to, "pod_affinity", raw))
+    for raw, key, there in _terms(pod, "pod_anti_affinity", terms.required_anti, nodes):
+        to = f"anti-affinity to pods with {selector_text(raw.label_selector)}"
         if there:
-            change = Change(f"drop the anti-affinity to {what} by {key}", partial(_without, "pod_anti_affinity", raw))
-            yield Demand(always(_anti_text(infos, what, key, there)), change)
-    yield from _others(infos, pod, namespaces)
+            yield Demand(always(to + _far_text(infos, key, there)), _drop(to, "pod_anti_affinity", raw))
+    yield from _others(infos, pod, nodes.terms.namespaces)
+
+
+def _terms(
+    pod: PodInfo, field: str, compiled: Sequence[AffinityTerm], nodes: NodeTable
+) -> Iterator[tuple[PodAffinityTerm, str, dict[str, list[str]]]]:
+    """The required terms of ``pod_affinity`` or ``pod_anti_affinity``: term, topology key, matching pods by domain."""
+    rules = getattr(pod.spec.affinity, field, None)
+    for raw, term in zip(rules.required if rules is not None else (), compiled, strict=False):
+        yield raw, term.topology_key, _matching(nodes.all_infos(), term, nodes.terms.namespaces)
+
+
+def _drop(to: str, field: str, raw: PodAffinityTerm) -> Change:
+    return Change(f"drop the {to} by {raw.topology_key}", partial(_without, field, raw))
 
 
 def _without(field: str, dropped: PodAffinityTerm, spec: PodSpec) -> PodSpec:
@@ -150,16 +151,25 @@ def _without(field: str, dropped: PodAffinityTerm, spec: PodSpec) -> PodSpec:
     return replace(spec, affinity=replace(affinity, **{field: changed}))
 
 
-def _anti_text(nodes: Iterable[NodeInfo], what: str, key: str, there: Mapping[str, Sequence[str]]) -> str:
-    domains = {node.labels[key] for node in nodes if key in node.labels}
-    shown = [
-        f"{domain} ({listed(keys[:_MOST_PODS], len(keys))})" for domain, keys in list(there.items())[:_MOST_DOMAINS]
-    ]
-    text = f"anti-affinity to {what}, which are in {key} {listed(shown, len(there))}"
-    free = len(domains) - len(there)
+def _near_text(key: str, there: Mapping[str, Sequence[str]]) -> str:
+    if not there:
+        return f": there is none on a node with the label {key}"
+    shown = [f"{domain} {len(keys)}" for domain, keys in there.items()][:_MOST_DOMAINS]
+    return f", which are in these domains of {key}: {listed(shown, len(there))}"
+
+
+def _far_text(nodes: Iterable[NodeInfo], key: str, there: Mapping[str, Sequence[str]]) -> str:
+    text = f", which are in {key} {_who(there)}"
+    free = len({node.labels[key] for node in nodes if key in node.labels}) - len(there)
     if free == 0:
         return f"{text}; every domain has one: 1 more domain is missing for each such pod"
     return f"{text}; {'1 domain has' if free == 1 else f'{free} domains have'} none"
+
+
+def _who(there: Mapping[str, Sequence[str]]) -> str:
+    """The domains with their pods, each list cut."""
+    first = list(there.items())[:_MOST_DOMAINS]
+    return listed([f"{domain} ({listed(keys[:_MOST_PODS], len(keys))})" for domain, keys in first], len(there))
 
 
 def _matching(
@@ -188,8 +198,5 @@ def _others(nodes: Iterable[NodeInfo], pod: PodInfo, namespaces: Mapping[str, di
                 if domain is not None and term.matches(pod.pod, labels):
                     found.setdefault(f"{term.topology_key} {domain}", []).append(other.pod.key)
     if found:
-        shown = [
-            f"{domain} ({listed(sorted(keys)[:_MOST_PODS], len(keys))})"
-            for domain, keys in sorted(found.items())[:_MOST_DOMAINS]
-        ]
-        yield Demand(always(f"other pods have an anti-affinity to this pod, in {listed(shown, len(found))}"), None)
+        who = _who({domain: sorted(found[domain]) for domain in sorted(found)})
+        yield Demand(always(f"other pods have an anti-affinity to this pod, in {who}"), None)

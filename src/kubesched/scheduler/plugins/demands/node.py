@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace
 
 from kubesched.api.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
@@ -22,6 +23,7 @@ from kubesched.api.types import (
 
 from ...framework.demand import Change, Demand
 from ...nodes import NodeTable, PodInfo
+from ...nodes.columns import ABSENT
 from .words import always, listed, requirement_text
 
 __all__ = ["cordons", "labels", "node_name", "ports", "taints"]
@@ -43,12 +45,12 @@ def cordons(nodes: NodeTable) -> Iterator[Demand]:
 
 def taints(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
     """A node without each of the taints that the pod does not tolerate."""
-    counts = Counter(
-        Taint(key=taint.key, value=taint.value, effect=taint.effect)
-        for node in nodes.all_infos()
-        for taint in node.taints
-        if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerated(taint, pod.spec.tolerations)
-    )
+    counts: Counter[Taint] = Counter()
+    column = nodes.taints
+    for code, count in enumerate(np.bincount(column.codes[nodes.order()]).tolist()):
+        for taint in column.sets[code] if count else ():
+            if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerated(taint, pod.spec.tolerations):
+                counts[Taint(key=taint.key, value=taint.value, effect=taint.effect)] += count
     for taint in sorted(counts, key=lambda one: (-counts[one], _taint_text(one)))[:_MOST_TAINTS]:
         yield Demand(always(f"taint {_taint_text(taint)}"), _toleration(taint, "tolerate the taint "))
 
@@ -90,22 +92,25 @@ def labels(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
         return
     (term,) = required.node_selector_terms
     for requirement in term.match_expressions:
-        text = requirement_text(requirement)
-        change = Change(f"drop the node affinity {text}", partial(_without_requirement, requirement))
-        yield Demand(always(f"node affinity {text}: {_values(nodes, requirement.key)}"), change)
+        yield _requirement(requirement, f": {_values(nodes, requirement.key)}")
     for requirement in term.match_fields:
-        text = requirement_text(requirement)
-        change = Change(f"drop the node affinity {text}", partial(_without_requirement, requirement))
-        yield Demand(always(f"node affinity {text}"), change)
+        yield _requirement(requirement)
+
+
+def _requirement(requirement: NodeSelectorRequirement, values: str = "") -> Demand:
+    text = f"node affinity {requirement_text(requirement)}"
+    return Demand(always(text + values), Change(f"drop the {text}", partial(_without_requirement, requirement)))
 
 
 def _values(nodes: NodeTable, key: str) -> str:
     """The values of a label, most frequent first."""
-    counts = Counter(value for node in nodes.all_infos() if (value := node.labels.get(key)) is not None)
+    column = nodes.labels.column(key)
+    codes = column.codes[nodes.order()]
+    counts = {code: count for code, count in enumerate(np.bincount(codes[codes != ABSENT]).tolist()) if count}
     if not counts:
         return f"no node has the label {key}"
-    shown = [f"{value} ({count:,})" for value, count in counts.most_common(_MOST_LISTED)]
-    return f"nodes have {listed(shown, len(counts))}"
+    frequent = sorted(counts, key=lambda code: -counts[code])[:_MOST_LISTED]
+    return f"nodes have {listed([f'{column.values[code]} ({counts[code]:,})' for code in frequent], len(counts))}"
 
 
 def _without_label(key: str, spec: PodSpec) -> PodSpec:

@@ -20,7 +20,10 @@ __all__ = ["amounts"]
 
 
 def amounts(pod: PodInfo, nodes: NodeTable, wanted: Mapping[str, int], delegated: Collection[str]) -> Iterator[Demand]:
-    """A demand for each resource: ``wanted`` is resource to amount; the ``delegated`` are allocated elsewhere where nodes have none."""
+    """A demand for each resource of ``wanted``, which has the amounts.
+
+    Nodes without a ``delegated`` resource lack none of it: it is allocated elsewhere.
+    """
     for resource, amount in wanted.items():
         if amount <= 0:
             continue

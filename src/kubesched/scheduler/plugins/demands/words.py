@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from kubesched.api.quantity import format_bytes, format_milli
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
-from kubesched.api.types import LabelSelector, NodeSelectorRequirement
+from kubesched.api.types import LabelSelector, LabelSelectorRequirement, NodeSelectorRequirement
 
 from ...framework.question import RowArray
 
-__all__ = ["always", "amount_text", "listed", "requirement_text", "selector_text"]
+__all__ = ["always", "amount_text", "counted", "listed", "requirement_text", "selector_text"]
 
 
 def always(text: str) -> Callable[[RowArray], str]:
@@ -27,13 +27,18 @@ def amount_text(resource: str, amount: int) -> str:
     return str(amount)
 
 
+def counted(count: int, word: str) -> str:
+    """A number of things: ``1 node``, ``1,200 nodes``."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
 def listed(shown: Sequence[str], count: int) -> str:
     """A list, with the number of the items of ``count`` that are left out."""
     text = ", ".join(shown)
     return text if count <= len(shown) else f"{text} and {count - len(shown):,} more"
 
 
-def requirement_text(requirement: NodeSelectorRequirement) -> str:
+def requirement_text(requirement: NodeSelectorRequirement | LabelSelectorRequirement) -> str:
     """A requirement of a selector: ``zone In (a, b)``."""
     values = f" ({', '.join(requirement.values)})" if requirement.values else ""
     return f"{requirement.key} {requirement.operator}{values}"
@@ -44,7 +49,5 @@ def selector_text(selector: LabelSelector | None) -> str:
     if selector is None:
         return "no label at all"
     parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
-    for one in selector.match_expressions:
-        values = f" ({', '.join(one.values)})" if one.values else ""
-        parts.append(f"{one.key} {one.operator}{values}")
+    parts += map(requirement_text, selector.match_expressions)
     return " and ".join(parts) or "any labels"
