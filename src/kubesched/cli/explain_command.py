@@ -11,9 +11,10 @@ import msgspec
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.collector import collector_off
 from kubesched.base.large_json import large_json
+from kubesched.base.lines import Line
 from kubesched.cluster.files import Manifests, load_manifests
+from kubesched.explain.text import pending_lines
 from kubesched.lab.simulate.inputs.given import cluster_of
-from kubesched.lab.simulate.results.report import Line, pending_lines
 from kubesched.lab.simulate.run.standing import Standing, explain_standing
 
 from .console import print_lines, progress_bar, warn, write

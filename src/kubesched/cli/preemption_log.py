@@ -11,8 +11,8 @@ import sys
 from typing import Final
 
 from kubesched.base.times import Clock, timestamp
-from kubesched.lab.simulate.results.preemptions import preemption_report
-from kubesched.lab.simulate.results.report import preemption_lines
+from kubesched.explain.preemptions import preemption_report
+from kubesched.explain.text import preemption_lines
 from kubesched.scheduler.framework.preemption import Preemption
 
 from .console import write

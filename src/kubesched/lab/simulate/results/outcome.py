@@ -14,11 +14,11 @@ import msgspec
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
 from kubesched.api.types import Pod
+from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.nodes.nodeinfo import NodeInfo
 
 from ..embedded import Embedded
 from .course import Course
-from .pending import Workloads, explain_pending
 from .pod_times import PodBook, run_times
 from .result import MissingNode, NodeUse, Placement, Refusal, ResourceUse, Result, Stopped, Totals
 
@@ -48,7 +48,7 @@ def outcome(
     lost = {key for item in missing for key in item.pods}
     placed = [pod for pod in pods if pod.spec.node_name and pod.key not in lost]
     waiting = [pod for pod in pods if not pod.spec.node_name]
-    pending = explain_pending(embedded, waiting)
+    pending = embedded.explain(waiting)
     infos = _infos(embedded)
     names = _resource_names(infos)
     attempts = embedded.scheduler.metrics.schedule_attempts_total
@@ -112,7 +112,7 @@ def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:
 
 
 def _placements(embedded: Embedded, book: PodBook, placed: list[Pod]) -> list[Placement]:
-    workloads = Workloads(embedded.store)
+    workloads = Workloads(embedded.objects)
     found = [
         Placement(
             namespace=pod.namespace,

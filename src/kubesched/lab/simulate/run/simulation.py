@@ -24,6 +24,9 @@ from kubesched.base.collector import collector_off
 from kubesched.cluster.controllers import ALL, BATCH, DEVICES, STORAGE, Controller
 from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.kubelets import Stage
+from kubesched.explain.preemptions import preemption_report
+from kubesched.explain.report import PreemptionReport
+from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.config import (
     DEFAULT_GATES,
     ConfigError,
@@ -43,11 +46,9 @@ from ..inputs.intake import Controllers, Intake, Source, gather, in_order, is_un
 from ..inputs.storing import RefusedError, check_objects, refusals, store_objects
 from ..results.course import Course, Shapes
 from ..results.outcome import outcome
-from ..results.pending import Workloads
 from ..results.pod_times import PodBook, amounts
-from ..results.preemptions import preemption_report
 from ..results.problems import ProblemLog
-from ..results.result import PreemptionReport, Refusal, Result, Stopped
+from ..results.result import Refusal, Result, Stopped
 from ..results.turnover import Turnover
 from .settings_remarks import settings_without_effect
 from .virtual_time import VirtualClock, VirtualTimeError, VirtualTimeLoop, run_virtual
@@ -302,7 +303,7 @@ class Session:
         self.embedded = embedded
         store, scheduler = embedded.store, embedded.scheduler
         self._book = PodBook(
-            lambda: self.now, embedded.clock.now(), Workloads(store).of, Turnover(self._replaced_forever)
+            lambda: self.now, embedded.clock.now(), Workloads(embedded.objects).of, Turnover(self._replaced_forever)
         )
         store.follow(self._book.changed)
         self._course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 from kubesched.api.types import Pod
 from kubesched.cluster.files import ManifestError, Manifests
+from kubesched.explain.report import Pending
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
 
 from ..embedded import Embedded
 from ..inputs.intake import gather
 from ..inputs.storing import RefusedError, store_objects
-from ..results.pending import explain_pending
-from ..results.result import Pending
 from .virtual_time import VirtualClock, run_virtual
 
 __all__ = ["Standing", "explain_standing"]
@@ -84,7 +83,7 @@ async def _explain(
         wanted = [pods[name] for name in dict.fromkeys(names) if name in pods] if names else list(pods.values())
         warnings = [*intake.warnings, *(f"{item.source}: {item.message}" for item in refused)]
         return Standing(
-            pending=explain_pending(embedded, [pod for pod in wanted if _is_pending(pod)], on_progress),
+            pending=embedded.explain([pod for pod in wanted if _is_pending(pod)], on_progress),
             placed={pod.key: pod.spec.node_name for pod in wanted if names and pod.spec.node_name},
             absent=[name for name in names if name not in pods],
             warnings=warnings,

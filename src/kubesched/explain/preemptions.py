@@ -7,7 +7,7 @@ from typing import Final
 
 from kubesched.scheduler.framework.preemption import Preemption
 
-from .result import LostCandidate, PreemptionReport
+from .report import LostCandidate, PreemptionReport
 
 __all__ = ["preemption_report"]
 
