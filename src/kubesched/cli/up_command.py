@@ -212,7 +212,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
         stages=_stages(options),
         extenders=http_extenders(config.extenders),
-        on_preemption=None if options.quiet else PreemptionLog(clock),
+        observers=() if options.quiet else (PreemptionLog(clock),),
         taint_new_nodes=not options.no_controllers,
         event_cache_size=EVENT_CACHE,
     )

@@ -31,6 +31,7 @@ from kubesched.scheduler.config import (
     KubeSchedulerConfiguration,
     default_config,
 )
+from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.preemption import Preemption
 from kubesched.scheduler.framework.queued import QueuedPodInfo
@@ -139,8 +140,7 @@ async def simulate(
         controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
         stages=stages,
         extenders=extenders,
-        on_preemption=session.preempted,
-        on_attempt=session.attempted,
+        observers=(session,),
         with_faults=drive is not None,
     )
     session.follow(embedded, Shapes(*_requests(intake)))
@@ -247,7 +247,7 @@ def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
     return found, counts
 
 
-class Session:
+class Session(AttemptObserver):
     """Simulation under way: arrivals, bindings, and the test if anything still moves.
 
     Attributes:
