@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubesched.scheduler.framework.status import Status
+
 from .schema import PodRef, Preempted, RankedNode, Record, Verdict
 
 __all__ = ["Entry"]

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Final
 
 from kubesched.scheduler.framework.preemption import Preemption
+
 from .schema import Preempted
 
 __all__ = ["PreemptionNotes"]

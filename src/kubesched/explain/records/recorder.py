@@ -12,7 +12,6 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from kubesched.base.times import Clock
-
 from kubesched.scheduler.core.attempt import Attempt
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.core.observer import AttemptObserver
@@ -20,6 +19,7 @@ from kubesched.scheduler.core.search import Decision, Path
 from kubesched.scheduler.framework.preemption import Preemption
 from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes.nominating import NominatingInfo
+
 from .entry import Entry
 from .preempted import PreemptionNotes
 from .ranked import ranked
