@@ -22,7 +22,6 @@ import msgspec
 
 from kubesched import __version__
 from kubesched.api.tombstone import final_state
-from kubesched.base.times import Clock
 
 from .compressed import CompressedFile
 from .entry import Entry
@@ -57,7 +56,7 @@ class FileInUseError(OSError):
 class DecisionFile:
     """File of decisions that is being written."""
 
-    def __init__(self, path: str | Path, clock: Clock, *, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, path: str | Path, *, most_bytes: int = _MOST_BYTES) -> None:
         """Create the file; an earlier file of decisions becomes ``FILE.1``. ``most_bytes`` bounds both together.
 
         Raises:
@@ -65,7 +64,7 @@ class DecisionFile:
             OSError: if the file cannot be written.
         """
         self._path = Path(path)
-        self._clock = clock
+        self._now: Callable[[], float] = lambda: 0.0
         self._most = most_bytes // 2
         self._scheduler: Scheduler | None = None
         #: Functions that make the next lines.
@@ -94,6 +93,7 @@ class DecisionFile:
     def attach(self, scheduler: Scheduler) -> None:
         """Record the objects of a scheduler's informers from now on. Call it before the scheduler starts."""
         self._scheduler = scheduler
+        self._now = scheduler.clock.now
         for plural, informer in scheduler.informers.items():
             if plural not in LEFT_OUT:
                 informer.add_handler(_Tap(self, plural))
@@ -124,10 +124,12 @@ class DecisionFile:
         """Write what waits, every half second, until cancelled."""
         while True:
             await asyncio.sleep(_PAUSE)
-            if self._failed_at is not None and self._clock.now() - self._failed_at >= _RETRY:
+            if self._failed_at is not None and self._now() - self._failed_at >= _RETRY:
                 self._try_again()
-            while self._write(_TURN):
+            more = self._write(_TURN)
+            while more:
                 await asyncio.sleep(0)
+                more = self._write(_TURN)
 
     def close(self) -> None:
         """Write what waits and close the file."""
@@ -174,7 +176,7 @@ class DecisionFile:
                 self._path,
                 error.strerror or error,
             )
-        self._failed_at = self._clock.now()
+        self._failed_at = self._now()
 
     def _try_again(self) -> None:
         """Begin a new file after a failure."""
@@ -185,7 +187,7 @@ class DecisionFile:
             while self._write(_TURN):
                 pass
         except OSError as error:
-            self._failed_at = self._clock.now()
+            self._failed_at = self._now()
             self._waiting.clear()
             _log.debug("decisions still cannot be written to %s: %s", self._path, error)
             return
@@ -202,7 +204,7 @@ class DecisionFile:
         header = Header(
             format=FORMAT,
             format_version=VERSION,
-            at=self._clock.now(),
+            at=self._now(),
             program=f"kubesched {__version__}",
             profiles=sorted(scheduler.profiles),
             kinds=kinds,
@@ -210,7 +212,7 @@ class DecisionFile:
         self._waiting.append(lambda: _encode(header))
         for plural, obj in _objects(scheduler, kinds):
             self._waiting.append(lambda plural=plural, obj=obj: self._lines.put(plural, None, obj))
-        self._waiting.extend(_memories(scheduler, self._clock.now()))
+        self._waiting.extend(_memories(scheduler, self._now()))
 
 
 def _objects(scheduler: Scheduler, kinds: list[str]) -> Iterator[tuple[str, Any]]:

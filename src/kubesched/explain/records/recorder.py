@@ -3,15 +3,15 @@
 While the scheduler decides, only an entry of small values is made (:mod:`.entry`). Texts and JSON are made when a record
 is read, or in the turns of :meth:`Recorder.run`.
 
-    observers=[recorder] ──▶ Scheduler ──▶ recorder.attach(scheduler) ──▶ scheduler.start()
+    Recorder() ──▶ Scheduler(observers=[recorder]) ──▶ recorder.attach(scheduler) ──▶ scheduler.start()
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
-from kubesched.base.times import Clock
 from kubesched.scheduler.core.attempt import Attempt
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.core.observer import AttemptObserver
@@ -26,6 +26,8 @@ from .ranked import ranked
 from .ring import Ring
 
 if TYPE_CHECKING:
+    from kubesched.scheduler.scheduler import Scheduler
+
     from .file import DecisionFile
 
 __all__ = ["Recorder"]
@@ -43,11 +45,11 @@ class Recorder(AttemptObserver):
     A defect here ends the recording, with an error in the log, and never an attempt.
     """
 
-    def __init__(self, clock: Clock, *, kept: int = 10_000, file: DecisionFile | None = None, top: int = _TOP) -> None:
-        """``clock`` is the scheduler's. ``kept`` is the size of the ring; ``top`` the number of nodes with scores."""
+    def __init__(self, *, kept: int = 10_000, file: DecisionFile | None = None, top: int = _TOP) -> None:
+        """``kept`` is the size of the ring; ``top`` the number of nodes with scores."""
         self.ring = Ring(kept)
         self.file = file
-        self._now = clock.now
+        self._now: Callable[[], float] = lambda: 0.0
         self._top = top
         self._seq = 0
         #: Attempts under way, by the pod's UID.
@@ -55,8 +57,12 @@ class Recorder(AttemptObserver):
         self._preemptions = PreemptionNotes()
         self._broken = False
 
-    def attach(self, scheduler: Any) -> None:
-        """Begin to record the objects that a scheduler reads, for a replay. Call it before the scheduler starts."""
+    def attach(self, scheduler: Scheduler) -> None:
+        """Begin to record, by the scheduler's clock; into a file also the objects that it reads.
+
+        Call it before the scheduler starts.
+        """
+        self._now = scheduler.clock.now
         if self.file is not None:
             self.file.attach(scheduler)
 
