@@ -11,8 +11,8 @@ import sys
 from typing import Final
 
 from kubesched.base.times import Clock, timestamp
-from kubesched.lab.simulate.results.preemptions import preemption_report
-from kubesched.lab.simulate.results.report import preemption_lines
+from kubesched.explain.preemptions import preemption_report
+from kubesched.explain.text import preemption_lines
 from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.framework.preemption import Preemption
 
@@ -38,7 +38,7 @@ class PreemptionLog(AttemptObserver):
         self._seen += 1
         if self._seen <= _MOST:
             now = self._clock.now()
-            lines = preemption_lines(preemption_report(preemption, now), f"at {timestamp(now)}")
+            lines = preemption_lines(preemption_report(preemption, now, now), f"at {timestamp(now)}")
             write("".join(f"{'' if line.text.startswith(' ') else 'preempted: '}{line.text}\n" for line in lines))
             sys.stdout.flush()
 

@@ -5,8 +5,7 @@ Caller: :mod:`..run.simulation`; the demonstration asks for the use of the nodes
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -14,11 +13,12 @@ import msgspec
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
 from kubesched.api.types import Pod
+from kubesched.base.said_once import said_once
+from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.nodes.nodeinfo import NodeInfo
 
 from ..embedded import Embedded
 from .course import Course
-from .pending import Workloads, explain_pending
 from .pod_times import PodBook, run_times
 from .result import MissingNode, NodeUse, Placement, Refusal, ResourceUse, Result, Stopped, Totals
 
@@ -26,7 +26,6 @@ __all__ = ["node_uses", "outcome"]
 
 #: Most names in one message.
 _MOST_NAMES: Final = 5
-_QUOTED: Final = re.compile(r'"[^"]*"')
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 
@@ -48,7 +47,7 @@ def outcome(
     lost = {key for item in missing for key in item.pods}
     placed = [pod for pod in pods if pod.spec.node_name and pod.key not in lost]
     waiting = [pod for pod in pods if not pod.spec.node_name]
-    pending = explain_pending(embedded, waiting)
+    pending = embedded.explain(waiting)
     infos = _infos(embedded)
     names = _resource_names(infos)
     attempts = embedded.scheduler.metrics.schedule_attempts_total
@@ -86,18 +85,9 @@ def outcome(
                 + (f" and {item.count - _MOST_NAMES:,} more" if item.count > _MOST_NAMES else "")
                 for item in missing
             ),
-            *_once(text for one in embedded.movers for text in one.problems),
+            *said_once(text for one in embedded.movers for text in one.problems),
         ],
     )
-
-
-def _once(texts: Iterable[str]) -> Iterator[str]:
-    """Yield each kind of problem once. Texts that differ only within quotation marks are alike."""
-    kinds: dict[str, list[str]] = {}
-    for text in texts:
-        kinds.setdefault(_QUOTED.sub("", text), []).append(text)
-    for alike in kinds.values():
-        yield alike[0] + (f" (and {len(alike) - 1:,} more like this)" if len(alike) > 1 else "")
 
 
 def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:
@@ -112,7 +102,7 @@ def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:
 
 
 def _placements(embedded: Embedded, book: PodBook, placed: list[Pod]) -> list[Placement]:
-    workloads = Workloads(embedded.store)
+    workloads = Workloads(embedded.objects)
     found = [
         Placement(
             namespace=pod.namespace,
