@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cli_cluster import cluster
 from cli_kit import run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "explain" / "two-causes.yaml"
@@ -150,3 +151,27 @@ def test_a_simulation_explains_pods_at_its_end(tmp_path: Path, capsys: pytest.Ca
     missing = run(capsys, "simulate", *files, "--explain", "moon")
     assert missing.code == 1
     assert "--explain default/moon: no such pod is in the cluster" in missing.err
+
+
+def test_a_cluster_tells_who_evicted_a_pod_that_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with cluster(tmp_path, "--nodes", "1") as running:
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "gone.1", "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "namespace": "default", "name": "gone"},
+            "reason": "Preempted",
+            "message": "Preempted by pod 1-2-3 on node n1",
+            "type": "Normal",
+            "lastTimestamp": "2026-01-01T00:00:00Z",
+            "source": {"component": "default-scheduler"},
+        }
+        running.request("/api/v1/namespaces/default/events", event)
+        files = ("--kubeconfig", tmp_path / "kubeconfig", "--quiet")
+        shown = run(capsys, "explain", "gone", *files)
+        missing = run(capsys, "explain", "never-there", *files)
+    assert (shown.code, shown.out) == (
+        0,
+        "default/gone was evicted at 2026-01-01T00:00:00Z, says default-scheduler: Preempted by pod 1-2-3 on node n1\n",
+    )
+    assert (missing.code, missing.err) == (1, "kubesched: default/never-there: there is no such pod in the cluster\n")

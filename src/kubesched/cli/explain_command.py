@@ -21,7 +21,7 @@ from kubesched.lab.simulate.run.standing import explain_standing
 
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
-from .import_command import from_server
+from .import_command import from_server, preemptions_of
 from .interrupts import run_loop
 from .loading import load_gates, load_setup
 
@@ -48,11 +48,17 @@ def run(options: argparse.Namespace) -> int:
         )
     for remark in [*remarks, *found.warnings]:
         warn(remark)
-    if found.document.absent:
-        raise CliError(_unknown(found.document.absent, "pod"))
+    document = found.document
+    if document.absent and options.kubeconfig is not None:
+        notes = run_loop(preemptions_of(options.kubeconfig, options.context, document.absent))
+        gone = [name for name in document.absent if any(note.startswith(f"{name} ") for note in notes)]
+        absent = [name for name in document.absent if name not in gone]
+        document = msgspec.structs.replace(document, notes=notes, absent=absent)
+    if document.absent:
+        raise CliError(_unknown(document.absent, "pod"))
     if found.unknown_nodes:
         raise CliError(f"--node {_unknown(found.unknown_nodes, 'node')}")
-    show(found.document, options)
+    show(document, options)
     return 0
 
 

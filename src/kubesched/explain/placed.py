@@ -218,7 +218,6 @@ def explain_placed(
             nodes = choice.best(best)
             others = against or [one.node for one in nodes[:2] if one.node != pod.spec.node_name][:1]
             compared = [choice.against(other) for other in dict.fromkeys(others) if other != pod.spec.node_name]
-            is_seen = not is_involved(scheduler.extenders, bare)
             return placed(
                 choice.decided(),
                 feasible=0 if choice.fitting is None else len(choice.fitting.rows),
@@ -228,10 +227,18 @@ def explain_placed(
                 reasons=choice.reasons,
                 alternatives=[one for one in compared if one is not None],
                 problems=choice.problems(),
-                remarks=[] if is_seen else ["an extender takes part in the decision; it is not asked again"],
+                remarks=list(_remarks(scheduler, bare)),
             )
     except PluginFailedError as error:
         return placed(f"the choice cannot be evaluated: {error}")
+
+
+def _remarks(scheduler: Scheduler, pod: PodInfo) -> Iterator[str]:
+    if is_involved(scheduler.extenders, pod):
+        yield "an extender takes part in the decision; it is not asked again"
+    for condition in pod.status.conditions:
+        if condition.type == "DisruptionTarget" and condition.status == "True":
+            yield f"the pod is being evicted ({condition.reason}): {condition.message}"
 
 
 def pending_at(framework: Framework, search: Search, pod: PodInfo, nodes: Collection[str]) -> list[Alternative]:

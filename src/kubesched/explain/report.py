@@ -283,3 +283,5 @@ class Explanation(_Struct, frozen=True, kw_only=True):
     evicted: list[PreemptionReport] = []
     #: Names that no pod has.
     absent: list[str] = []
+    #: Sentences about pods that are gone, from the cluster's events.
+    notes: list[str] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kubesched.base.lines import Line, columns, title
@@ -30,10 +30,18 @@ _MOST_NAMES: Final = 3
 _MOST_GROUPS: Final = 8
 _MOST_PLACED: Final = 5
 _MOST_LINES: Final = 6
+#: Most lines of one list where there are more groups than this, so that the answer stays on one screen.
+_FEW_GROUPS: Final = 2
+_FEW_LINES: Final = 2
 
 
-def explanation_lines(document: Explanation, *, wide: bool = False) -> list[Line]:
-    """Return an explanation for people. ``wide`` shows every group, pod, reason and raw score."""
+def explanation_lines(
+    document: Explanation, *, wide: bool = False, moment: Callable[[float], str] = lambda at: f"at {timestamp(at)}"
+) -> list[Line]:
+    """Return an explanation for people. ``wide`` shows every group, pod, reason and score.
+
+    ``moment`` returns the time of a preemption in words.
+    """
     groups = document.pending if wide else document.pending[:_MOST_GROUPS]
     lines = pending_lines(groups, wide=wide)
     lines += _hidden(document.pending[len(groups) :])
@@ -51,8 +59,8 @@ def explanation_lines(document: Explanation, *, wide: bool = False) -> list[Line
     if document.evicted:
         lines += title("Why evicted")
         for item in document.evicted:
-            lines += preemption_lines(item, f"at {timestamp(item.at)}", wide=True)
-    return lines
+            lines += preemption_lines(item, moment(item.at), wide=True)
+    return [*lines, *(Line(note) for note in document.notes)]
 
 
 def _hidden(groups: Sequence[Pending]) -> list[Line]:
@@ -67,14 +75,16 @@ def pending_lines(pending: Sequence[Pending], *, wide: bool = True) -> list[Line
     if not pending:
         return []
     lines = title("Pending")
+    most = None if wide else _MOST_LINES if len(pending) <= _FEW_GROUPS else _FEW_LINES
     for index, group in enumerate(pending):
         if index:
             lines.append(Line(""))
-        lines += _pending_group(group, wide)
+        lines += _pending_group(group, most)
     return lines
 
 
-def _pending_group(group: Pending, wide: bool) -> list[Line]:
+def _pending_group(group: Pending, most: int | None) -> list[Line]:
+    """Return lines about pods; ``most`` lines of each list, or all."""
     subject = group.pods[0] if group.count == 1 else f"{group.count:,} pods"
     if group.count > 1 and group.workload:
         subject += f" of {group.workload} in {group.pods[0].split('/', 1)[0]}"
@@ -82,23 +92,23 @@ def _pending_group(group: Pending, wide: bool) -> list[Line]:
     if group.count > 1:
         lines.append(Line(f"  {listed(group.pods[:_MOST_NAMES], group.count)}", "dim"))
     lines.append(Line(f"  {group.message}"))
-    lines += _cut([Line(f"    {_obstacle(one)}") for one in group.obstacles or group.reasons], wide)
-    lines += _cut([Line(f"  {text}") for text in group.waits_for], wide)
+    lines += _cut([Line(f"    {_obstacle(one)}") for one in group.obstacles or group.reasons], most)
+    lines += _cut([Line(f"  {text}") for text in group.waits_for], most)
     lines += [Line(f"  {explanation.text}") for explanation in group.explanations]
-    lines += _cut([Line(f"  what would help: {hint}", "good") for hint in group.hints], wide)
+    lines += _cut([Line(f"  what would help: {hint}", "good") for hint in group.hints], most)
     for other in group.alternatives:
         lines += _alternative(other, "")
     if group.queue is not None:
-        lines += _queue(group.queue, wide)
+        lines += _queue(group.queue, most)
     return lines
 
 
-def _cut(lines: list[Line], wide: bool) -> list[Line]:
-    """Return the first lines, and how many more there are."""
-    hidden = len(lines) - _MOST_LINES
-    if wide or hidden <= 1:
+def _cut(lines: list[Line], most: int | None) -> list[Line]:
+    """Return the first ``most`` lines, and how many more there are; all lines if it is None."""
+    hidden = len(lines) - most if most is not None else 0
+    if hidden <= 1:
         return lines
-    return [*lines[:_MOST_LINES], Line(f"    and {hidden:,} more: --wide shows all", "dim")]
+    return [*lines[:most], Line(f"    and {hidden:,} more: --wide shows all", "dim")]
 
 
 def _duration(seconds: float) -> str:
@@ -118,7 +128,7 @@ _PLACES: Final = {
 }
 
 
-def _queue(state: QueueState, wide: bool) -> list[Line]:
+def _queue(state: QueueState, most: int | None) -> list[Line]:
     """Return the place in the queue, and the events that wake the pod."""
     parts = [_PLACES[state.place]]
     if state.attempts:
@@ -143,7 +153,7 @@ def _queue(state: QueueState, wide: bool) -> list[Line]:
     woken = [Line(f"    when {text}, if that helps against {', '.join(names)}") for text, names in by_text.items()]
     lines = [Line(f"  in the queue: {'; '.join(parts)}")]
     if woken:
-        lines += [Line("  tried again:"), *_cut(woken, wide)]
+        lines += [Line("  tried again:"), *_cut(woken, most)]
     return lines
 
 
@@ -160,7 +170,9 @@ def _placed(one: Placed, wide: bool) -> list[Line]:
     lines += _score_table(one.best, one.node, wide)
     for other in one.alternatives:
         lines += _alternative(other, one.node)
-    return lines + _cut([Line(f"    {_obstacle(reason)}", "dim") for reason in one.reasons], wide)
+    return lines + _cut(
+        [Line(f"    {_obstacle(reason)}", "dim") for reason in one.reasons], None if wide else _MOST_LINES
+    )
 
 
 def _score_table(best: Sequence[NodeScore], own: str, wide: bool) -> list[Line]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kubesched.api.types import Pod
+from kubesched.base.said_once import said_once
 from kubesched.cluster.files import ManifestError, Manifests
 from kubesched.explain import Explainer, Explanation
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
@@ -88,7 +89,7 @@ async def _explain(
         pods = {pod.key: pod for pod in embedded.pods()}
         wanted = [pods[name] for name in dict.fromkeys(names) if name in pods] if names else _pending(pods, namespace)
         known = {node.name for node in embedded.nodes()}
-        warnings = [*intake.warnings, *(f"{item.source}: {item.message}" for item in refused)]
+        warnings = list(said_once([*intake.warnings, *(f"{item.source}: {item.message}" for item in refused)]))
         explainer = Explainer(embedded.scheduler, embedded.objects)
         document = explainer.explain(wanted, against, on_progress)
         return Standing(
