@@ -21,6 +21,7 @@ from kubesched.lab.simulate.run.standing import explain_standing
 
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
+from .explain_message import explain_message
 from .import_command import from_server, preemptions_of
 from .interrupts import run_loop
 from .loading import load_gates, load_setup
@@ -29,6 +30,8 @@ __all__ = ["run", "show"]
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.message is not None:
+        return explain_message(options)
     gates = load_gates(options)
     registry, config, remarks = load_setup(options, options.config, gates=gates)
     manifests = _cluster(options)

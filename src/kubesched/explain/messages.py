@@ -182,7 +182,8 @@ def _first_known(pieces: list[str]) -> tuple[int, str, Found | None]:
 
 def _entries(body: str, nodes: int) -> list[str]:
     """Split a list of counted reasons at each comma before a number of nodes. No reason counts more than all nodes."""
-    found, start = [], 0
+    found: list[str] = []
+    start = 0
     for comma in _COMMA.finditer(body):
         if int(comma[1]) <= nodes and len(found) < _MOST_REASONS * _MOST_PIECES:
             found.append(body[start : comma.start()])
