@@ -88,9 +88,7 @@ def test_many_reasons_stay_on_a_screen_unless_all_are_asked_for(capsys: pytest.C
         (["--message", "x", "-f", "a.yaml", "--from", "dump.yaml"], 2, "leave out -f, --from"),
     ],
 )
-def test_a_wrong_use_is_refused(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, says: str
-) -> None:
+def test_a_wrong_use_is_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, says: str) -> None:
     ran = run(capsys, "explain", *arguments)
     assert ran.code == code
     assert says in ran.err

@@ -24,6 +24,7 @@ from search_kit import House
 
 ROWS = [row for section in sections() for row in section.row]
 CODES = {"Unschedulable", "UnschedulableAndUnresolvable", "Pending", "Wait", "Error"}
+ERRORS = {"AllocationTimeoutError", "BindError", "ClaimError", "PlacementError"}
 #: Texts of statuses that are no reasons of their own: a caller puts words before them, or replaces them.
 INTERNAL = {"no Bind plugin took the pod"}
 
@@ -100,14 +101,25 @@ def _texts_of_code() -> Iterator[tuple[str, str]]:
                             yield path.name, _written(argument)
 
 
+def _texts_of_errors() -> Iterator[tuple[str, str]]:
+    """Texts of the errors that plugins of volumes and devices end an attempt with."""
+    for path in sorted(Path(kubesched.scheduler.__path__[0]).rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source if "Error(" in source else "")):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+                argument = node.exc.args[0]
+                if ast.unparse(node.exc.func) in ERRORS and isinstance(argument, ast.Constant | ast.JoinedStr):
+                    yield path.name, _written(argument)
+
+
 def _written(node: ast.Constant | ast.JoinedStr) -> str:
     values = [node] if isinstance(node, ast.Constant) else node.values
     return "".join(str(value.value) if isinstance(value, ast.Constant) else "word" for value in values)
 
 
-def test_every_text_of_a_status_in_the_source_has_one_row() -> None:
-    texts = [(path, text) for path, text in _texts_of_code() if text not in INTERNAL]
-    assert len(texts) > 25
+def test_every_text_of_a_status_or_error_in_the_source_has_one_row() -> None:
+    texts = [(path, text) for path, text in (*_texts_of_code(), *_texts_of_errors()) if text not in INTERNAL]
+    assert len(texts) > 35
     for path, text in texts:
         rows = find_all(text.removeprefix("preemption: "))
         assert len(rows) == 1, f"{path}: {text!r} matches {[found.row.text for found in rows]}"
