@@ -28,7 +28,8 @@ AWKWARD = [
 ]
 PLAIN = [row.text for row in ROWS if "{" not in row.text]
 COUNTED = [text for text in PLAIN if not text.endswith(".")]
-WORDS = st.text("abcdefghijklmnopqrstuvwxyz0123456789-./", min_size=1, max_size=30)
+#: Names, as of resources.
+WORDS = st.from_regex(r"[a-z0-9]([a-z0-9./-]{0,28}[a-z0-9])?", fullmatch=True)
 REASONS = st.one_of(
     st.sampled_from(COUNTED), st.sampled_from(AWKWARD), WORDS.map(lambda word: f"Insufficient {word}"), WORDS
 )
@@ -83,6 +84,13 @@ def test_a_cut_message_loses_its_last_reason_alone(reasons: dict[str, int], leng
     expected = read_message(text).reasons
     assert [one.text for one in whole] == [one.text for one in expected[: len(whole)]]
     assert len(message.reasons) - len(whole) <= 1
+
+
+def test_a_message_cut_after_its_list_is_whole_so_far() -> None:
+    one = read_message("0/9 nodes are available: 9 Too many pods. ...").reasons
+    assert [(told.text, told.is_cut) for told in one] == [("Too many pods", False)]
+    name = read_message("0/9 nodes are available: 9 Insufficient example. ...").reasons
+    assert [(told.text, told.is_cut) for told in name] == [("Insufficient example", True)]
 
 
 def test_the_end_of_a_cut_message_is_recognised_if_one_reason_begins_so() -> None:

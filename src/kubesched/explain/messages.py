@@ -159,6 +159,9 @@ class _Reader:
         """Note a reason. ``ends``: the message was cut within it, so that its beginning alone must tell which one it is."""
         if not text:
             return
+        if ends and text.endswith(".") and (complete := find(text[:-1])):
+            # The period may be that of the list; within a value, such as a name, nobody knows.
+            text, found, ends = text[:-1], complete, bool(complete.parts)
         if ends:
             possible = could_begin(text)
             possible = [row for row in possible if not row.older] or possible
@@ -202,7 +205,7 @@ def _parted(body: str, *, is_cut: bool) -> tuple[str, str | None]:
         head, dot, tail = body.rpartition(". ")
         if dot and any(text.startswith(tail) for text in _words_after()):
             return head, ""  # too little is left to say which words they are
-        return (body[:-1], "") if body.endswith(".") else (body, None)
+        return body, None
     if body.endswith("."):
         return body[:-1], None
     head, dot, tail = body.partition(". ")
