@@ -26,6 +26,7 @@ _OTHERS = {
     "start": "--from",
     "kubeconfig": "--kubeconfig",
     "node": "--node",
+    "server": "--server",
     "namespace": "-n",
 }
 
