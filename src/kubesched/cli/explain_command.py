@@ -19,6 +19,7 @@ from kubesched.lab.simulate.run.standing import explain_standing
 from .cluster_source import given_cluster
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
+from .explain_message import explain_message
 from .explain_server import explanation_from_server
 from .import_command import preemptions_of
 from .interrupts import run_loop
@@ -28,6 +29,8 @@ __all__ = ["run", "show"]
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.message is not None:
+        return explain_message(options)
     names = [name if "/" in name else f"{options.namespace or 'default'}/{name}" for name in options.pod]
     if options.server is not None:
         if options.filename or options.start is not None or options.kubeconfig is not None:

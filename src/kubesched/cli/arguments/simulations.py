@@ -114,6 +114,7 @@ examples: kubesched explain --kubeconfig ~/.kube/config
           kubesched explain web-7d4b9-x2x5k -n shop --from dump.yaml
           kubesched explain web-7d4b9-x2x5k -n shop --node node-7 --from dump.yaml
           kubesched explain -f examples/web-shop examples/nodes
+          kubesched explain --message '0/3 nodes are available: 3 Insufficient cpu.'
 Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named pod or node does not exist."""
     parser.add_argument(
         "pod", metavar="POD", nargs="*", help="a pod, as NAME or NAMESPACE/NAME (default: all that are pending)"
@@ -138,6 +139,11 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
         action="append",
         default=[],
         help="say why not on this node: what keeps pods off it, or by how much it loses; may be given again",
+    )
+    parser.add_argument(
+        "--message",
+        metavar="TEXT",
+        help="explain this message of a scheduler, from an event or a condition, instead of pods; -: standard input",
     )
     server = parser.add_argument_group("a live scheduler")
     server.add_argument(
