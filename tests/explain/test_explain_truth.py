@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from builders import a_node, a_taint
 from kubesched.api.decode import from_builtins
-from kubesched.api.types import Node, Pod, PodSpec
-from kubesched.explain.obstacles import applied
+from kubesched.api.types import Node, Pod
+from kubesched.explain.obstacles import with_changes
 from kubesched.explain.pending import PendingExplanation, explain_pod
 from kubesched.scheduler.framework.demand import Change
 from kubesched.scheduler.framework.status import Status
@@ -109,10 +109,6 @@ def drops(house: House, pod: Pod) -> Iterator[Change]:
                     yield demand.without
 
 
-def with_spec(pod: Pod, spec: PodSpec) -> Pod:
-    return replace(pod, spec=spec)
-
-
 @given(clusters())
 def test_obstacles_are_where_the_filters_reject(cluster: tuple[list[Node], list[Pod], Pod]) -> None:
     listed, there, pod = cluster
@@ -130,15 +126,15 @@ def test_remedies_hold_and_no_smaller_set_of_changes_does(cluster: tuple[list[No
         return
     house, found = explained(listed, there, pod)
     for remedy in found.remedies:
-        assert set(house.names(remedy.rows)) == fitting(listed, there, with_spec(pod, remedy.spec))
+        assert set(house.names(remedy.rows)) == fitting(listed, there, with_changes(pod, remedy.changes))
     every = list(drops(house, pod))
     if not found.remedies:
-        assert not fitting(listed, there, with_spec(pod, applied(pod.spec, every)))
+        assert not fitting(listed, there, with_changes(pod, every))
         return
     fewest = min(len(remedy.changes) for remedy in found.remedies)
     event(f"{fewest} changes")
     for fewer in combinations(every, fewest - 1):
-        assert not fitting(listed, there, with_spec(pod, applied(pod.spec, fewer)))
+        assert not fitting(listed, there, with_changes(pod, fewer))
 
 
 @given(clusters())
@@ -149,13 +145,14 @@ def test_amounts_are_the_least_that_help(cluster: tuple[list[Node], list[Pod], P
     _, found = explained(listed, there, pod)
     asked = PodInfo(pod).fit_requests.milli_cpu
     for remedy in found.remedies:
-        left = PodInfo(with_spec(pod, remedy.spec)).fit_requests.milli_cpu
+        left = PodInfo(with_changes(pod, remedy.changes)).fit_requests.milli_cpu
         if 0 < left < asked:
             event("less cpu")
-            (container,) = remedy.spec.containers
+            spec = with_changes(pod, remedy.changes).spec
+            (container,) = spec.containers
             more = replace(container.resources, requests={**container.resources.requests, "cpu": f"{left + 1}m"})
-            spec = replace(remedy.spec, containers=(replace(container, resources=more),))
-            assert not fitting(listed, there, with_spec(pod, spec))
+            spec = replace(spec, containers=(replace(container, resources=more),))
+            assert not fitting(listed, there, replace(pod, spec=spec))
 
 
 @given(clusters())

@@ -134,7 +134,7 @@ def _tried(framework: Framework, search: Search, pod: PodInfo) -> dict[str, Any]
         for one in found.obstacles.found
     ]
     remedies = [
-        RemedyReport(changes=list(one.changes), nodes=len(one.rows), examples=names_at(table, one.rows, EXAMPLES))
+        RemedyReport(changes=list(one.texts), nodes=len(one.rows), examples=names_at(table, one.rows, EXAMPLES))
         for one in found.remedies
     ]
     hints = [f"{' AND '.join(one.changes)}: {counted(one.nodes, 'node')} would fit" for one in remedies]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from kubesched.api.types import PodSpec
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.core.search import Search
 from kubesched.scheduler.framework.cycle_state import CycleState
+from kubesched.scheduler.framework.demand import Change
 from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.nodes import PodInfo
 from kubesched.scheduler.nodes.columns import NO_ROWS, RowArray
 
 from .evictions import Evictions, evictions_for
-from .obstacles import Obstacles, changed, obstacles_of
+from .obstacles import Obstacles, made, obstacles_of
 from .remedies import Remedy, remedies_for
 
 __all__ = ["PendingExplanation", "explain_pod"]
@@ -44,9 +45,10 @@ def explain_pod(framework: Framework, search: Search, pod: PodInfo) -> PendingEx
         PluginFailedError: when a plugin fails for the pod.
     """
 
-    def fits(spec: PodSpec) -> RowArray:
+    def fits(changes: Sequence[Change]) -> RowArray:
         try:
-            evaluation = search.evaluate(CycleState(), changed(pod, spec))
+            with made(pod, changes) as changed:
+                evaluation = search.evaluate(CycleState(), changed)
         except PluginFailedError:  # for a pod that no user wrote
             return NO_ROWS
         return NO_ROWS if isinstance(evaluation, Rejection) else np.sort(evaluation.feasible)

@@ -42,7 +42,7 @@ def spreading(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
             continue
         (constraint,) = compile_constraints([item], HARD, pod.labels)
         counts = _spread_counts(nodes.all_infos(), pod, constraint, keys)
-        soft = Change(
+        soft = Change.of_spec(
             f"set whenUnsatisfiable: {SOFT} for {item.topology_key}", partial(_with, place, when_unsatisfiable=SOFT)
         )
         yield Demand(
@@ -61,13 +61,13 @@ def _weaker(
 ) -> Iterator[Change]:
     is_short = len(counts) < constraint.min_domains
     if is_short:
-        yield Change(f"leave out minDomains for {item.topology_key}", partial(_with, place, min_domains=None))
+        yield Change.of_spec(f"leave out minDomains for {item.topology_key}", partial(_with, place, min_domains=None))
     least = 0 if is_short else min(counts.values(), default=0)
     own = int(constraint.selector.matches(pod.labels))
     skews = sorted({count + own - least for count in counts.values()} - set(range(constraint.max_skew + 1)))
     for skew in [one for one in skews if one > 0][:_MOST_SKEWS]:
         text = f"set maxSkew to {skew} instead of {constraint.max_skew} for {item.topology_key}"
-        yield Change(text, partial(_with, place, max_skew=skew))
+        yield Change.of_spec(text, partial(_with, place, max_skew=skew))
 
 
 def _spread_counts(nodes: Iterable[NodeInfo], pod: PodInfo, constraint: Constraint, keys: set[str]) -> dict[str, int]:
@@ -138,7 +138,7 @@ def _terms(
 
 
 def _drop(to: str, field: str, raw: PodAffinityTerm) -> Change:
-    return Change(f"drop the {to} by {raw.topology_key}", partial(_without, field, raw))
+    return Change.of_spec(f"drop the {to} by {raw.topology_key}", partial(_without, field, raw))
 
 
 def _without(field: str, dropped: PodAffinityTerm, spec: PodSpec) -> PodSpec:

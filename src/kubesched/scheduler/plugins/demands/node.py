@@ -57,7 +57,7 @@ def taints(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
 
 def _toleration(taint: Taint, words: str) -> Change:
     added = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
-    return Change(f"{words}{_taint_text(taint)}", lambda spec: replace(spec, tolerations=(*spec.tolerations, added)))
+    return Change.of_spec(f"{words}{_taint_text(taint)}", lambda spec: replace(spec, tolerations=(*spec.tolerations, added)))
 
 
 def _taint_text(taint: Taint) -> str:
@@ -69,7 +69,7 @@ def node_name(pod: PodInfo) -> Iterator[Demand]:
     name = pod.spec.node_name
     if name:
         yield Demand(
-            always(f"nodeName {name}"), Change(f"drop nodeName {name}", lambda spec: replace(spec, node_name=""))
+            always(f"nodeName {name}"), Change.of_spec(f"drop nodeName {name}", lambda spec: replace(spec, node_name=""))
         )
 
 
@@ -81,14 +81,14 @@ def labels(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
     spec = pod.spec
     for key, value in sorted((spec.node_selector or {}).items()):
         text = f"nodeSelector {key}={value}: {_values(nodes, key)}"
-        yield Demand(always(text), Change(f"drop nodeSelector {key}={value}", partial(_without_label, key)))
+        yield Demand(always(text), Change.of_spec(f"drop nodeSelector {key}={value}", partial(_without_label, key)))
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = affinity.required if affinity is not None else None
     if required is None:
         return
     if len(required.node_selector_terms) != 1:
         text = f"node affinity with {len(required.node_selector_terms)} terms, of which none matches"
-        yield Demand(always(text), Change("drop the required node affinity", partial(_with_terms, ())))
+        yield Demand(always(text), Change.of_spec("drop the required node affinity", partial(_with_terms, ())))
         return
     (term,) = required.node_selector_terms
     for requirement in term.match_expressions:
@@ -99,7 +99,7 @@ def labels(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
 
 def _requirement(requirement: NodeSelectorRequirement, values: str = "") -> Demand:
     text = f"node affinity {requirement_text(requirement)}"
-    return Demand(always(text + values), Change(f"drop the {text}", partial(_without_requirement, requirement)))
+    return Demand(always(text + values), Change.of_spec(f"drop the {text}", partial(_without_requirement, requirement)))
 
 
 def _values(nodes: NodeTable, key: str) -> str:
@@ -161,7 +161,7 @@ def ports(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
         ]
         if holders:
             text = f"host port {number}/{protocol}: held by {listed(holders[:_MOST_LISTED], len(holders))}"
-            change = Change(f"do without the host port {number}/{protocol}", partial(_without_port, protocol, number))
+            change = Change.of_spec(f"do without the host port {number}/{protocol}", partial(_without_port, protocol, number))
             yield Demand(always(text), change)
 
 

@@ -59,9 +59,9 @@ def _text(nodes: NodeTable, resource: str, amount: int, rows: RowArray) -> str:
 def _less(pod: PodInfo, resource: str, amount: int) -> Change:
     total = pod.fit_requests.get(resource)
     if amount >= total:
-        return Change(f"ask for no {resource}", partial(_with_request, pod, resource, 0))
+        return Change.of_spec(f"ask for no {resource}", partial(_with_request, pod, resource, 0))
     text = f"ask for {amount_text(resource, amount)} less {resource}"
-    return Change(text, partial(_with_request, pod, resource, total - amount))
+    return Change.of_spec(text, partial(_with_request, pod, resource, total - amount))
 
 
 def _with_request(pod: PodInfo, resource: str, amount: int, spec: PodSpec) -> PodSpec:

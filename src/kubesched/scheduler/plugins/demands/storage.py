@@ -26,7 +26,7 @@ def volumes(pod: PodInfo) -> Iterator[Demand]:
             if volume.persistent_volume_claim is not None
             else ""
         )
-        change = Change(f"do without the volume {volume.name}{of}", partial(_without_volume, volume.name))
+        change = Change.of_spec(f"do without the volume {volume.name}{of}", partial(_without_volume, volume.name))
         yield Demand(always(f"volume {volume.name}{of}"), change)
 
 
@@ -37,7 +37,7 @@ def _without_volume(name: str, spec: PodSpec) -> PodSpec:
 def claims(pod: PodInfo) -> Iterator[Demand]:
     """Each resource claim."""
     for claim in pod.spec.resource_claims:
-        change = Change(f"do without the resource claim {claim.name}", partial(_without_claim, claim.name))
+        change = Change.of_spec(f"do without the resource claim {claim.name}", partial(_without_claim, claim.name))
         yield Demand(always(f"resource claim {claim.name}"), change)
 
 
