@@ -22,8 +22,10 @@ from kubesched.api.types import (
 )
 
 from ...framework.demand import Change, Demand
+from ...framework.question import RowArray
 from ...nodes import NodeTable, PodInfo
 from ...nodes.columns import ABSENT
+from ...nodes.podinfo import WILDCARD_IP
 from .words import always, listed, requirement_text
 
 __all__ = ["cordons", "labels", "node_name", "ports", "taints"]
@@ -152,17 +154,29 @@ def ports(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
     """Each host port, with the pods that hold it."""
     for wanted in pod.ports:
         _, protocol, number = wanted
-        holders = [
-            f"{other.pod.key} on {node.name}"
-            for row in sorted(nodes.port_rows.get(wanted[1:], ()))
-            if (node := nodes.info(row)).used_ports.conflicts(wanted)
-            for other in node.pods.values()
-            if any(port[1:] == wanted[1:] for port in other.ports)
-        ]
-        if holders:
-            text = f"host port {number}/{protocol}: held by {listed(holders[:_MOST_LISTED], len(holders))}"
-            change = Change.of_spec(f"do without the host port {number}/{protocol}", partial(_without_port, protocol, number))
-            yield Demand(always(text), change)
+        if nodes.port_rows.get(wanted[1:]):
+            change = Change.of_spec(
+                f"do without the host port {number}/{protocol}", partial(_without_port, protocol, number)
+            )
+            yield Demand(partial(_port_text, nodes, wanted), change)
+
+
+def _port_text(nodes: NodeTable, wanted: tuple[str, str, int], rows: RowArray) -> str:
+    """The port with its holders on these nodes."""
+    there = nodes.port_rows.get(wanted[1:], set())
+    held = [node for row in rows.tolist() if row in there and (node := nodes.info(row)).used_ports.conflicts(wanted)]
+    holders = [
+        f"{other.pod.key} on {node.name}"
+        for node in sorted(held, key=lambda node: node.name)[:_MOST_LISTED]
+        for other in node.pods.values()
+        if any(port[1:] == wanted[1:] and _overlap(port[0], wanted[0]) for port in other.ports)
+    ]
+    return f"host port {wanted[2]}/{wanted[1]}: held by {listed(holders[:_MOST_LISTED], max(len(held), len(holders)))}"
+
+
+def _overlap(first: str, second: str) -> bool:
+    """True if two host IPs cannot both have a port."""
+    return first == second or WILDCARD_IP in (first, second)
 
 
 def _without_port(protocol: str, number: int, spec: PodSpec) -> PodSpec:
