@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from kubesched.api.types import Pod
@@ -20,7 +19,7 @@ from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.framework.status import Code, Status
-from kubesched.scheduler.nodes import NodeTable, PodInfo
+from kubesched.scheduler.nodes import PodInfo
 from kubesched.scheduler.plugins.demands.words import counted, listed
 from kubesched.scheduler.scheduler import Scheduler
 
@@ -28,7 +27,7 @@ from .claim_notes import claim_notes
 from .objects import Objects
 from .obstacles import names_at
 from .pending import explain_pod
-from .report import EvictionReport, ExplanationReport, ObstacleReport, Pending, PendingReason, Reason, RemedyReport
+from .report import EvictionReport, ObstacleReport, Pending, PendingReason, Reason, RemedyReport
 from .workloads import Workloads
 
 __all__ = ["explain_pending"]
@@ -111,9 +110,7 @@ def _look(scheduler: Scheduler, pod: Pod) -> Pending:
         text = evaluation.message()
         if not evaluation.all_nodes:
             return found("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
-        said = _explanations(search.table, framework, info, evaluation)
-        tried = _tried(framework, search, info)
-        return found("Unschedulable", text, reasons=reasons_of(evaluation), explanations=said, **tried)
+        return found("Unschedulable", text, reasons=reasons_of(evaluation), **_tried(framework, search, info))
     last = next((item for item in pod.status.conditions if item.type == "PodScheduled" and item.message), None)
     fits = len(evaluation.feasible)
     text = last.message if last is not None else "its turn has not come yet"
@@ -130,6 +127,7 @@ def _tried(framework: Framework, search: Search, pod: PodInfo) -> dict[str, Any]
             text=one.text,
             nodes=int(one.stands.sum()),
             examples=names_at(table, rows[one.stands], EXAMPLES),
+            data=dict(one.demand.data(rows[one.stands])) if one.demand is not None else {},
         )
         for one in found.obstacles.found
     ]
@@ -147,23 +145,6 @@ def _tried(framework: Framework, search: Search, pod: PodInfo) -> dict[str, Any]
     if not hints:
         hints.append("no change of the pod helps, and no eviction: other or more nodes are needed")
     return {"obstacles": obstacles, "remedies": remedies, "evictions": evictions, "hints": hints}
-
-
-def _explanations(
-    table: NodeTable, framework: Framework, pod: PodInfo, rejection: Rejection
-) -> list[ExplanationReport]:
-    """Return the explanations that plugins give for the nodes they rejected."""
-    by_plugin: dict[str, list[int]] = {}
-    for status, names in rejection.diagnosis.statuses.groups():
-        numbers = (table.row_of(name) for name in names)
-        by_plugin.setdefault(status.plugin, []).extend(row for row in numbers if row is not None)
-    found: list[ExplanationReport] = []
-    for name, rows in by_plugin.items():
-        plugin = framework.plugins.get(name)
-        if plugin is not None and hasattr(plugin, "explain"):
-            said = plugin.explain(rejection.state, pod, table, np.array(sorted(rows), np.intp))
-            found += [ExplanationReport(plugin=name, text=each.text, data=dict(each.data)) for each in said]
-    return found
 
 
 def _gate_hint(gates: list[str]) -> list[str]:

@@ -199,7 +199,7 @@ def _alone(
 ) -> Iterator[Obstacle]:
     """Each demand without the plugin's others, among nodes that are ``rejected`` for nothing else.
 
-    The last obstacle is all demands together, at the nodes where no single one is to blame.
+    The last obstacle is at the nodes where no single one is to blame.
 
     Raises:
         PluginFailedError: when the plugin fails for a changed pod.
@@ -212,8 +212,25 @@ def _alone(
         text = demand.text(check.rows[stands]) if stands.any() else ""
         yield Obstacle(check.name, text, stands, demand)
     together = rejected & ~covered
-    text = "; ".join(demand.text(check.rows[together]) for demand, _ in weak) if together.any() else ""
-    yield Obstacle(check.name, text, together, Demand(lambda rows: text, _whole([without for _, without in weak])))
+    if together.any():
+        yield _together(check, pod, weak, together)
+
+
+def _together(check: _Filter, pod: PodInfo, weak: Sequence[tuple[Demand, Change]], stands: BoolArray) -> Obstacle:
+    """All demands together, at nodes where no single one is to blame.
+
+    When it is enough to drop one of them, such as a constraint of a claim, it is named by the first of these. The others
+    are tried as well: they are among the demands that stand in the way of no node alone.
+
+    Raises:
+        PluginFailedError: when the plugin fails for a changed pod.
+    """
+    rows = check.rows[stands]
+    for demand, without in weak:
+        if not check.rejects(pod, [without]).stands[stands].all():
+            return Obstacle(check.name, demand.text(rows), stands, demand)
+    text = "; ".join(demand.text(rows) for demand, _ in weak)
+    return Obstacle(check.name, text, stands, Demand(lambda rows: text, _whole([without for _, without in weak])))
 
 
 def _whole(changes: Sequence[Change]) -> Change:

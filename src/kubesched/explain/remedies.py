@@ -83,6 +83,9 @@ def remedies_for(obstacles: Obstacles, fits: Fits) -> list[Remedy]:
     if not found:
         _least([*open_, *obstacles.silent], attempt)
     fewest = min(map(len, found), default=0)
+    if fewest == 1:
+        for silent in obstacles.silent[:_MOST_COMBINATIONS]:
+            attempt([silent])
     for size in range(1, fewest):
         for fewer in islice(combinations(open_, size), _MOST_COMBINATIONS):
             attempt(fewer)

@@ -14,7 +14,6 @@ import msgspec
 
 __all__ = [
     "EvictionReport",
-    "ExplanationReport",
     "LostCandidate",
     "ObstacleReport",
     "Pending",
@@ -78,21 +77,17 @@ class Reason(_Struct, frozen=True, kw_only=True):
     preemptable: bool
 
 
-class ExplanationReport(_Struct, frozen=True, kw_only=True):
-    """Explanation of a plugin for the nodes that it rejected. ``data`` is the plugin's own."""
-
-    plugin: str
-    text: str
-    data: dict[str, Any]
-
-
 class ObstacleReport(_Struct, frozen=True, kw_only=True):
-    """One thing that keeps pods off nodes, with its numbers; a node may have several. ``examples`` are names of nodes."""
+    """One thing that keeps pods off nodes, with its numbers; a node may have several. ``examples`` are names of nodes.
+
+    ``data`` has the numbers for programs, as the plugin gives them.
+    """
 
     plugin: str
     text: str
     nodes: int
     examples: list[str]
+    data: dict[str, Any] = {}
 
 
 class RemedyReport(_Struct, frozen=True, kw_only=True):
@@ -132,6 +127,5 @@ class Pending(_Struct, frozen=True, kw_only=True):
     obstacles: list[ObstacleReport] = []
     remedies: list[RemedyReport] = []
     evictions: EvictionReport | None = None
-    explanations: list[ExplanationReport] = []
     #: State of objects that the pods need besides a node, such as their claims.
     waits_for: list[str] = []

@@ -38,7 +38,6 @@ def _pending_group(group: Pending) -> list[Line]:
     lines.append(Line(f"  {group.message}"))
     lines += [Line(f"    {_obstacle(one)}") for one in group.obstacles or group.reasons]
     lines += [Line(f"  {text}") for text in group.waits_for]
-    lines += [Line(f"  {explanation.text}") for explanation in group.explanations]
     lines += [Line(f"  what would help: {hint}", "good") for hint in group.hints]
     return lines
 

@@ -160,17 +160,25 @@ class Allocator:
         again = self._search(Remembered(demand.wanted, self.allocated, NO_KIND, Follower(self._changed_rows)), view)
         return again if isinstance(again, Problem) else found
 
-    def survey(self, demand: ClaimDemand, node: Node) -> list[Survey]:
-        """Survey the devices of a node for each request of the demand; see :mod:`.survey`.
+    def surveys(self, demand: ClaimDemand, nodes: Iterable[Node]) -> Iterator[list[Survey]]:
+        """Survey the devices of each node for each request of the demand; see :mod:`.survey`.
+
+        Nodes in equal states get one object, up to names; of those in an incomplete pool nothing is counted.
 
         Raises:
             AllocationTimeoutError: when the selectors take too long.
+            AllocationError: when a slice's node selector cannot be parsed.
         """
         self._refresh()
-        view = self._view(node)
         remembered = demand.remembered
-        with self._limited(node.name):
-            return survey(demand.wanted, [remembered.supply(pool) for pool in view.pools])
+        known: dict[Hashable, list[Survey]] = {}
+        for node in nodes:
+            view = self._view(node)
+            with self._limited(node.name):
+                state = remembered.state_of(view)
+                if state not in known:
+                    known[state] = survey(demand.wanted, [remembered.supply(pool) for pool in view.pools])
+            yield known[state]
 
     def devices_of_class(self, name: str, nodes: Iterable[Node]) -> list[tuple[int, int]]:
         """Count a class's devices by node, as (devices, devices in use); (0, 0) if that is unknown.

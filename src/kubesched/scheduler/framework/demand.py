@@ -8,9 +8,10 @@ Reader: :mod:`kubesched.explain`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -29,6 +30,10 @@ def _unchanged(pod: Pod) -> Pod:
 
 def _nobody(row: int) -> Iterable[tuple[NodeInfo, PodInfo]]:
     return ()
+
+
+def _no_data(rows: RowArray) -> Mapping[str, Any]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class Demand:
         without: the change that drops it; None when no change does.
         weaker: smaller changes, the smallest first; each is tried before the demand is dropped.
         amounts: of a demand for an amount: the amount that each node lacks. Dropping it is then no proposal.
+        data: the numbers of ``text`` for programs, at the same rows: names to plain data.
         holders: returns the pods, each with its node, that stand in the way of this demand at a row. Only pods of other
             nodes have to be named: those of the node itself are tried in any case.
     """
@@ -84,4 +90,5 @@ class Demand:
     without: Change | None
     weaker: Sequence[Change] = field(default=())
     amounts: Amounts | None = None
+    data: Callable[[RowArray], Mapping[str, Any]] = _no_data
     holders: Callable[[int], Iterable[tuple[NodeInfo, PodInfo]]] = _nobody

@@ -43,7 +43,6 @@ __all__ = [
     "MAX_NODE_SCORE",
     "NOT_SCORED",
     "Contract",
-    "Explanation",
     "Handle",
     "IntArray",
     "NodeToStatus",
@@ -74,14 +73,6 @@ class PostFilterResult:
 
     nominating: NominatingInfo | None = None
     preemption: Preemption | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Explanation why nodes do not fit a pod, as text and as data for programs."""
-
-    text: str
-    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,10 +354,6 @@ class Contract:
 
         The method may be ``async``; no other pod is scheduled until it has returned.
         """
-        raise AssertionError("documentation only")
-
-    def explain(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Sequence[Explanation]:
-        """Optional, for reports: explain what the nodes in ``rows`` lack. This plugin's Filter rejected all of them."""
         raise AssertionError("documentation only")
 
     def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:

@@ -19,7 +19,7 @@ from ...nodes import NodeInfo, NodeTable, PodInfo
 from ...nodes.node_table import PODS_ROW
 from .words import amount_text, listed
 
-__all__ = ["amounts"]
+__all__ = ["amounts", "ask_less"]
 
 #: Pods that one text lists.
 _MOST_USERS: Final = 3
@@ -33,7 +33,7 @@ def amounts(pod: PodInfo, nodes: NodeTable, wanted: Mapping[str, int], delegated
     for resource, amount in wanted.items():
         if amount <= 0:
             continue
-        less = partial(_less, pod, resource)
+        less = partial(ask_less, pod, resource)
         lacking = partial(_lacking, nodes, resource, amount, resource in delegated)
         yield Demand(partial(_text, nodes, resource, amount), less(amount), amounts=Amounts(amount, lacking, less))
     order = nodes.order()
@@ -85,7 +85,8 @@ def _users(node: NodeInfo, resource: str) -> str:
     return listed([f"{key} {amount_text(resource, asking[key])}" for key in largest], len(using))
 
 
-def _less(pod: PodInfo, resource: str, amount: int) -> Change:
+def ask_less(pod: PodInfo, resource: str, amount: int) -> Change:
+    """Make the change that asks for so much less of a resource."""
     total = pod.fit_requests.get(resource)
     if amount >= total:
         return Change.of_spec(f"ask for no {resource}", partial(_with_request, pod, resource, 0))

@@ -13,7 +13,7 @@ from ...framework.demand import Change, Demand
 from ...nodes import PodInfo
 from .words import always
 
-__all__ = ["claims", "volumes"]
+__all__ = ["claims", "volumes", "without_claim"]
 
 
 def volumes(pod: PodInfo) -> Iterator[Demand]:
@@ -37,8 +37,12 @@ def _without_volume(name: str, spec: PodSpec) -> PodSpec:
 def claims(pod: PodInfo) -> Iterator[Demand]:
     """Each resource claim."""
     for claim in pod.spec.resource_claims:
-        change = Change.of_spec(f"do without the resource claim {claim.name}", partial(_without_claim, claim.name))
-        yield Demand(always(f"resource claim {claim.name}"), change)
+        yield Demand(always(f"resource claim {claim.name}"), without_claim(claim.name))
+
+
+def without_claim(name: str) -> Change:
+    """Make the change that drops a resource claim of the pod, by its name in the pod."""
+    return Change.of_spec(f"do without the resource claim {name}", partial(_without_claim, name))
 
 
 def _without_claim(name: str, spec: PodSpec) -> PodSpec:

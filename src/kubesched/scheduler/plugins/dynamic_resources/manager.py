@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from kubesched.api.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION, Allocatio
 from kubesched.api.types import Pod
 from kubesched.base.change_log import Follower
 
-from ...dra.allocated import AllocatedDevices
+from ...dra.allocated import AllocatedDevices, DeviceID
 from ...dra.allocator import Allocator, ClaimDemand
 from ...dra.check import check_allocations, compare_allocated
 from ...dra.features import Features
@@ -122,6 +122,18 @@ class DeviceManager:
     def _unwritten(self) -> Iterator[ResourceClaim]:
         """Iterate over the claims in flight whose allocation is not in the assume cache yet."""
         return (claim for claim in self.in_flight.claims() if claim.metadata.uid not in self._allocations)
+
+    def holders_of(self, devices: Collection[DeviceID]) -> dict[str, tuple[str, ...]]:
+        """Return the claims that hold one of these devices, by key, with the names of the pods that use them."""
+        wanted = set(devices)
+        found: dict[str, tuple[str, ...]] = {}
+        for claim in (*self.claims.values(), *self._unwritten()):
+            allocation = claim.status.allocation
+            for one in allocation.devices.results if allocation is not None else ():
+                if DeviceID(one.driver, one.pool, one.device) in wanted:
+                    found[claim.key] = tuple(sorted(user.name for user in claim.status.reserved_for))
+                    break
+        return found
 
     def special_claim_of(self, pod: Pod) -> ResourceClaim | None:
         """Return the claim that an earlier attempt created for the pod's extended resources, or None."""
@@ -281,10 +293,9 @@ class NodeAllocator:
         assert node.node is not None
         return self._allocator.allocate(demand, node.node)
 
-    def survey(self, demand: ClaimDemand, node: NodeInfo) -> list[Survey]:
-        """Survey a node's devices for each request; see :mod:`kubesched.scheduler.dra.survey`."""
-        assert node.node is not None
-        return self._allocator.survey(demand, node.node)
+    def surveys(self, demand: ClaimDemand, nodes: Iterable[NodeInfo]) -> Iterator[list[Survey]]:
+        """See :meth:`kubesched.scheduler.dra.allocator.Allocator.surveys`."""
+        return self._allocator.surveys(demand, (each.node for each in nodes if each.node is not None))
 
     def verdict(self, demand: ClaimDemand, nodes: NodeTable, row: int) -> Verdict:
         """Return the verdict of one row."""

@@ -28,18 +28,17 @@ from ...framework.asking import is_prepared, question_key
 from ...framework.cycle_state import CycleState
 from ...framework.demand import Demand
 from ...framework.events import ClusterEventWithHint
-from ...framework.interface import Explanation, Handle, NodeToStatus, Plugin, PostFilterResult, PreBindPreFlight
+from ...framework.interface import Handle, NodeToStatus, Plugin, PostFilterResult, PreBindPreFlight
 from ...framework.question import IntArray, Normalize, Question, Reads, RowArray, VerdictArray
 from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from ..demands import storage
 from .binding import Binding
 from .claim_hints import ClaimHints
 from .claim_state import ClaimState, NodeDemand, PodClaim
 from .claims import can_be_released_by, resolve_claims, with_status
 from .conditions import BindingFailedError, is_ready, is_timed_out
-from .explain import explain_demand
+from .device_demands import device_demands
 from .extended_resources import is_in_memory
 from .manager import DeviceManager
 from .preparation import Preparation
@@ -307,7 +306,7 @@ class DynamicResources(Plugin):
         return None
 
     def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
-        return tuple(storage.claims(pod))
+        return device_demands(_Devices(self, pod, nodes), self.allocator, self._manager, pod, nodes)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return self._hints.events()
@@ -413,20 +412,7 @@ class DynamicResources(Plugin):
         question = self._asked(state)
         return None if question is None else await self._binding.bind(question.attempt, pod.pod, node_name)
 
-    # -- for conformance and reports -------------------------------------------------------------------
-
-    def explain(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Sequence[Explanation]:
-        question = self._asked(state)
-        if question is None or not question.attempt.filtered:
-            return []
-        found: list[Explanation] = []
-        for positions, demand in question.demands(rows):
-            found += explain_demand(demand, self.allocator, [nodes.info(row) for row in rows[positions].tolist()])
-        for place in sorted(question.attempt.unavailable):
-            claim = question.attempt.claims[place].claim
-            text = f"claim {claim.key} is allocated already, and its devices are not available on these nodes"
-            found.append(Explanation(text, {"claim": claim.key}))
-        return found
+    # -- for conformance -------------------------------------------------------------------------------
 
     def list_devices(
         self, state: CycleState, nodes: NodeTable, row: int
