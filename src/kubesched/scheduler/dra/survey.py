@@ -42,7 +42,8 @@ class Survey:
         taints: the taints of the ``tainted`` devices.
         values: free devices by attribute that constraints name, and its value.
         left: the most that one matching device has left of each capacity, in nano-units.
-        others: free devices of the class that its selectors leave out.
+        of_class: devices of the class that its selectors leave out.
+        others: the free ones of them.
         other_capacity: capacity of the first of the ``others``, as written, by name.
     """
 
@@ -60,6 +61,7 @@ class Survey:
     taints: dict[DeviceTaint, None] = field(default_factory=dict)
     values: dict[str, dict[object, set[DeviceID]]] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
+    of_class: int = 0
     others: int = 0
     other_capacity: dict[str, str] = field(default_factory=dict)
 
@@ -80,7 +82,10 @@ def _survey(wanted: Wanted, want: Want, supplies: Sequence[Supply]) -> Survey:
         for place, entry in enumerate(supply.pool.devices):
             if supply.services[place].selects[want.index] is True:
                 _count(result, wanted, want, supply, place)
-            elif _is_free(place, entry, supply.in_use) and _selects(want.class_selectors, entry):
+            elif _selects(want.class_selectors, entry):
+                result.of_class += 1
+                if not _is_free(place, entry, supply.in_use):
+                    continue
                 if not result.others:
                     result.other_capacity = {name: str(each.value) for name, each in entry.device.capacity.items()}
                 result.others += 1

@@ -9,7 +9,7 @@ Source: rules/cache-and-events §4.2.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from kubesched.api.requests import Resources
 from kubesched.api.types import Labels, Node, Taint
@@ -20,7 +20,6 @@ from .podinfo import WILDCARD_IP, HostPort, PodInfo
 __all__ = ["NodeInfo", "PortTable"]
 
 _Key = TypeVar("_Key")
-
 
 
 class PortTable:

@@ -59,7 +59,9 @@ def taints(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
 
 def _toleration(taint: Taint, words: str) -> Change:
     added = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
-    return Change.of_spec(f"{words}{_taint_text(taint)}", lambda spec: replace(spec, tolerations=(*spec.tolerations, added)))
+    return Change.of_spec(
+        f"{words}{_taint_text(taint)}", lambda spec: replace(spec, tolerations=(*spec.tolerations, added))
+    )
 
 
 def _taint_text(taint: Taint) -> str:
@@ -71,7 +73,8 @@ def node_name(pod: PodInfo) -> Iterator[Demand]:
     name = pod.spec.node_name
     if name:
         yield Demand(
-            always(f"nodeName {name}"), Change.of_spec(f"drop nodeName {name}", lambda spec: replace(spec, node_name=""))
+            always(f"nodeName {name}"),
+            Change.of_spec(f"drop nodeName {name}", lambda spec: replace(spec, node_name="")),
         )
 
 

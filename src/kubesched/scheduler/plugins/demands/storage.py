@@ -34,10 +34,10 @@ def _without_volume(name: str, spec: PodSpec) -> PodSpec:
     return replace(spec, volumes=tuple(volume for volume in spec.volumes if volume.name != name))
 
 
-def claims(pod: PodInfo) -> Iterator[Demand]:
-    """Each resource claim."""
+def claims(pod: PodInfo, problem: str) -> Iterator[Demand]:
+    """Each resource claim of a pod whose claims have a problem."""
     for claim in pod.spec.resource_claims:
-        yield Demand(always(f"resource claim {claim.name}"), without_claim(claim.name))
+        yield Demand(always(f"resource claim {claim.name}: {problem}"), without_claim(claim.name))
 
 
 def without_claim(name: str) -> Change:

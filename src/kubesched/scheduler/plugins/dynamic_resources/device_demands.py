@@ -62,6 +62,8 @@ class _Question(Protocol):
 
     @property
     def attempt(self) -> ClaimState: ...
+    @property
+    def problem(self) -> str: ...
     def demands(self, rows: RowArray) -> Iterator[tuple[RowArray | slice, ClaimDemand]]: ...
 
 
@@ -71,7 +73,7 @@ def device_demands(
     """The demands of a pod's claims. A claim that cannot be looked at, or has devices, is one demand."""
     attempt = question.attempt
     if not attempt.claims:
-        yield from storage.claims(pod)
+        yield from storage.claims(pod, question.problem)
         return
     found = _Surveys(question, allocator, manager, nodes)
     for each in attempt.claims:
@@ -90,9 +92,7 @@ def device_demands(
 class _Surveys:
     """Surveys of all nodes, one for nodes in equal states."""
 
-    def __init__(
-        self, question: _Question, allocator: NodeAllocator, manager: DeviceManager, nodes: NodeTable
-    ) -> None:
+    def __init__(self, question: _Question, allocator: NodeAllocator, manager: DeviceManager, nodes: NodeTable) -> None:
         self.manager = manager
         self._nodes = nodes
         self._kind_of = np.full(nodes.capacity, -1, np.int64)
@@ -168,7 +168,7 @@ def _request_text(found: _Surveys, claim: ResourceClaim, request: DeviceRequest,
         best = _best([(node, one) for node, mine in found.of(rows, claim.key, name.__eq__) for one in mine])
         asked = f"asks for {_number(exact)} of class {exact.device_class_name}{_selected(exact)}"
         texts.append(f"{asked}; {_nearest(found, *best, exact)}" if best is not None else asked)
-    return f"{what}: {' or '.join(texts)}"
+    return f"{what}: {'; or '.join(texts)}"
 
 
 def _best(found: Sequence[tuple[str, Survey]]) -> tuple[str, Survey] | None:
@@ -204,15 +204,19 @@ def _cut(text: str) -> str:
 def _nearest(found: _Surveys, node: str, best: Survey, exact: _Exact) -> str:
     """The numbers of the node that comes nearest."""
     if not best.matching:
+        if not best.of_class:
+            return "none of these nodes has a device of the class"
         if not best.others:
-            return "none of these nodes has a free device of the class"
+            return f"none matches, and the {best.of_class} of the class on {node} are in use"
         has = f" with {' and '.join(best.other_capacity.values())}" if best.other_capacity else ""
         return f"none matches, but {node} has {best.others} of the class{has}"
     parts = []
     if best.used:
         parts.append(f"{best.used} used by {_users(found, best)}")
     if best.tainted:
-        parts.append(f"{best.tainted} with taint {listed(list(map(_taint, best.taints))[:_MOST_LISTED], len(best.taints))}")
+        parts.append(
+            f"{best.tainted} with taint {listed(list(map(_taint, best.taints))[:_MOST_LISTED], len(best.taints))}"
+        )
     if best.short:
         wanted = exact.capacity.requests if exact.capacity is not None else {}
         left = " and ".join(f"{_amount(best.left.get(name, 0))} {name}" for name in wanted)
@@ -325,9 +329,7 @@ def _without_request(name: str, devices: DeviceClaim) -> DeviceClaim:
     return replace(devices, requests=tuple(one for one in devices.requests if one.name != name))
 
 
-def _of_claim(
-    found: _Surveys, claim: ResourceClaim, words: str, of: Callable[[DeviceClaim], DeviceClaim]
-) -> Change:
+def _of_claim(found: _Surveys, claim: ResourceClaim, words: str, of: Callable[[DeviceClaim], DeviceClaim]) -> Change:
     def change(now: ResourceClaim) -> ResourceClaim:
         return replace(now, spec=replace(now.spec, devices=of(now.spec.devices)))
 
@@ -411,11 +413,9 @@ def _constraint_text(found: _Surveys, claim: ResourceClaim, constraint: DeviceCo
     ordered = sorted(best.devices.items(), key=lambda one: (-one[1], one[0]))
     values = listed([f"{short} {value}: {count}" for value, count in ordered[: 2 * _MOST_LISTED]], len(ordered))
     if not is_match:
-        return f"{text}; best node {best.node} has {len(best.devices)} values ({values})"
+        return f"{text}; best node {best.node} has {counted(len(best.devices), 'value')} ({values})"
     lacking = max(0, needed - ordered[0][1])
-    return (
-        f"{text}; best node {best.node} has {ordered[0][1]} with {short} {ordered[0][0]}, {lacking} too few ({values} free)"
-    )
+    return f"{text}; best node {best.node} has {ordered[0][1]} with {short} {ordered[0][0]}, {lacking} too few ({values} free)"
 
 
 def _constraint_data(

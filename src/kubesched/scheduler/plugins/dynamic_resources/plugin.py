@@ -100,6 +100,12 @@ class _Devices(Question):
     def attempt(self) -> ClaimState:
         return self._begun[0]
 
+    @property
+    def problem(self) -> str:
+        """Why the claims cannot be allocated, whatever the node; "" when they may be."""
+        status = self._begun[1]
+        return "" if status is None else status.message()
+
     @cached_property
     def key(self) -> Hashable | None:  # type: ignore[override]  # evaluated only where it is read
         """Key of the demand: pods with equal demands, nothing allocated, get equal verdicts for equal devices."""

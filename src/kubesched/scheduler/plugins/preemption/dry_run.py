@@ -74,7 +74,14 @@ class DryRun:
             return self.budgets.split(potential)
 
         found = victims_of(
-            handle.framework, handle.snapshot, self._state, pod, node, nominated, [(node, one) for one in potential], groups
+            handle.framework,
+            handle.snapshot,
+            self._state,
+            pod,
+            node,
+            nominated,
+            [(node, one) for one in potential],
+            groups,
         )
         if isinstance(found, Status):
             return found
