@@ -37,7 +37,7 @@ class PreemptionLog:
         self._seen += 1
         if self._seen <= _MOST:
             now = self._clock.now()
-            lines = preemption_lines(preemption_report(preemption, now), f"at {timestamp(now)}")
+            lines = preemption_lines(preemption_report(preemption, now, now), f"at {timestamp(now)}")
             write("".join(f"{'' if line.text.startswith(' ') else 'preempted: '}{line.text}\n" for line in lines))
             sys.stdout.flush()
 

@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
             remarks=[*registry.problems, *remarks],
             on_progress=bar.update,
             on_slow_plugin=warn,
+            explain=[name if "/" in name else f"default/{name}" for name in options.explain],
         )
         if page is not None:
             page.write(render_html(result, title).encode(errors="backslashreplace"))
@@ -70,6 +71,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         write(render_json(result) if options.output == "json" else render_yaml(result))
     _check_result(result)
+    if result.explanation is not None and result.explanation.absent:
+        absent = ", ".join(result.explanation.absent)
+        raise CliError(f"--explain {absent}: no such pod is in the cluster at the end, and none was evicted")
     return 0
 
 

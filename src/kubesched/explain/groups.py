@@ -6,7 +6,7 @@ The verdicts come from the scheduler's own search over its present cache, so its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,7 @@ from kubesched.scheduler.core.search import Search
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.runtime import Framework
-from kubesched.scheduler.framework.status import Code, Status
+from kubesched.scheduler.framework.status import Code
 from kubesched.scheduler.nodes import PodInfo
 from kubesched.scheduler.plugins.demands.words import counted, listed
 from kubesched.scheduler.scheduler import Scheduler
@@ -27,13 +27,19 @@ from .claim_notes import claim_notes
 from .objects import Objects
 from .obstacles import names_at
 from .pending import explain_pod
-from .report import EvictionReport, ObstacleReport, Pending, PendingReason, Reason, RemedyReport
+from .placed import pending_at
+from .reasons_of import EXAMPLES, obstacle_report, reasons_of
+from .report import (
+    EvictionReport,
+    Pending,
+    PendingReason,
+    QueueState,
+    RemedyReport,
+)
 from .workloads import Workloads
 
 __all__ = ["explain_pending"]
 
-#: Most node names given as examples of a reason.
-EXAMPLES: Final = 5
 #: Most sentences about claims and devices that a group of pods waits for.
 WAITS: Final = 12
 
@@ -43,21 +49,28 @@ def explain_pending(
     objects: Objects,
     pods: Iterable[Pod],
     on_progress: Callable[[int], None] = lambda done: None,
+    *,
+    against: Collection[str] = (),
+    queue_state: Callable[[Pod], QueueState | None] = lambda pod: None,
 ) -> list[Pending]:
-    """Group ``pods`` (none of them has a node) by workload and reason, largest group first."""
+    """Explain pods without a node. Group them by workload and reason, the largest group first.
+
+    ``against`` are names of nodes of which each group says what keeps it off them. ``queue_state`` returns where a live
+    scheduler has a pod.
+    """
     workloads = Workloads(objects)
     findings: dict[bytes, Pending] = {}
-    groups: dict[tuple[str | bytes, ...], tuple[Pending, str, list[str]]] = {}
+    groups: dict[tuple[str | bytes, ...], tuple[Pending, str, list[Pod]]] = {}
     waits: dict[tuple[str | bytes, ...], dict[str, None]] = {}
     for done, pod in enumerate(pods, 1):
         workload = workloads.of(pod)
-        alike = msgspec.json.encode((pod.namespace, workload, pod.metadata.labels, pod.spec, _nomination(pod)))
-        finding = findings.get(alike)
+        text = msgspec.json.encode((pod.namespace, workload, pod.metadata.labels, pod.spec, _nomination(pod)))
+        finding = findings.get(text)
         if finding is None:
-            finding = findings[alike] = _look(scheduler, pod)
+            finding = findings[text] = _look(scheduler, pod, against)
         # Pods without a workload are one group if they are equal, by their text.
-        key = (pod.namespace, workload or alike, pod.spec.scheduler_name, finding.reason, finding.message)
-        groups.setdefault(key, (finding, workload, []))[2].append(pod.key)
+        key = (pod.namespace, workload or text, pod.spec.scheduler_name, finding.reason, finding.message)
+        groups.setdefault(key, (finding, workload, []))[2].append(pod)
         if pod.spec.volumes or pod.spec.resource_claims:
             waits.setdefault(key, {}).update(dict.fromkeys(claim_notes(objects, pod)))
         on_progress(done)
@@ -65,11 +78,12 @@ def explain_pending(
         replace(
             finding,
             workload=workload,
-            count=len(keys),
-            pods=sorted(keys),
+            count=len(alike),
+            pods=sorted(pod.key for pod in alike),
             waits_for=list(waits.get(key, ()))[:WAITS],
+            queue=queue_state(min(alike, key=lambda pod: pod.key)),
         )
-        for key, (finding, workload, keys) in groups.items()
+        for key, (finding, workload, alike) in groups.items()
     ]
     return sorted(groups_found, key=lambda group: (-group.count, group.pods[0]))
 
@@ -78,7 +92,7 @@ def _nomination(pod: Pod) -> tuple[str, bool]:
     return pod.status.nominated_node_name, pod.metadata.deletion_timestamp is not None
 
 
-def _look(scheduler: Scheduler, pod: Pod) -> Pending:
+def _look(scheduler: Scheduler, pod: Pod, against: Collection[str]) -> Pending:
     """Return why this pod has no node at present, as a report without pods and workload."""
 
     def found(reason: PendingReason, message: str, **more: Any) -> Pending:
@@ -110,11 +124,18 @@ def _look(scheduler: Scheduler, pod: Pod) -> Pending:
         text = evaluation.message()
         if not evaluation.all_nodes:
             return found("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
-        return found("Unschedulable", text, reasons=reasons_of(evaluation), **_tried(framework, search, info))
+        tried = {**_tried(framework, search, info), "alternatives": pending_at(framework, search, info, against)}
+        return found(
+            "Unschedulable",
+            text,
+            reasons=reasons_of(evaluation.diagnosis.statuses, evaluation.all_nodes),
+            **tried,
+        )
+    compared = pending_at(framework, search, info, against)
     last = next((item for item in pod.status.conditions if item.type == "PodScheduled" and item.message), None)
     fits = len(evaluation.feasible)
     text = last.message if last is not None else "its turn has not come yet"
-    return found("Waiting", f"{text} (nodes that fit now: {fits})")
+    return found("Waiting", f"{text} (nodes that fit now: {fits})", alternatives=compared)
 
 
 def _tried(framework: Framework, search: Search, pod: PodInfo) -> dict[str, Any]:
@@ -122,13 +143,7 @@ def _tried(framework: Framework, search: Search, pod: PodInfo) -> dict[str, Any]
     found, table = explain_pod(framework, search, pod), search.table
     rows = found.obstacles.rows
     obstacles = [
-        ObstacleReport(
-            plugin=one.plugin,
-            text=one.text,
-            nodes=int(one.stands.sum()),
-            examples=names_at(table, rows[one.stands], EXAMPLES),
-            data=dict(one.demand.data(rows[one.stands])) if one.demand is not None else {},
-        )
+        obstacle_report(one, *names_at(table, rows[one.stands], EXAMPLES), nodes=int(one.stands.sum()))
         for one in found.obstacles.found
     ]
     remedies = [
@@ -151,29 +166,3 @@ def _gate_hint(gates: list[str]) -> list[str]:
     if not gates:
         return []
     return [f"it is scheduled once the gate{'s' if len(gates) > 1 else ''} {', '.join(gates)} is removed from the pod"]
-
-
-def reasons_of(rejection: Rejection) -> list[Reason]:
-    """Return the reasons of a failed attempt with their nodes, most nodes first."""
-    statuses = rejection.diagnosis.statuses
-    found: dict[tuple[str, str, bool], list[str]] = {}
-
-    def add(status: Status, names: list[str]) -> None:
-        for text in status.reasons():
-            key = (text, status.plugin, status.code is Code.UNSCHEDULABLE)
-            found.setdefault(key, []).extend(names)
-
-    for status, names in statuses.groups():
-        add(status, names)
-    result = [
-        Reason(text=text, plugin=plugin, nodes=len(names), examples=sorted(names)[:EXAMPLES], preemptable=preemptable)
-        for (text, plugin, preemptable), names in found.items()
-    ]
-    left = rejection.all_nodes - len(statuses)
-    if left > 0:
-        absent = statuses.absent
-        result += [
-            Reason(text=text, plugin=absent.plugin, nodes=left, examples=[], preemptable=False)
-            for text in absent.reasons()
-        ]
-    return sorted(result, key=lambda reason: (-reason.nodes, reason.text, reason.plugin))

@@ -8,19 +8,20 @@ demands. So a node's obstacles are all that has to change before the pod can run
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from heapq import nsmallest
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from kubesched.api.types import Pod
-from kubesched.scheduler.core.search import prepared
+from kubesched.api.types import Pod, PodSpec
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.search import Search, prepared
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.demand import Change, Demand
 from kubesched.scheduler.framework.entries import FilterEntry
@@ -28,9 +29,9 @@ from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.question import VerdictArray
 from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.nodes import NodeList, NodeTable, PodInfo
-from kubesched.scheduler.nodes.columns import BoolArray, IntpArray, RowArray, equal_places, joined
+from kubesched.scheduler.nodes.columns import NO_ROWS, BoolArray, IntpArray, RowArray, equal_places, joined
 
-__all__ = ["Obstacle", "Obstacles", "made", "obstacles_of", "with_changes"]
+__all__ = ["Obstacle", "Obstacles", "changed", "fits_after", "made", "obstacles_of", "with_changes"]
 
 _log = logging.getLogger(__name__)
 
@@ -51,12 +52,22 @@ class Obstacle:
         text: the demand with its numbers, or the plugin's reason.
         stands: bool[len(rows)], the nodes where it stands in the way.
         demand: how it could be weaker; None when no change of the pod helps.
+        data: the numbers of ``text`` for programs.
     """
 
     plugin: str
     text: str
     stands: BoolArray
     demand: Demand | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plugin: str, demand: Demand, rows: RowArray, stands: BoolArray) -> Obstacle:
+        """Make the obstacle of a demand at the rows where it ``stands``; without words when it stands nowhere."""
+        here = rows[stands]
+        if not len(here):
+            return cls(plugin, "", stands, demand)
+        return cls(plugin, demand.text(here), stands, demand, demand.data(here))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +100,21 @@ def made(pod: PodInfo, changes: Sequence[Change]) -> Iterator[PodInfo]:
         for change in changes:
             stack.enter_context(change.around())
         yield PodInfo(with_changes(pod.pod, changes))
+
+
+def changed(pod: PodInfo, spec: PodSpec) -> PodInfo:
+    """A copy of the pod with another spec, and without its nomination."""
+    return PodInfo(with_changes(replace(pod.pod, spec=spec), ()))
+
+
+def fits_after(search: Search, pod: PodInfo, changes: Sequence[Change]) -> RowArray:
+    """Rows that fit after changes, by the scheduler's own search."""
+    try:
+        with made(pod, changes) as changed:
+            evaluation = search.evaluate(CycleState(), changed)
+    except PluginFailedError:  # for a pod that no user wrote
+        return NO_ROWS
+    return NO_ROWS if isinstance(evaluation, Rejection) else np.sort(evaluation.feasible)
 
 
 def obstacles_of(framework: Framework, table: NodeTable, pod: PodInfo) -> Obstacles:
@@ -209,8 +235,7 @@ def _alone(
         others = [without for other, without in weak if other is not demand]
         stands = rejected & check.rejects(pod, others).stands if others else rejected
         covered |= stands
-        text = demand.text(check.rows[stands]) if stands.any() else ""
-        yield Obstacle(check.name, text, stands, demand)
+        yield Obstacle.of(check.name, demand, check.rows, stands)
     together = rejected & ~covered
     if together.any():
         yield _together(check, pod, weak, together)
@@ -228,7 +253,7 @@ def _together(check: _Filter, pod: PodInfo, weak: Sequence[tuple[Demand, Change]
     rows = check.rows[stands]
     for demand, without in weak:
         if not check.rejects(pod, [without]).stands[stands].all():
-            return Obstacle(check.name, demand.text(rows), stands, demand)
+            return Obstacle.of(check.name, demand, check.rows, stands)
     text = "; ".join(demand.text(rows) for demand, _ in weak)
     return Obstacle(check.name, text, stands, Demand(lambda rows: text, _whole([without for _, without in weak])))
 

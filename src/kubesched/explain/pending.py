@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.core.search import Search
-from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.demand import Change
-from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.nodes import PodInfo
-from kubesched.scheduler.nodes.columns import NO_ROWS, RowArray
+from kubesched.scheduler.nodes.columns import RowArray
 
 from .evictions import Evictions, evictions_for
-from .obstacles import Obstacles, made, obstacles_of
+from .obstacles import Obstacles, fits_after, obstacles_of
 from .remedies import Remedy, remedies_for
 
 __all__ = ["PendingExplanation", "explain_pod"]
@@ -46,12 +41,7 @@ def explain_pod(framework: Framework, search: Search, pod: PodInfo) -> PendingEx
     """
 
     def fits(changes: Sequence[Change]) -> RowArray:
-        try:
-            with made(pod, changes) as changed:
-                evaluation = search.evaluate(CycleState(), changed)
-        except PluginFailedError:  # for a pod that no user wrote
-            return NO_ROWS
-        return NO_ROWS if isinstance(evaluation, Rejection) else np.sort(evaluation.feasible)
+        return fits_after(search, pod, changes)
 
     obstacles = obstacles_of(framework, search.table, pod)
     return PendingExplanation(obstacles, remedies_for(obstacles, fits), evictions_for(framework, search, obstacles))

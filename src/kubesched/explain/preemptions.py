@@ -1,22 +1,24 @@
-"""Preemptions in a result: victims, node and preemptor, and why other nodes were not chosen."""
+"""Preemptions as reports: victims, node and preemptor, and why other nodes were not chosen."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from kubesched.scheduler.framework.preemption import Preemption
+from kubesched.scheduler.framework.preemption import Candidate, Preemption
+from kubesched.scheduler.plugins.preemption.choose import criteria
 
-from .report import LostCandidate, PreemptionReport
+from .report import Criteria, LostCandidate, PreemptionReport
 
-__all__ = ["preemption_report"]
+__all__ = ["PreemptionMemory", "preemption_report"]
 
 #: Most lost candidates that are listed, except that each kind of reason is listed at least once.
 _MOST: Final = 8
 
 
-def preemption_report(preemption: Preemption, now: float) -> PreemptionReport:
-    """Return the report of a preemption; ``now`` is in virtual seconds.
+def preemption_report(preemption: Preemption, at: float, now: float) -> PreemptionReport:
+    """Return the report of a preemption: ``at`` is its time in the report, ``now`` the scheduler's time.
 
     Call it when the preemption is reported: it reads data that exists only then.
     """
@@ -31,7 +33,9 @@ def preemption_report(preemption: Preemption, now: float) -> PreemptionReport:
         node=chosen.node_name,
         victims=[pod.key for pod in chosen.victims.pods],
         budget_violations=chosen.victims.pdb_violations,
-        at=now,
+        at=at,
+        criteria=_criteria(chosen, now),
+        budgets=list(preemption.budgets()) if chosen.victims.pdb_violations else [],
         candidates=1 + len(lost),
         lost=[
             LostCandidate(
@@ -39,8 +43,39 @@ def preemption_report(preemption: Preemption, now: float) -> PreemptionReport:
                 victims=[pod.key for pod in candidate.victims.pods],
                 budget_violations=candidate.victims.pdb_violations,
                 why=why,
+                criteria=_criteria(candidate, now),
             )
             for candidate, why in (lost[place] for place in shown)
         ],
         not_helpful=dict(sorted(reasons.items())),
     )
+
+
+def _criteria(candidate: Candidate, now: float) -> Criteria:
+    violations, highest, priorities, victims, start = criteria(candidate, now)
+    return Criteria(
+        budget_violations=violations,
+        highest_priority=highest,
+        priority_sum=priorities,
+        victims=victims,
+        earliest_start=start,
+    )
+
+
+class PreemptionMemory:
+    """Memory of the last preemptions, as reports. It is called with each preemption, within its attempt."""
+
+    def __init__(self, now: Callable[[], float], capacity: int = 1000) -> None:
+        """``now`` returns the scheduler's time; the oldest of ``capacity`` reports makes room for a new one."""
+        self._now = now
+        self._kept: deque[PreemptionReport] = deque(maxlen=capacity)
+
+    def __call__(self, preemption: Preemption) -> None:
+        now = self._now()
+        self._kept.append(preemption_report(preemption, now, now))
+
+    def __iter__(self) -> Iterator[PreemptionReport]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)

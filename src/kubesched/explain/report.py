@@ -13,14 +13,23 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = [
+    "Alternative",
+    "Criteria",
     "EvictionReport",
+    "Explanation",
     "LostCandidate",
+    "NodeScore",
     "ObstacleReport",
     "Pending",
     "PendingReason",
+    "Placed",
+    "PluginScore",
     "PreemptionReport",
+    "QueueState",
     "Reason",
     "RemedyReport",
+    "Turn",
+    "Wake",
 ]
 
 #: Reason why pods have no node. ``Unschedulable``: no node fits. ``SchedulingGated``: held back by a PreEnqueue plugin,
@@ -36,6 +45,19 @@ class _Struct(msgspec.Struct, frozen=True, rename="camel"):
     pass
 
 
+class Criteria(_Struct, frozen=True, kw_only=True):
+    """Values by which candidates for preemption are compared, in this order; the smaller value wins, the later start.
+
+    ``earliest_start`` is the start of the longest running victim of the highest priority, in seconds since the epoch.
+    """
+
+    budget_violations: int
+    highest_priority: int
+    priority_sum: int
+    victims: int
+    earliest_start: float
+
+
 class LostCandidate(_Struct, frozen=True, kw_only=True):
     """Node whose victims were spared, and the criterion that decided against it."""
 
@@ -44,6 +66,7 @@ class LostCandidate(_Struct, frozen=True, kw_only=True):
     victims: list[str]
     budget_violations: int
     why: str
+    criteria: Criteria | None = None
 
 
 class PreemptionReport(_Struct, frozen=True, kw_only=True):
@@ -57,6 +80,9 @@ class PreemptionReport(_Struct, frozen=True, kw_only=True):
     victims: list[str]
     budget_violations: int
     at: float
+    criteria: Criteria | None = None
+    #: Disruption budgets that the victims violate, as ``namespace/name``.
+    budgets: list[str] = []
     #: Number of candidate nodes, the chosen one included; the first of the others are listed.
     candidates: int
     lost: list[LostCandidate]
@@ -106,6 +132,111 @@ class EvictionReport(_Struct, frozen=True, kw_only=True):
     of: int
 
 
+class PluginScore(_Struct, frozen=True, kw_only=True):
+    """Score of one plugin for one node: raw, normalised to 0…100, and weighted, which is what counts."""
+
+    plugin: str
+    raw: int
+    normalized: int
+    weight: int
+    score: int
+
+
+class NodeScore(_Struct, frozen=True, kw_only=True):
+    """Total of a node that fits, with the scores that it is the sum of."""
+
+    node: str
+    total: int
+    scores: list[PluginScore]
+
+
+class Turn(_Struct, frozen=True, kw_only=True):
+    """Change after which another node wins alone. It was evaluated.
+
+    ``kind`` is ``weight`` (``plugin`` has the weight ``weight``), or ``evictions`` (the pods ``pods`` leave the node).
+    """
+
+    kind: Literal["weight", "evictions"]
+    text: str
+    plugin: str = ""
+    weight: int | None = None
+    pods: list[str] = []
+
+
+class Alternative(_Struct, frozen=True, kw_only=True):
+    """Another node than the pod's own: by how much it lost, and what would have turned that.
+
+    For a node that does not fit, ``total`` is null, and ``obstacles`` and ``remedies`` are about this node alone.
+    """
+
+    node: str
+    fits: bool
+    total: int | None = None
+    #: Total of the pod's node minus the total of this node; negative if this node is better now.
+    lost_by: int | None = None
+    #: Weighted score of the pod's node minus that of this node, by plugin, without zeros; the largest first.
+    differences: dict[str, int] = {}
+    turns: list[Turn] = []
+    obstacles: list[ObstacleReport] = []
+    remedies: list[RemedyReport] = []
+
+
+class Placed(_Struct, frozen=True, kw_only=True):
+    """Pod with a node, and the choice among all nodes as it would be made now, without the pod on its node."""
+
+    #: ``namespace/name``.
+    pod: str
+    workload: str
+    node: str
+    profile: str
+    phase: str
+    nodes: int
+    #: Number of nodes that fit.
+    feasible: int
+    #: Number of nodes with the greatest total; the choice among them is random.
+    tied: int
+    #: Place of the pod's node among those that fit, from 1; nodes with equal totals share it. Null if it does not fit.
+    rank: int | None
+    #: What decided, in one sentence.
+    decided: str
+    best: list[NodeScore]
+    #: Reasons against the nodes that do not fit.
+    reasons: list[Reason] = []
+    alternatives: list[Alternative] = []
+    #: Obstacles at the pod's own node, if it would be rejected now.
+    problems: list[ObstacleReport] = []
+    remarks: list[str] = []
+
+
+class Wake(_Struct, frozen=True, kw_only=True):
+    """Event that makes a waiting pod worth another attempt, with the plugin that waits for it."""
+
+    plugin: str
+    #: Name as in metrics: resource and action, such as ``NodeUpdateNodeTaint``.
+    event: str
+    text: str
+
+
+class QueueState(_Struct, frozen=True, kw_only=True):
+    """State of a pod in the scheduling queue of a live scheduler. Times are in seconds."""
+
+    place: Literal["Active", "Backoff", "Unschedulable", "Gated", "InFlight", "WaitingOnPermit", "Binding"]
+    attempts: int = 0
+    #: Time since the pod first entered the queue, or since its last move if that is not known.
+    waited: float | None = None
+    #: Number of pods before it, in the active queue.
+    ahead: int | None = None
+    #: Time until the backoff ends.
+    backoff: float | None = None
+    #: Time until the pod is tried again even without an event.
+    retry: float | None = None
+    rejected_by: list[str] = []
+    #: Plugin that holds it back before scheduling, or plugins whose permission it waits for.
+    held_by: list[str] = []
+    wakes: list[Wake] = []
+    nominated_node: str = ""
+
+
 class Pending(_Struct, frozen=True, kw_only=True):
     """Pods without a node for the same reasons; the largest group first.
 
@@ -129,3 +260,22 @@ class Pending(_Struct, frozen=True, kw_only=True):
     evictions: EvictionReport | None = None
     #: State of objects that the pods need besides a node, such as their claims.
     waits_for: list[str] = []
+    #: Nodes that were asked for: what keeps the pods off each of them.
+    alternatives: list[Alternative] = []
+    #: State of the first pod in the queue of a live scheduler.
+    queue: QueueState | None = None
+
+
+class Explanation(_Struct, frozen=True, kw_only=True):
+    """Explanation of pods: the document of ``kubesched explain`` and of a live scheduler."""
+
+    api_version: str = "kubesched.io/v1alpha1"
+    kind: str = "Explanation"
+    pending: list[Pending] = []
+    placed: list[Placed] = []
+    #: Preemptions in which a pod of the question was evicted, the newest last.
+    evicted: list[PreemptionReport] = []
+    #: Names that no pod has.
+    absent: list[str] = []
+    #: Sentences about pods that are gone, from the cluster's events.
+    notes: list[str] = []

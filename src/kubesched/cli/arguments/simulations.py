@@ -88,6 +88,14 @@ warnings."""
         type=duration,
         help="end at this virtual time: seconds, or 90m, 72h (default: a day after the last arrival)",
     )
+    parser.add_argument(
+        "--explain",
+        metavar="POD",
+        action="append",
+        default=[],
+        help="say why this pod, NAME or NAMESPACE/NAME, is where it is, or was evicted, at the end (--until sets the "
+        "moment); may be given again",
+    )
     _result_files(parser)
     quiet(parser, "no progress bar")
 
@@ -95,25 +103,44 @@ warnings."""
 def explain(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Say why pods are pending: everything that stands in the way, with its numbers and nodes, and the smallest changes after
-which the pod fits, each tried by the scheduler's own filters. Causes that come together are named together. Nothing is
-scheduled, and a cluster is only read."""
+which the pod fits, each tried by the scheduler's own filters. Say why a pod is on its node: the scores of the best
+nodes, what decided, and what would have turned it. Nothing is scheduled, and a cluster is only read."""
     parser.epilog = """\
 examples: kubesched explain --kubeconfig ~/.kube/config
           kubesched explain web-7d4b9-x2x5k -n shop --from dump.yaml
+          kubesched explain web-7d4b9-x2x5k -n shop --node node-7 --from dump.yaml
           kubesched explain -f examples/web-shop examples/nodes
-Exit code: 0 even if pods are pending; 1 if the input cannot be used or a named pod does not exist."""
+Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named pod or node does not exist."""
     parser.add_argument(
         "pod", metavar="POD", nargs="*", help="a pod, as NAME or NAMESPACE/NAME (default: all that are pending)"
     )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="of pods named without one (default: default); without a pod: pending pods of this namespace only",
+    )
+    where.add_argument(
+        "-A",
+        "--all-namespaces",
+        "--all-pending",
+        action="store_true",
+        help="all pending pods of all namespaces, which is the default without a pod",
+    )
     parser.add_argument(
-        "-n", "--namespace", metavar="NAME", default="default", help="of pods named without one (default: default)"
+        "--node",
+        metavar="NODE",
+        action="append",
+        default=[],
+        help="say why not on this node: what keeps pods off it, or by how much it loses; may be given again",
     )
     real_cluster(parser, "read this cluster")
     start_from(parser)
     manifests(parser)
     scheduler_setup(parser)
-    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
-    parser.add_argument("--wide", action="store_true", help="show every group of pods, however many there are")
+    parser.add_argument("-o", "--output", choices=("text", "wide", "json", "yaml"), default="text")
+    parser.add_argument("--wide", action="store_true", help="like -o wide: show everything, however much it is")
     quiet(parser, "no progress bar")
 
 

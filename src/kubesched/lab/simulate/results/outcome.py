@@ -5,8 +5,7 @@ Caller: :mod:`..run.simulation`; the demonstration asks for the use of the nodes
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
 from kubesched.api.types import Pod
+from kubesched.base.said_once import said_once
 from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.nodes.nodeinfo import NodeInfo
 
@@ -26,7 +26,6 @@ __all__ = ["node_uses", "outcome"]
 
 #: Most names in one message.
 _MOST_NAMES: Final = 5
-_QUOTED: Final = re.compile(r'"[^"]*"')
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 
@@ -86,18 +85,9 @@ def outcome(
                 + (f" and {item.count - _MOST_NAMES:,} more" if item.count > _MOST_NAMES else "")
                 for item in missing
             ),
-            *_once(text for one in embedded.movers for text in one.problems),
+            *said_once(text for one in embedded.movers for text in one.problems),
         ],
     )
-
-
-def _once(texts: Iterable[str]) -> Iterator[str]:
-    """Yield each kind of problem once. Texts that differ only within quotation marks are alike."""
-    kinds: dict[str, list[str]] = {}
-    for text in texts:
-        kinds.setdefault(_QUOTED.sub("", text), []).append(text)
-    for alike in kinds.values():
-        yield alike[0] + (f" (and {len(alike) - 1:,} more like this)" if len(alike) > 1 else "")
 
 
 def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:

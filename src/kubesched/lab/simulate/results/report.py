@@ -16,7 +16,7 @@ from kubesched.api.yamltext import to_yaml
 from kubesched.base.large_json import as_text, large_json
 from kubesched.base.lines import Line, table, title
 from kubesched.explain.report import PreemptionReport
-from kubesched.explain.text import pending_lines, preemption_lines
+from kubesched.explain.text import explanation_lines, pending_lines, preemption_lines
 from kubesched.scheduler.plugins.demands.words import amount_text, counted
 
 from .result import (
@@ -63,6 +63,7 @@ def render_table(result: Result, *, wide: bool = False, width: int | None = None
         *_cluster(result.resources, result.totals.nodes, width),
         *_preemptions(result.preemptions, wide),
         *pending_lines(result.pending),
+        *(explanation_lines(result.explanation, wide=wide) if result.explanation is not None else ()),
         *_refused(result.refused),
     ]
 

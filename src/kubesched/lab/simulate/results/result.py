@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from kubesched.explain.report import Pending, PreemptionReport
+from kubesched.explain.report import Explanation, Pending, PreemptionReport
 
 __all__ = [
     "Distribution",
@@ -240,6 +240,8 @@ class Result(_Struct, frozen=True, kw_only=True):
     warnings: list[str]
     #: Preemptions in the order in which they happened.
     preemptions: list[PreemptionReport] = []
+    #: Explanation of the pods that were asked for.
+    explanation: Explanation | None = None
     #: Missing nodes by name.
     missing_nodes: list[MissingNode] = []
     #: Exceptions in the order in which they were first met. The run went on, but its results may be wrong.

@@ -24,6 +24,7 @@ from kubesched.base.collector import collector_off
 from kubesched.cluster.controllers import ALL, BATCH, DEVICES, STORAGE, Controller
 from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.kubelets import Stage
+from kubesched.explain import Explainer, Explanation
 from kubesched.explain.preemptions import preemption_report
 from kubesched.explain.report import PreemptionReport
 from kubesched.explain.workloads import Workloads
@@ -89,6 +90,7 @@ async def simulate(
     on_progress: Progress = lambda done, total: None,
     drive: Drive | None = None,
     on_slow_plugin: Callable[[str], None] | None = None,
+    explain: Sequence[str] = (),
 ) -> Result:
     """Simulate a cluster.
 
@@ -102,7 +104,8 @@ async def simulate(
     volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last arrival
     (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the caller's
     configuration asks for and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives,
-    in another thread, a text about each plugin that holds the run up for a second.
+    in another thread, a text about each plugin that holds the run up for a second. ``explain`` are pods, as
+    ``namespace/name``, that are explained at the end.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -153,6 +156,8 @@ async def simulate(
             session.refused += _stored(embedded, new, intake)
             session.total = _pods_to_come(intake)
             found = session.look(await (drive(session) if drive is not None else session.until_settled(session.until)))
+            if explain:
+                found = msgspec.structs.replace(found, explanation=session.explain(explain))
     if session.progress_error is not None:
         raise session.progress_error
     return session.complete(found)
@@ -318,8 +323,28 @@ class Session:
             self.loop.end_idle()
 
     def preempted(self, preemption: Preemption) -> None:
-        self._preemptions.append(preemption_report(preemption, self.now))
+        self._preemptions.append(preemption_report(preemption, self.now, self.embedded.clock.now()))
         self._book.preempted(preemption.chosen.victims.pods)
+
+    def explain(self, names: Sequence[str] = (), against: Sequence[str] = ()) -> Explanation:
+        """Explain pods as they are now, as ``namespace/name``, also evicted ones; without names those that are pending.
+
+        ``against`` are names of nodes to compare with.
+        """
+        pods = {pod.key: pod for pod in self.embedded.pods()}
+        chosen = (
+            [pods[name] for name in dict.fromkeys(names) if name in pods]
+            if names
+            else [pod for pod in pods.values() if not pod.spec.node_name]
+        )
+        explainer = Explainer(self.embedded.scheduler, self.embedded.objects, live=True)
+        evicted = [one for one in self._preemptions if not set(names).isdisjoint(one.victims)]
+        gone = {name for one in evicted for name in one.victims}
+        return msgspec.structs.replace(
+            explainer.explain(chosen, against),
+            evicted=evicted,
+            absent=[name for name in names if name not in pods and name not in gone],
+        )
 
     def attempted(self, record: QueuedPodInfo) -> None:
         self._book.attempted(record)

@@ -6,12 +6,15 @@ Caller: ``kubesched explain``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from kubesched.api.types import Pod
+from kubesched.base.said_once import said_once
 from kubesched.cluster.files import ManifestError, Manifests
-from kubesched.explain.report import Pending
+from kubesched.explain import Explainer, Explanation
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
 
@@ -28,15 +31,13 @@ class Standing:
     """Explained pods of a cluster.
 
     Attributes:
-        pending: pods without a node, grouped by workload and reason.
-        placed: pods that were named and have a node, as ``namespace/name``, with the node's name.
-        absent: names that no pod has.
+        document: the explanation.
+        unknown_nodes: names of nodes to compare with that the cluster does not have.
         warnings: remarks about the input.
     """
 
-    pending: list[Pending]
-    placed: dict[str, str]
-    absent: list[str]
+    document: Explanation
+    unknown_nodes: list[str]
     warnings: list[str]
 
 
@@ -44,12 +45,16 @@ def explain_standing(
     manifests: Manifests,
     names: Sequence[str] = (),
     *,
+    namespace: str | None = None,
+    against: Sequence[str] = (),
     registry: Registry,
     config: KubeSchedulerConfiguration,
     gates: FeatureGates = DEFAULT_GATES,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Standing:
-    """Explain pods of a cluster: those named as ``namespace/name``, or all that are pending.
+    """Explain pods of a cluster: those named as ``namespace/name``, or all that are pending (in a namespace, if given).
+
+    ``against`` are nodes to compare with.
 
     Nothing is scheduled and no controller runs. Pods of workloads that have none yet are made from their templates.
     Must not be called inside a running event loop.
@@ -58,12 +63,14 @@ def explain_standing(
         ManifestError: when an object cannot be used.
         ConfigError: when a profile cannot be built.
     """
-    return run_virtual(_explain(manifests, names, registry, config, gates, on_progress))
+    return run_virtual(_explain(manifests, names, namespace, against, registry, config, gates, on_progress))
 
 
 async def _explain(
     manifests: Manifests,
     names: Sequence[str],
+    namespace: str | None,
+    against: Sequence[str],
     registry: Registry,
     config: KubeSchedulerConfiguration,
     gates: FeatureGates,
@@ -80,17 +87,26 @@ async def _explain(
     try:
         await embedded.scheduler.start()
         pods = {pod.key: pod for pod in embedded.pods()}
-        wanted = [pods[name] for name in dict.fromkeys(names) if name in pods] if names else list(pods.values())
-        warnings = [*intake.warnings, *(f"{item.source}: {item.message}" for item in refused)]
+        wanted = [pods[name] for name in dict.fromkeys(names) if name in pods] if names else _pending(pods, namespace)
+        known = {node.name for node in embedded.nodes()}
+        warnings = list(said_once([*intake.warnings, *(f"{item.source}: {item.message}" for item in refused)]))
+        explainer = Explainer(embedded.scheduler, embedded.objects)
+        document = explainer.explain(wanted, against, on_progress)
         return Standing(
-            pending=embedded.explain([pod for pod in wanted if _is_pending(pod)], on_progress),
-            placed={pod.key: pod.spec.node_name for pod in wanted if names and pod.spec.node_name},
-            absent=[name for name in names if name not in pods],
+            document=msgspec.structs.replace(document, absent=[name for name in names if name not in pods]),
+            unknown_nodes=[name for name in against if name not in known],
             warnings=warnings,
         )
     finally:
         await embedded.stop()
 
 
-def _is_pending(pod: Pod) -> bool:
-    return not pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")
+def _pending(pods: Mapping[str, Pod], namespace: str | None) -> list[Pod]:
+    """Return the pods without a node that have not finished."""
+    return [
+        pod
+        for pod in pods.values()
+        if not pod.spec.node_name
+        and pod.status.phase not in ("Succeeded", "Failed")
+        and (namespace is None or pod.namespace == namespace)
+    ]
