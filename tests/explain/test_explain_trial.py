@@ -243,3 +243,28 @@ def test_a_constraint_and_a_taint_are_a_pair_of_changes() -> None:
 def test_a_class_that_does_not_exist_is_named() -> None:
     found = explained(a_house([a_node("n1")], (), [a_claim()]), uses("c"))
     assert texts(found) == ["resource claim c: request gpu: device class gpu does not exist"]
+
+
+# -- one more node -----------------------------------------------------------------------------------------
+
+
+def test_one_more_node_of_a_kind() -> None:
+    nodes = [a_node("small-1", cpu="2"), a_node("small-2", cpu="2"), a_node("large-1", cpu="8", unschedulable=True)]
+    found = explained(a_house(nodes, [a_pod("a", on="large-1", cpu="8")]), a_pod(cpu="4"))
+    assert [(one.like, one.count) for one in found.new_nodes] == [("large-1", 1)]
+    assert [one.like for one in explained(a_house(nodes), a_pod(cpu="9")).new_nodes] == []
+
+
+def test_one_more_node_of_a_zone_does_not_help_where_the_zone_is_closed() -> None:
+    nodes = [a_node("n1", zone="a"), a_node("n2", zone="b", cpu="1")]
+    loner = with_affinity(a_pod("loner", on="n1"), far_from("web", ZONE))
+    house = a_house(nodes, [loner, a_pod("full", on="n2", cpu="1")])
+    assert [one.like for one in explained(house, a_pod(cpu="1", labels={"app": "web"})).new_nodes] == ["n2"]
+    assert house.names(house.cache.table.order()) == ["n1", "n2"]
+
+
+def test_one_more_node_has_the_devices_of_its_kind() -> None:
+    taken = a_claim("taken", held=["gpu-0", "gpu-1"], users=["user"])
+    house = a_house([a_node("n1"), a_node("n2", cpu="2")], (), [a_class(), a_slice("n1", 2), taken, a_claim(count=2)])
+    assert [one.like for one in explained(house, uses("c")).new_nodes] == ["n1"]
+    assert [one.like for one in explained(house, uses("c")).new_nodes] == ["n1"], "nothing of the first one is left"

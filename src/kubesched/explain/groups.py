@@ -31,6 +31,7 @@ from .placed import pending_at
 from .reasons_of import EXAMPLES, obstacle_report, reasons_of
 from .report import (
     EvictionReport,
+    NewNodeReport,
     Pending,
     PendingReason,
     QueueState,
@@ -153,13 +154,41 @@ def _tried(framework: Framework, search: Search, pod: PodInfo) -> dict[str, Any]
     hints = [f"{' AND '.join(one.changes)}: {counted(one.nodes, 'node')} would fit" for one in remedies]
     evictions = None
     if found.evictions is not None:
-        node, pods, of = found.evictions.node, found.evictions.pods, found.evictions.of
-        evictions = EvictionReport(node=node, pods=list(pods), of=of)
-        shown = listed(pods[:EXAMPLES], len(pods))
-        hints.append(f"remove {shown} from {node} ({len(pods):,} of its {of:,} pods): it would fit there")
+        evictions = EvictionReport(
+            node=found.evictions.node,
+            pods=list(found.evictions.pods),
+            of=found.evictions.of,
+            nodes=list(found.evictions.nodes),
+        )
+        hints.append(_eviction_hint(evictions))
+    new_nodes = [
+        NewNodeReport(like=one.like, nodes=one.count, allocatable=dict(one.node.status.allocatable))
+        for one in found.new_nodes
+    ]
+    hints += [
+        f"one more node like {one.like} ({counted(one.nodes, 'such node')} now): it would fit there"
+        for one in new_nodes
+    ]
     if not hints:
-        hints.append("no change of the pod helps, and no eviction: other or more nodes are needed")
-    return {"obstacles": obstacles, "remedies": remedies, "evictions": evictions, "hints": hints}
+        hints.append("no change of the pod helps, no eviction, and no more nodes like these: other nodes are needed")
+    return {
+        "obstacles": obstacles,
+        "remedies": remedies,
+        "evictions": evictions,
+        "new_nodes": new_nodes,
+        "hints": hints,
+    }
+
+
+def _eviction_hint(evictions: EvictionReport) -> str:
+    pods, node = evictions.pods, evictions.node
+    there = [pod for pod, at in zip(pods, evictions.nodes, strict=True) if at == node]
+    shown = listed(pods[:EXAMPLES], len(pods))
+    if len(there) == len(pods):
+        return f"remove {shown} from {node} ({len(pods):,} of its {evictions.of:,} pods): it would fit there"
+    others = sorted({at for at in evictions.nodes if at != node})
+    where = listed([node, *others][:EXAMPLES] if there else others[:EXAMPLES], len(others) + bool(there))
+    return f"remove {shown} from {where}: it would fit {node}"
 
 
 def _gate_hint(gates: list[str]) -> list[str]:

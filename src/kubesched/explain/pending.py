@@ -12,6 +12,7 @@ from kubesched.scheduler.nodes import PodInfo
 from kubesched.scheduler.nodes.columns import RowArray
 
 from .evictions import Evictions, evictions_for
+from .new_nodes import NewNode, new_nodes_for
 from .obstacles import Obstacles, fits_after, obstacles_of
 from .remedies import Remedy, remedies_for
 
@@ -26,11 +27,13 @@ class PendingExplanation:
         obstacles: what stands in the way, by node.
         remedies: smallest sets of changes of the pod after which it fits.
         evictions: the fewest evictions found that make room; None when none of the nodes tried would do.
+        new_nodes: kinds of nodes of which one more would do.
     """
 
     obstacles: Obstacles
     remedies: list[Remedy]
     evictions: Evictions | None
+    new_nodes: list[NewNode]
 
 
 def explain_pod(framework: Framework, search: Search, pod: PodInfo) -> PendingExplanation:
@@ -44,4 +47,5 @@ def explain_pod(framework: Framework, search: Search, pod: PodInfo) -> PendingEx
         return fits_after(search, pod, changes)
 
     obstacles = obstacles_of(framework, search.table, pod)
-    return PendingExplanation(obstacles, remedies_for(obstacles, fits), evictions_for(framework, search, obstacles))
+    remedies, evictions = remedies_for(obstacles, fits), evictions_for(framework, search, obstacles)
+    return PendingExplanation(obstacles, remedies, evictions, new_nodes_for(framework, search, obstacles))

@@ -18,6 +18,7 @@ __all__ = [
     "EvictionReport",
     "Explanation",
     "LostCandidate",
+    "NewNodeReport",
     "NodeScore",
     "ObstacleReport",
     "Pending",
@@ -125,11 +126,23 @@ class RemedyReport(_Struct, frozen=True, kw_only=True):
 
 
 class EvictionReport(_Struct, frozen=True, kw_only=True):
-    """Pods of one node without which a pod fits there; ``of`` is the number of pods on the node."""
+    """Pods without which a pod fits a node; ``of`` is the number of pods on the node, ``nodes`` the node of each pod."""
 
     node: str
     pods: list[str]
     of: int
+    nodes: list[str] = []
+
+
+class NewNodeReport(_Struct, frozen=True, kw_only=True):
+    """Kind of node of which one more lets a pod run: an empty node like ``like``. There are ``nodes`` of the kind.
+
+    Nodes of a kind have equal labels (but the hostname), taints and amounts. Large clusters are sampled.
+    """
+
+    like: str
+    nodes: int
+    allocatable: dict[str, str | int | float] = {}
 
 
 class PluginScore(_Struct, frozen=True, kw_only=True):
@@ -241,7 +254,7 @@ class Pending(_Struct, frozen=True, kw_only=True):
     """Pods without a node for the same reasons; the largest group first.
 
     ``message`` is the text of the pod's PodScheduled condition. ``reasons`` has the first reason against each node,
-    ``obstacles`` every one. ``remedies`` and ``evictions`` were tried against the cluster as it stands at the end;
+    ``obstacles`` every one. ``remedies``, ``evictions`` and ``new_nodes`` were tried against the cluster as it stands at the end;
     ``hints`` has them in words.
     """
 
@@ -258,6 +271,7 @@ class Pending(_Struct, frozen=True, kw_only=True):
     obstacles: list[ObstacleReport] = []
     remedies: list[RemedyReport] = []
     evictions: EvictionReport | None = None
+    new_nodes: list[NewNodeReport] = []
     #: State of objects that the pods need besides a node, such as their claims.
     waits_for: list[str] = []
     #: Nodes that were asked for: what keeps the pods off each of them.

@@ -106,6 +106,13 @@ class Inventory:
         """Return every slice, in no order."""
         return [entry.resource_slice for entry in self._slices.values()]
 
+    def slices_of(self, node: str) -> list[ResourceSlice]:
+        """Return the slices that name a node, and those with the counters of their pools."""
+        local = list(self._local.get(node, {}).values())
+        pools = dict.fromkeys(entry.pool for entry in local)
+        counters = [entry for pool in pools for entry in self._counters.get(pool, {}).values()]
+        return [entry.resource_slice for entry in (*local, *counters) if entry.resource_slice.spec.node_name == node]
+
     # -- pools of nodes ----------------------------------------------------------------------------------------
 
     def pools_of(self, node: Node) -> tuple[list[Pool], CommonPools | None]:

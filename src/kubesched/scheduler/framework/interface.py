@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -359,7 +360,15 @@ class Contract:
     def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
         """Demands of a pod that this plugin's filter checks, for explanations: each in words, and how it could be weaker.
 
-        Called for pods that fit nowhere, never during an attempt.
+        Called for pods that fit nowhere, never during an attempt. A plugin without the method is explained by the
+        reasons of its statuses.
+        """
+        raise AssertionError("documentation only")
+
+    def new_node(self, name: str, like: NodeInfo) -> AbstractContextManager[object]:
+        """Show, within a block, what a new node has besides its object, such as devices, when it is like another node.
+
+        For explanations, which try if one more node of a kind would help. Without the method it has nothing.
         """
         raise AssertionError("documentation only")
 

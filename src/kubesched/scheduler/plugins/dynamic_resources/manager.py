@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from kubesched.api.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION, AllocationResult, ResourceClaim, ResourceSlice
 from kubesched.api.types import Pod
@@ -122,6 +124,22 @@ class DeviceManager:
     def _unwritten(self) -> Iterator[ResourceClaim]:
         """Iterate over the claims in flight whose allocation is not in the assume cache yet."""
         return (claim for claim in self.in_flight.claims() if claim.metadata.uid not in self._allocations)
+
+    @contextmanager
+    def new_node(self, name: str, like: str) -> Iterator[None]:
+        """Show within the block, for a new node, slices like those of another node. Nothing of them is in use."""
+        made = []
+        for number, one in enumerate(self._inventory.slices_of(like)):
+            pool = replace(one.spec.pool, name=f"{one.spec.pool.name} of {name}")
+            spec = replace(one.spec, node_name=name, pool=pool)
+            made.append(replace(one, metadata=replace(one.metadata, name=f"{name} {number}"), spec=spec))
+        for new in made:
+            self._inventory.put(new)
+        try:
+            yield
+        finally:
+            for new in made:
+                self._inventory.remove(new.metadata.name)
 
     def holders_of(self, devices: Collection[DeviceID]) -> dict[str, tuple[str, ...]]:
         """Return the claims that hold one of these devices, by key, with the names of the pods that use them."""

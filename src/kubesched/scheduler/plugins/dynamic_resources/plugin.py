@@ -12,6 +12,7 @@ Source: rules/devices §5 and §11.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -313,6 +314,9 @@ class DynamicResources(Plugin):
 
     def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
         return device_demands(_Devices(self, pod, nodes), self.allocator, self._manager, pod, nodes)
+
+    def new_node(self, name: str, like: NodeInfo) -> AbstractContextManager[object]:
+        return self._manager.new_node(name, like.name)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return self._hints.events()
