@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 from msgspec.structs import replace
 
 from kubesched.api.types import Node, NodeStatus
