@@ -8,6 +8,7 @@ from typing import Any
 from builders import a_pod
 from kubesched.api.decode import from_builtins
 from kubesched.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubesched.api.types import Node, Pod, PodResourceClaim
 from kubesched.explain.pending import PendingExplanation, explain_pod
 from kubesched.scheduler.nodes import PodInfo
@@ -26,13 +27,23 @@ PLUGINS = (
 )
 
 
+_PLURALS: dict[type, str] = {
+    ResourceClaim: "resourceclaims",
+    DeviceClass: "deviceclasses",
+    ResourceSlice: "resourceslices",
+    PersistentVolume: "persistentvolumes",
+    PersistentVolumeClaim: "persistentvolumeclaims",
+    StorageClass: "storageclasses",
+    CSINode: "csinodes",
+}
+
+
 def a_house(nodes: Iterable[Node], pods: Iterable[Pod] = (), objects: Iterable[Any] = (), **how: Any) -> House:
     """A house with all plugins, these pods on nodes, and these claims, classes and slices."""
     house = House(nodes, **{"plugins": PLUGINS, **how})
-    plurals = {ResourceClaim: "resourceclaims", DeviceClass: "deviceclasses", ResourceSlice: "resourceslices"}
     for one in objects:
         meta = one.metadata
-        house.objects.put(plurals[type(one)], f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name, one)
+        house.objects.put(_PLURALS[type(one)], f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name, one)
     house.add(*pods)
     return house
 
