@@ -92,7 +92,7 @@ def test_a_plugin_that_fails_to_name_them_is_logged_and_explained_by_its_reasons
 
 def test_endless_demands_end() -> None:
     found = explained(Vast, large())
-    note = " (only the first 24 demands are told apart)"
+    note = " (only the first 24 demands told apart)"
     assert "node sleeps: day-1" + note in [one.text for one in found.obstacles.found]
     assert [one.texts for one in found.remedies] == [("ask for 2 less cpu",)]
 

@@ -16,6 +16,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -30,8 +31,9 @@ from kubesched.scheduler.framework.question import VerdictArray
 from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.nodes import NodeList, NodeTable, PodInfo
 from kubesched.scheduler.nodes.columns import NO_ROWS, BoolArray, IntpArray, RowArray, equal_places, joined
+from kubesched.scheduler.plugins.demands.words import counted
 
-__all__ = ["Obstacle", "Obstacles", "changed", "fits_after", "made", "obstacles_of", "with_changes"]
+__all__ = ["Obstacle", "Obstacles", "affordable", "changed", "fits_after", "made", "obstacles_of", "with_changes"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ _log = logging.getLogger(__name__)
 MOST_DEMANDS: Final = 62
 #: Most demands of one plugin that are told apart; nodes that others reject get the plugin's reason, which says so.
 MOST_OF_PLUGIN: Final = 24
+#: Members of a pod's spec beyond which fewer of its changes are evaluated; a pod may have thousands of terms.
+_MANY_MEMBERS: Final = 256
 #: Most reasons of one plugin that are told apart.
 _MOST_REASONS: Final = 32
 
@@ -117,6 +121,12 @@ def fits_after(search: Search, pod: PodInfo, changes: Sequence[Change]) -> RowAr
     return NO_ROWS if isinstance(evaluation, Rejection) else np.sort(evaluation.feasible)
 
 
+def affordable(pod: PodInfo, most: int) -> int:
+    """Number of changed pods that may be evaluated: ``most``; of a pod with a very large spec fewer, but at least one."""
+    members = msgspec.json.encode(pod.spec).count(b":")
+    return max(1, most // max(1, members // _MANY_MEMBERS) ** 2)
+
+
 def obstacles_of(framework: Framework, table: NodeTable, pod: PodInfo) -> Obstacles:
     """Everything that keeps the pod off nodes, by plugin and demand.
 
@@ -192,6 +202,7 @@ def _of_plugin(check: _Filter, table: NodeTable, pod: PodInfo) -> Iterator[Obsta
     if not rejected.stands.any():
         return
     demands, is_cut = _demands(check, table, pod)
+    note = f" (only the first {counted(len(demands), 'demand')} told apart)" if is_cut else ""
     weak = [(demand, demand.without) for demand in demands if demand.without is not None]
     left = rejected.stands
     try:
@@ -202,7 +213,7 @@ def _of_plugin(check: _Filter, table: NodeTable, pod: PodInfo) -> Iterator[Obsta
     except PluginFailedError:  # a changed pod is none that a user wrote: the plugin's own reasons have to do
         left = rejected.stands
     fixed = [demand.text(check.rows[left]) for demand in demands if demand.without is None] if left.any() else []
-    yield from _by_reason(check.name, rejected, left, "; ".join(fixed), is_cut=is_cut)
+    yield from _by_reason(check.name, rejected, left, "; ".join(fixed), note)
 
 
 def _demands(check: _Filter, table: NodeTable, pod: PodInfo) -> tuple[list[Demand], bool]:
@@ -212,12 +223,13 @@ def _demands(check: _Filter, table: NodeTable, pod: PodInfo) -> tuple[list[Deman
     """
     if not hasattr(check.plugin, "demands"):
         return [], False
+    most = affordable(pod, MOST_OF_PLUGIN)
     try:
-        found = list(islice(check.plugin.demands(pod, table), MOST_OF_PLUGIN + 1))
+        found = list(islice(check.plugin.demands(pod, table), most + 1))
     except Exception:
         _log.warning("plugin %s failed to name the demands of pod %s", check.name, pod.pod.key, exc_info=True)
         return [], False
-    return found[:MOST_OF_PLUGIN], len(found) > MOST_OF_PLUGIN
+    return found[:most], len(found) > most
 
 
 def _alone(
@@ -272,9 +284,8 @@ def _whole(changes: Sequence[Change]) -> Change:
     return Change(words, lambda pod: reduce(lambda done, change: change.of(done), changes, pod), around)
 
 
-def _by_reason(plugin: str, rejected: _Rejected, left: BoolArray, fixed: str, *, is_cut: bool) -> Iterator[Obstacle]:
+def _by_reason(plugin: str, rejected: _Rejected, left: BoolArray, fixed: str, note: str) -> Iterator[Obstacle]:
     """Rejections that no change lifts, by ``fixed``, the texts of the demands there, or by the plugin's reasons."""
-    note = f" (only the first {MOST_OF_PLUGIN} demands are told apart)" if is_cut else ""
     places: dict[str, list[IntpArray]] = {}
     at = np.flatnonzero(left)
     for code, mine in equal_places(rejected.codes[at]):

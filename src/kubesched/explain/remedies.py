@@ -16,7 +16,7 @@ import numpy as np
 from kubesched.scheduler.framework.demand import Change
 from kubesched.scheduler.nodes.columns import NO_ROWS, BoolArray, RowArray
 
-from .obstacles import MOST_DEMANDS, Obstacle, Obstacles, rows_without
+from .obstacles import MOST_DEMANDS, Obstacle, Obstacles, affordable, rows_without
 
 __all__ = ["Remedy", "remedies_for"]
 
@@ -57,12 +57,12 @@ def remedies_for(obstacles: Obstacles, fits: Fits) -> list[Remedy]:
 
     Larger sets follow only while every smaller one asks for none of some resource. Each remedy was evaluated by ``fits``.
     """
-    evaluations = 0
+    evaluations, most_evaluations = 0, affordable(obstacles.pod, _MOST_EVALUATIONS)
 
     def evaluated(changes: Sequence[Change]) -> RowArray:
         nonlocal evaluations
         evaluations += 1
-        return fits(changes) if evaluations <= _MOST_EVALUATIONS else NO_ROWS
+        return fits(changes) if evaluations <= most_evaluations else NO_ROWS
 
     weak = [obstacle for obstacle in obstacles.found if obstacle.demand is not None]
     open_, closed = weak[:MOST_DEMANDS], [one for one in obstacles.found if one.demand is None] + weak[MOST_DEMANDS:]

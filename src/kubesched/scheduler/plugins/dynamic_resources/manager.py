@@ -342,6 +342,10 @@ class NodeAllocator:
         """See :meth:`kubesched.scheduler.dra.allocator.Allocator.devices_of_class`."""
         return self._allocator.devices_of_class(name, (each.node for each in nodes if each.node is not None))
 
+    def all_of_class(self, name: str) -> tuple[int, int]:
+        """See :meth:`kubesched.scheduler.dra.allocator.Allocator.all_of_class`."""
+        return self._allocator.all_of_class(name)
+
     def _catch_up(self, nodes: NodeTable) -> None:
         """Inform the allocator of nodes that came, changed or went."""
         if not self._journal.is_behind:

@@ -422,7 +422,21 @@ class DynamicResources(Plugin):
         question = self._asked(state)
         return None if question is None else await self._binding.bind(question.attempt, pod.pod, node_name)
 
-    # -- for conformance -------------------------------------------------------------------------------
+    # -- for conformance and reports -------------------------------------------------------------------
+
+    def device_counts(self, nodes: Sequence[NodeInfo]) -> dict[str, list[tuple[int, int]]]:
+        """Count the devices of each class by node, as (devices, devices in use); classes by name."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for name in self._manager.classes.names():
+            counts = found[name] = self.allocator.devices_of_class(name, nodes)
+            while len(counts) < len(nodes):  # selectors have an allowance for each call
+                more = self.allocator.devices_of_class(name, nodes[len(counts) :])
+                counts += more or [(0, 0)] * (len(nodes) - len(counts))
+        return found
+
+    def device_totals(self) -> dict[str, tuple[int, int]]:
+        """Count the devices of each class, each once, as (devices, devices in use); classes by name."""
+        return {name: self.allocator.all_of_class(name) for name in self._manager.classes.names()}
 
     def list_devices(
         self, state: CycleState, nodes: NodeTable, row: int
