@@ -13,6 +13,7 @@ from typing import Final
 from kubesched.base.times import Clock, timestamp
 from kubesched.explain.preemptions import preemption_report
 from kubesched.explain.text import preemption_lines
+from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.framework.preemption import Preemption
 
 from .console import write
@@ -23,7 +24,7 @@ __all__ = ["PreemptionLog"]
 _MOST: Final = 3
 
 
-class PreemptionLog:
+class PreemptionLog(AttemptObserver):
     """Writes each preemption to standard output. Call it within the attempt that preempts."""
 
     def __init__(self, clock: Clock) -> None:
@@ -31,7 +32,7 @@ class PreemptionLog:
         self._clock = clock
         self._seen = 0
 
-    def __call__(self, preemption: Preemption) -> None:
+    def preempted(self, preemption: Preemption) -> None:
         if not self._seen:
             asyncio.get_running_loop().call_later(1, self._end_of_second)
         self._seen += 1

@@ -48,6 +48,7 @@ from kubesched.cluster.http import (
 )
 from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
 from kubesched.cluster.store import Store
+from kubesched.explain.records import Recorder
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.inputs.given import node_template_of
 from kubesched.lab.simulate.inputs.intake import in_order, unknown_fields, with_default_class, wrong_devices
@@ -62,7 +63,7 @@ from .interrupts import run_loop
 from .loading import load_setup
 from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .preemption_log import PreemptionLog
-from .saved_file import claimed, refuse_missing_directory, save_or_rescue
+from .saved_file import claimed, decision_file, refuse_missing_directory, save_or_rescue
 from .stopping import StopSignal
 
 __all__ = ["run"]
@@ -96,7 +97,10 @@ async def _up(options: argparse.Namespace) -> int:
         async with AsyncExitStack() as stack:
             with collector_paused(stack.callback, every=PASS_SECONDS * options.speed):
                 with stop.interrupts():
-                    embedded = _build(options, loop)
+                    recorder = _recorder(options)
+                    if recorder is not None:
+                        stack.callback(recorder.close)
+                    embedded = _build(options, loop, recorder)
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
                 stack.enter_context(watching_plugins(plugins, warn, progress=loop_progress(loop)))
                 stack.push_async_callback(embedded.stop)
@@ -106,6 +110,8 @@ async def _up(options: argparse.Namespace) -> int:
                 stack.push_async_callback(server.stop)
                 stack.push_async_callback(_save, embedded.store, server, options)
                 embedded.scheduler.debugger.install(loop)
+                if recorder is not None:
+                    embedded.tasks.spawn(recorder.run(), "decisions")
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
             if options.speed == 1:  # otherwise the loop's seconds are not real ones
                 reporter = HoldReporter(logging.getLogger("kubesched.up"), least=_HOLD_SECONDS)
@@ -187,7 +193,15 @@ def _check_kubeconfig(given: str) -> None:
         raise CliError(f"--kubeconfig-out {given}: holds {found}, which is not overwritten; give another name")
 
 
-def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embedded:
+def _recorder(options: argparse.Namespace) -> Recorder | None:
+    if options.decisions is None:
+        return None
+    if options.no_scheduler:
+        raise CliError("--decisions: there are none with --no-scheduler", code=2)
+    return Recorder(kept=0, file=decision_file(options.decisions))
+
+
+def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, recorder: Recorder | None) -> Embedded:
     """Return the cluster that the options describe, with all its objects. Nothing moves yet."""
     registry, config, remarks = load_setup(options, options.config)
     for remark in remarks:
@@ -212,10 +226,12 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
         stages=_stages(options),
         extenders=http_extenders(config.extenders),
-        on_preemption=None if options.quiet else PreemptionLog(clock),
+        observers=[*([] if options.quiet else [PreemptionLog(clock)]), *([recorder] if recorder is not None else [])],
         taint_new_nodes=not options.no_controllers,
         event_cache_size=EVENT_CACHE,
     )
+    if recorder is not None:
+        recorder.attach(embedded.scheduler)
     embedded.store.most_events = MOST_EVENTS
     _fill(embedded.store, options, start or "", snapshot, dump)
     return embedded

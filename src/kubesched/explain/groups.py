@@ -136,7 +136,11 @@ def _look(scheduler: Scheduler, pod: Pod, against: Collection[str]) -> Pending:
     last = next((item for item in pod.status.conditions if item.type == "PodScheduled" and item.message), None)
     fits = len(evaluation.feasible)
     text = last.message if last is not None else "its turn has not come yet"
-    return found("Waiting", f"{text} (nodes that fit now: {fits})", alternatives=compared)
+    chosen = ""
+    if evaluation.totals is not None and (evaluation.totals == evaluation.totals.max()).sum() == 1:
+        row = int(evaluation.feasible[int(evaluation.totals.argmax())])
+        chosen = f"; {search.table.info(row).name} would be chosen"
+    return found("Waiting", f"{text} (nodes that fit now: {fits}{chosen})", alternatives=compared)
 
 
 def _tried(framework: Framework, search: Search, pod: PodInfo) -> dict[str, Any]:

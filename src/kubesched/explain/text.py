@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kubesched.base.lines import Line, columns, title
@@ -35,8 +35,13 @@ _FEW_GROUPS: Final = 2
 _FEW_LINES: Final = 2
 
 
-def explanation_lines(document: Explanation, *, wide: bool = False) -> list[Line]:
-    """Return an explanation for people. ``wide`` shows every group, pod, reason and raw score."""
+def explanation_lines(
+    document: Explanation, *, wide: bool = False, moment: Callable[[float], str] = lambda at: f"at {timestamp(at)}"
+) -> list[Line]:
+    """Return an explanation for people. ``wide`` shows every group, pod, reason and score.
+
+    ``moment`` returns the time of a preemption in words.
+    """
     groups = document.pending if wide else document.pending[:_MOST_GROUPS]
     lines = pending_lines(groups, wide=wide)
     lines += _hidden(document.pending[len(groups) :])
@@ -54,7 +59,7 @@ def explanation_lines(document: Explanation, *, wide: bool = False) -> list[Line
     if document.evicted:
         lines += title("Why evicted")
         for item in document.evicted:
-            lines += preemption_lines(item, f"at {timestamp(item.at)}", wide=True)
+            lines += preemption_lines(item, moment(item.at), wide=True)
     return [*lines, *(Line(note) for note in document.notes)]
 
 

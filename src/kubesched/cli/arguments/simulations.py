@@ -6,6 +6,9 @@ import argparse
 from typing import Final
 
 from .options import (
+    decisions as decisions_file,
+)
+from .options import (
     manifests,
     node_resources,
     quiet,
@@ -15,9 +18,9 @@ from .options import (
     stages,
     start_from,
 )
-from .values import TABLES, count, duration, factor, node_count, positive, saved_table, seconds, setting
+from .values import TABLES, count, duration, factor, moment, node_count, positive, saved_table, seconds, setting
 
-__all__ = ["TRACE_FORMATS", "explain", "simulate", "sweep", "trace"]
+__all__ = ["TRACE_FORMATS", "decisions", "explain", "simulate", "sweep", "trace"]
 
 
 def _result_files(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +100,7 @@ warnings."""
         "moment); may be given again",
     )
     _result_files(parser)
+    decisions_file(parser)
     quiet(parser, "no progress bar")
 
 
@@ -141,6 +145,36 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
     scheduler_setup(parser)
     parser.add_argument("-o", "--output", choices=("text", "wide", "json", "yaml"), default="text")
     parser.add_argument("--wide", action="store_true", help="like -o wide: show everything, however much it is")
+    quiet(parser, "no progress bar")
+
+
+def decisions(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Show the decisions in a file that kubesched run, up or simulate wrote with --decisions: where each pod went or why it
+did not, with the best nodes and their scores. "replay" makes the decisions again by another configuration, each in the
+state in which it was made, and shows which would differ and why. A recorded node that would be among the best again is
+no difference, as chance decides among those. Nothing but the file is read."""
+    parser.epilog = """\
+examples: kubesched decisions decisions.gz --outcome unschedulable --since 10m
+          kubesched decisions decisions.gz --pod shop/web-7d4b9-x2x5k -o wide
+          kubesched decisions replay decisions.gz --config new.yaml
+Exit code: 0 even if decisions differ; 1 if the file cannot be used."""
+    parser.add_argument("words", metavar="[replay] FILE", nargs="+", help="the file; its predecessor is FILE.1")
+    parser.add_argument("--pod", metavar="POD", default="", help="only of this pod: NAME, NAMESPACE/NAME or UID")
+    parser.add_argument("--node", metavar="NODE", default="", help="only with this node chosen or near the top")
+    parser.add_argument(
+        "--plugin",
+        metavar="NAME",
+        default="",
+        help="only those in which this plugin rejected nodes, or scored the best nodes differently",
+    )
+    parser.add_argument("--outcome", choices=("bound", "unschedulable", "rejected", "error"), default="")
+    parser.add_argument("--since", metavar="TIME", type=moment, help="from this time, or this long ago: 10m, 2h")
+    parser.add_argument("--until", metavar="TIME", type=moment, help="before this time, or this long ago")
+    parser.add_argument("--last", metavar="N", type=positive, help="only the last N")
+    parser.add_argument("-F", "--follow", action="store_true", help="go on with new decisions, until Ctrl-C")
+    scheduler_setup(parser)
+    parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml"), default="table")
     quiet(parser, "no progress bar")
 
 

@@ -36,6 +36,7 @@ from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.port import ApiPort
+from kubesched.explain.records import DecisionFile, Recorder
 from kubesched.scheduler.config import (
     IN_TREE,
     ConfigError,
@@ -215,6 +216,7 @@ class _Process:
         if server is not None:
             server.bind()
             self._stack.push_async_callback(server.stop)
+        recorder = self._recorder()
         scheduler = Scheduler(
             config,
             registry,
@@ -225,14 +227,17 @@ class _Process:
             metrics=scheduler_metrics,
             max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
             extenders=http_extenders(config.extenders),
+            observers=(recorder,) if recorder is not None else (),
         )
+        if recorder is not None:
+            recorder.attach(scheduler)
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
         if path := flags["write-config-to"]:
             write_file(path, text.encode())
             _log.info("Wrote configuration", extra=with_pairs(file=path))
             return 0
-        return await self._work(config, scheduler, port, server, elector, candidate)
+        return await self._work(config, scheduler, port, server, elector, candidate, recorder)
 
     async def _work(
         self,
@@ -242,6 +247,7 @@ class _Process:
         server: Server | None,
         elector: LeaderElector | None,
         candidate: LeaseCandidate | None,
+        recorder: Recorder | None,
     ) -> int:
         _log.info("Starting Kubernetes Scheduler", extra=with_pairs(version=KUBERNETES_VERSION, kubesched=__version__))
         loop = asyncio.get_running_loop()
@@ -254,6 +260,8 @@ class _Process:
         try:
             with tasks.guard():
                 tasks.spawn(port.events.run(), "events")
+                if recorder is not None and recorder.file is not None:
+                    tasks.spawn(recorder.run(), "decisions")
                 if server is not None:
                     await server.start()
                 if candidate is not None:
@@ -320,6 +328,16 @@ class _Process:
         async with HttpTransport.connect(access) as transport:
             found: Mapping[str, Any] = (await transport.get(kind, namespace, name)).data().get("data") or {}
         return found
+
+    def _recorder(self) -> Recorder | None:
+        """Return the recorder of decisions, if there is one. Its file ends with the process."""
+        flags = self._flags
+        path, kept = flags["decisions"], flags["decisions-kept"]
+        if not path and kept <= 0:
+            return None
+        recorder = Recorder(kept=max(kept, 0), file=DecisionFile(path) if path else None)
+        self._stack.callback(recorder.close)
+        return recorder
 
     async def _server(
         self, pages: Pages, metrics: ProcessMetrics, connections: Connections, gates: FeatureGates

@@ -25,11 +25,10 @@ from kubesched.explain.groups import explain_pending
 from kubesched.explain.report import Pending
 from kubesched.scheduler.cache.check import check_cache, compare_with_server
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.core.search import Search
 from kubesched.scheduler.dra.check import check_allocations
 from kubesched.scheduler.extenders.interface import Extender
-from kubesched.scheduler.framework.preemption import Preemption
-from kubesched.scheduler.framework.queued import QueuedPodInfo
 from kubesched.scheduler.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 
@@ -67,8 +66,7 @@ class Embedded:
         stages: Sequence[Stage] = (),
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
-        on_preemption: Callable[[Preemption], None] | None = None,
-        on_attempt: Callable[[QueuedPodInfo], None] | None = None,
+        observers: Sequence[AttemptObserver] = (),
         taint_new_nodes: bool = False,
         with_faults: bool = True,
     ) -> None:
@@ -84,7 +82,7 @@ class Embedded:
 
         Without ``with_faults`` none can be injected, and nothing is kept for them.
 
-        ``extenders``, ``wrap_search``, ``on_preemption`` and ``on_attempt`` are passed on to
+        ``extenders``, ``wrap_search`` and ``observers`` are passed on to
         :class:`~kubesched.scheduler.scheduler.Scheduler`. ``taint_new_nodes`` keeps pods off nodes that are created
         without being Ready, until their kubelet reports; it needs the controller ``nodelifecycle``.
 
@@ -118,8 +116,7 @@ class Embedded:
             gates=gates,
             extenders=extenders,
             wrap_search=wrap_search,
-            on_preemption=on_preemption,
-            on_attempt=on_attempt,
+            observers=observers,
         )
         chosen = ALL if controllers is True else tuple(controllers or ())
         self.kubelets = self._new_kubelets(_split(rng), chosen, stages, kubelet_options or {}) if kubelets else None

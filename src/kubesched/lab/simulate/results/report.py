@@ -15,7 +15,7 @@ import msgspec
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.large_json import as_text, large_json
 from kubesched.base.lines import Line, table, title
-from kubesched.explain.report import PreemptionReport
+from kubesched.explain.report import Explanation, PreemptionReport
 from kubesched.explain.text import explanation_lines, pending_lines, preemption_lines
 from kubesched.scheduler.plugins.demands.words import amount_text, counted
 
@@ -63,7 +63,7 @@ def render_table(result: Result, *, wide: bool = False, width: int | None = None
         *_cluster(result.resources, result.totals.nodes, width),
         *_preemptions(result.preemptions, wide),
         *pending_lines(result.pending),
-        *(explanation_lines(result.explanation, wide=wide) if result.explanation is not None else ()),
+        *(_explained(result.explanation, wide) if result.explanation is not None else ()),
         *_refused(result.refused),
     ]
 
@@ -233,6 +233,10 @@ def _cluster(resources: Sequence[ResourceUse], nodes: int, width: int | None) ->
         peak = amount_text(use.name, use.peak) if use.peak is not None else "-"
         rows.append((use.name, requested, allocatable, _percent(use), peak))
     return title("Cluster") + table(("RESOURCE", "REQUESTED", "ALLOCATABLE", "SHARE", "PEAK"), rows, range(1, 5), width)
+
+
+def _explained(document: Explanation, wide: bool) -> list[Line]:
+    return explanation_lines(document, wide=wide, moment=lambda at: f"after {seconds(at)}")
 
 
 # -- refused ---------------------------------------------------------------------------------------------

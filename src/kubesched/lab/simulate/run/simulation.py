@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +26,7 @@ from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.kubelets import Stage
 from kubesched.explain import Explainer, Explanation
 from kubesched.explain.preemptions import preemption_report
+from kubesched.explain.records import Recorder
 from kubesched.explain.report import PreemptionReport
 from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.config import (
@@ -35,6 +36,7 @@ from kubesched.scheduler.config import (
     KubeSchedulerConfiguration,
     default_config,
 )
+from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.preemption import Preemption
 from kubesched.scheduler.framework.queued import QueuedPodInfo
@@ -90,6 +92,7 @@ async def simulate(
     on_progress: Progress = lambda done, total: None,
     drive: Drive | None = None,
     on_slow_plugin: Callable[[str], None] | None = None,
+    recorder: Recorder | None = None,
     explain: Sequence[str] = (),
 ) -> Result:
     """Simulate a cluster.
@@ -104,8 +107,8 @@ async def simulate(
     volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last arrival
     (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the caller's
     configuration asks for and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives,
-    in another thread, a text about each plugin that holds the run up for a second. ``explain`` are pods, as
-    ``namespace/name``, that are explained at the end.
+    in another thread, a text about each plugin that holds the run up for a second. ``recorder`` records the decisions,
+    and is closed at the end. ``explain`` are pods, as ``namespace/name``, that are explained at the end.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -143,15 +146,17 @@ async def simulate(
         controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
         stages=stages,
         extenders=extenders,
-        on_preemption=session.preempted,
-        on_attempt=session.attempted,
+        observers=(session,) if recorder is None else (session, recorder),
         with_faults=drive is not None,
     )
+    if recorder is not None:
+        recorder.attach(embedded.scheduler)
     session.follow(embedded, Shapes(*_requests(intake)))
     # Running objects exist when the scheduler starts. Pods to be placed follow in the order of the manifests.
     before, new = intake.split()
     session.refused += _stored(embedded, before, intake)
-    with session.problems, _watching(embedded, session.loop, on_slow_plugin):
+    closing_records = nullcontext() if recorder is None else closing(recorder)
+    with session.problems, _watching(embedded, session.loop, on_slow_plugin), closing_records:
         async with embedded.running():
             session.refused += _stored(embedded, new, intake)
             session.total = _pods_to_come(intake)
@@ -253,7 +258,7 @@ def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
     return found, counts
 
 
-class Session:
+class Session(AttemptObserver):
     """Simulation under way: arrivals, bindings, and the test if anything still moves.
 
     Attributes:
