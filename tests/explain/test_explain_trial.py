@@ -9,7 +9,7 @@ import pytest
 from explain_kit import a_claim, a_class, a_house, a_slice, explained, helps, texts, uses
 from msgspec.structs import replace
 
-from builders import a_node, a_pod, a_port, a_taint
+from builders import a_node, a_pod, a_port, a_taint, info
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Affinity, Pod, TopologySpreadConstraint
 from kubesched.scheduler.config.args import PodTopologySpreadArgs
@@ -243,6 +243,15 @@ def test_a_constraint_and_a_taint_are_a_pair_of_changes() -> None:
 def test_a_class_that_does_not_exist_is_named() -> None:
     found = explained(a_house([a_node("n1")], (), [a_claim()]), uses("c"))
     assert texts(found) == ["resource claim c: request gpu: device class gpu does not exist"]
+
+
+def test_room_that_is_kept_for_nominated_pods_is_named() -> None:
+    house = a_house([a_node("n1", cpu="2")], [a_pod("small", on="n1", cpu="1")])
+    house.nominated.pods["n1"] = [info(name="vip", cpu="1", priority=5)]
+    found = explained(house, a_pod(cpu="1", priority=1))
+    assert texts(found) == ["room is kept for nominated pods: ns/vip on n1"]
+    assert found.evictions is not None
+    assert found.evictions.pods == ("ns/small",)
 
 
 # -- one more node -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from kubesched.scheduler.nodes import NodeInfo, PodInfo
 from kubesched.scheduler.nodes.nominating import nominations_that_count
 from kubesched.scheduler.plugins.preemption.dry_run import victims_of
 
-from .obstacles import Obstacles, rows_without
+from .obstacles import OF_SCHEDULER, Obstacles, rows_without
 
 __all__ = ["Evictions", "evictions_for"]
 
@@ -74,7 +74,7 @@ def evictions_for(framework: Framework, search: Search, obstacles: Obstacles) ->
 
 def _candidates(framework: Framework, search: Search, obstacles: Obstacles) -> list[NodeInfo]:
     """Nodes whose obstacles may all be gone with some pods, the most promising first."""
-    may_go = {entry.name for entry in framework.filters if entry.reads_pods or not entry.is_local}
+    may_go = {entry.name for entry in framework.filters if entry.reads_pods or not entry.is_local} | {OF_SCHEDULER}
     staying = [obstacle for obstacle in obstacles.found if obstacle.plugin not in may_go]
     rows = obstacles.rows[rows_without(staying, len(obstacles.rows))]
     wanted, table = obstacles.pod.fit_requests, search.table

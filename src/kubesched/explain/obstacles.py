@@ -43,6 +43,8 @@ MOST_DEMANDS: Final = 62
 MOST_OF_PLUGIN: Final = 24
 #: Members of a pod's spec beyond which fewer of its changes are evaluated; a pod may have thousands of terms.
 _MANY_MEMBERS: Final = 256
+#: Plugin of obstacles that no filter is the reason for.
+OF_SCHEDULER: Final = "scheduler"
 #: Most reasons of one plugin that are told apart.
 _MOST_REASONS: Final = 32
 
