@@ -5,7 +5,7 @@ Caller: :mod:`..run.simulation`; the demonstration asks for the use of the nodes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
