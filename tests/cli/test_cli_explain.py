@@ -108,7 +108,10 @@ def test_nothing_is_pending(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ((), "give the cluster: --kubeconfig FILE, --from FILE (a dump or saved cluster), or -f MANIFESTS"),
+        (
+            (),
+            "give the cluster: --kubeconfig FILE, --from FILE (a dump or saved cluster), -f MANIFESTS, or --server URL",
+        ),
         (("--from", "a", "--kubeconfig", "b"), "--from and --kubeconfig: give one of them"),
         (("-f", EXAMPLE, "--context", "c"), "--context NAME needs --kubeconfig FILE"),
     ],

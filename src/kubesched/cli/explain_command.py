@@ -21,6 +21,7 @@ from kubesched.lab.simulate.run.standing import explain_standing
 
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
+from .explain_server import explanation_from_server
 from .import_command import from_server, preemptions_of
 from .interrupts import run_loop
 from .loading import load_gates, load_setup
@@ -29,10 +30,15 @@ __all__ = ["run", "show"]
 
 
 def run(options: argparse.Namespace) -> int:
+    names = [name if "/" in name else f"{options.namespace or 'default'}/{name}" for name in options.pod]
+    if options.server is not None:
+        if options.filename or options.start is not None or options.kubeconfig is not None:
+            raise CliError("--server reads a live scheduler: give no --kubeconfig, --from or -f with it", code=2)
+        show(explanation_from_server(options, names), options)
+        return 0
     gates = load_gates(options)
     registry, config, remarks = load_setup(options, options.config, gates=gates)
     manifests = _cluster(options)
-    names = [name if "/" in name else f"{options.namespace or 'default'}/{name}" for name in options.pod]
     # Output of plugins must not be part of a document.
     aside = redirect_stdout(sys.stderr) if options.output in ("json", "yaml") else nullcontext()
     with progress_bar("pods explained", quiet=options.quiet) as bar, aside:
@@ -72,7 +78,7 @@ def _cluster(options: argparse.Namespace) -> Manifests:
     if options.start is not None and options.kubeconfig is not None:
         raise CliError("--from and --kubeconfig: give one of them", code=2)
     if not options.filename and options.start is None and options.kubeconfig is None:
-        text = "--kubeconfig FILE, --from FILE (a dump or saved cluster), or -f MANIFESTS"
+        text = "--kubeconfig FILE, --from FILE (a dump or saved cluster), -f MANIFESTS, or --server URL"
         raise CliError(f"give the cluster: {text}", code=2)
     if options.context is not None and options.kubeconfig is None:
         raise CliError("--context NAME needs --kubeconfig FILE", code=2)

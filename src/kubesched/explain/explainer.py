@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+import msgspec
+
 from kubesched.api.types import Pod
+from kubesched.base.turns import Steps, finish
 from kubesched.scheduler.scheduler import Scheduler
 
-from .groups import explain_pending
+from .groups import explaining_pending
 from .objects import Objects
 from .placed import explain_placed
 from .preemptions import PreemptionMemory
-from .report import Explanation, Pending, Placed, PreemptionReport, QueueState
+from .records.ring import Ring
+from .report import Explanation, Pending, Placed, PreemptionReport
 from .waiting import queue_state
 from .workloads import Workloads
 
@@ -30,12 +34,19 @@ class Explainer:
     """Explanations of the pods of one scheduler."""
 
     def __init__(
-        self, scheduler: Scheduler, objects: Objects, *, preemptions: PreemptionMemory | None = None, live: bool = False
+        self,
+        scheduler: Scheduler,
+        objects: Objects,
+        *,
+        preemptions: PreemptionMemory | None = None,
+        decisions: Ring | None = None,
+        live: bool = False,
     ) -> None:
-        """``preemptions`` are those that the scheduler made. ``live``: the scheduler's queue is in use."""
+        """``preemptions`` and ``decisions`` are those that the scheduler made. ``live``: its queue is in use."""
         self._scheduler = scheduler
         self._objects = objects
         self._preemptions = preemptions
+        self._decisions = decisions
         self._live = live
 
     def explain(
@@ -45,36 +56,43 @@ class Explainer:
         on_progress: Callable[[int], None] = lambda done: None,
     ) -> Explanation:
         """Explain pods, those without a node in groups. ``against`` are nodes to compare with."""
-        chosen = list(pods)
-        keys = {pod.key for pod in chosen}
-        return Explanation(
-            pending=self.pending([pod for pod in chosen if _is_pending(pod)], on_progress, against),
-            placed=[self.placed(pod, against) for pod in chosen if pod.spec.node_name],
-            evicted=[one for one in self._preemptions or () if not keys.isdisjoint(one.victims)],
-        )
+        return finish(self.explaining(pods, against, on_progress))
 
-    def pending(
+    def explaining(
         self,
         pods: Iterable[Pod],
-        on_progress: Callable[[int], None] = lambda done: None,
         against: Collection[str] = (),
-    ) -> list[Pending]:
-        """Explain pods without a node; see :func:`.groups.explain_pending`."""
-        state = self.queue_state if self._live else lambda pod: None
-        return explain_pending(self._scheduler, self._objects, pods, on_progress, against=against, queue_state=state)
+        on_progress: Callable[[int], None] = lambda done: None,
+    ) -> Steps[Explanation]:
+        """Do the work of :meth:`explain` in steps, between which the cluster may change."""
+        chosen = list(pods)
+        keys = {pod.key for pod in chosen}
+        waiting = [pod for pod in chosen if not pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")]
+        pending = yield from self._pending(waiting, on_progress, against)
+        placed = []
+        for pod in chosen:
+            if pod.spec.node_name:
+                placed.append(self.placed(pod, against))
+                yield
+        evicted = [one for one in self._preemptions or () if not keys.isdisjoint(one.victims)]
+        return Explanation(pending=pending, placed=placed, evicted=evicted)
 
-    def placed(self, pod: Pod, against: Collection[str] = (), best: int = BEST) -> Placed:
-        """Explain why a pod is on its node; see :func:`.placed.explain_placed`."""
-        return explain_placed(self._scheduler, pod, Workloads(self._objects).of(pod), against, best)
+    def pending(self, pods: Iterable[Pod], on_progress: Callable[[int], None] = lambda done: None) -> list[Pending]:
+        """Explain pods without a node; see :func:`.groups.explaining_pending`."""
+        return finish(self._pending(pods, on_progress, ()))
 
-    def queue_state(self, pod: Pod) -> QueueState | None:
-        """Return where the live scheduler has the pod; None when it does not have it."""
-        return queue_state(self._scheduler, pod)
+    def _pending(
+        self, pods: Iterable[Pod], on_progress: Callable[[int], None], against: Collection[str]
+    ) -> Steps[list[Pending]]:
+        state = (lambda pod: queue_state(self._scheduler, pod)) if self._live else lambda pod: None
+        return explaining_pending(self._scheduler, self._objects, pods, on_progress, against=against, queue_state=state)
 
-    def evicted(self, key: str) -> list[PreemptionReport]:
+    def evictions_of(self, key: str) -> list[PreemptionReport]:
         """Return the preemptions that evicted a pod, ``namespace/name``, the newest last."""
         return [one for one in self._preemptions or () if key in one.victims]
 
-
-def _is_pending(pod: Pod) -> bool:
-    return not pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")
+    def placed(self, pod: Pod, against: Collection[str] = (), best: int = BEST) -> Placed:
+        """Explain why a pod is on its node; see :func:`.placed.explain_placed`."""
+        found = explain_placed(self._scheduler, pod, Workloads(self._objects).of(pod), against, best)
+        decision = self._decisions.last(pod.uid) if self._decisions is not None else None
+        return found if decision is None else msgspec.structs.replace(found, decision=decision)

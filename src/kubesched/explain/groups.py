@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubesched.api.types import Pod
+from kubesched.base.turns import Steps
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.core.search import Search
 from kubesched.scheduler.framework.cycle_state import CycleState
@@ -39,13 +40,13 @@ from .report import (
 )
 from .workloads import Workloads
 
-__all__ = ["explain_pending"]
+__all__ = ["explaining_pending"]
 
 #: Most sentences about claims and devices that a group of pods waits for.
 WAITS: Final = 12
 
 
-def explain_pending(
+def explaining_pending(
     scheduler: Scheduler,
     objects: Objects,
     pods: Iterable[Pod],
@@ -53,8 +54,9 @@ def explain_pending(
     *,
     against: Collection[str] = (),
     queue_state: Callable[[Pod], QueueState | None] = lambda pod: None,
-) -> list[Pending]:
-    """Explain pods without a node. Group them by workload and reason, the largest group first.
+) -> Steps[list[Pending]]:
+    """Explain pods without a node, in steps: one for each kind of pod. Group them by workload and reason, the largest
+    group first.
 
     ``against`` are names of nodes of which each group says what keeps it off them. ``queue_state`` returns where a live
     scheduler has a pod.
@@ -69,6 +71,7 @@ def explain_pending(
         finding = findings.get(text)
         if finding is None:
             finding = findings[text] = _look(scheduler, pod, against)
+            yield
         # Pods without a workload are one group if they are equal, by their text.
         key = (pod.namespace, workload or text, pod.spec.scheduler_name, finding.reason, finding.message)
         groups.setdefault(key, (finding, workload, []))[2].append(pod)

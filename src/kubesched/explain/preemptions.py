@@ -6,8 +6,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.framework.preemption import Candidate, Preemption
 from kubesched.scheduler.plugins.preemption.choose import criteria
+from kubesched.scheduler.scheduler import Scheduler
 
 from .report import Criteria, LostCandidate, PreemptionReport
 
@@ -15,17 +17,21 @@ __all__ = ["PreemptionMemory", "preemption_report"]
 
 #: Most lost candidates that are listed, except that each kind of reason is listed at least once.
 _MOST: Final = 8
+#: Preemptions of a second that are described in full.
+_MOST_PER_SECOND: Final = 3
 
 
-def preemption_report(preemption: Preemption, at: float, now: float) -> PreemptionReport:
+def preemption_report(preemption: Preemption, at: float, now: float, *, brief: bool = False) -> PreemptionReport:
     """Return the report of a preemption: ``at`` is its time in the report, ``now`` the scheduler's time.
 
-    Call it when the preemption is reported: it reads data that exists only then.
+    A ``brief`` report leaves out the other nodes. Call it when the preemption is reported: it reads data that exists
+    only then.
     """
-    lost = list(preemption.others())
+    lost = [] if brief else list(preemption.others())
     kinds = {why: place for place, (_, why) in reversed(list(enumerate(lost)))}
     shown = sorted({*kinds.values(), *range(min(_MOST, len(lost)))})
-    reasons = Counter(reason for status in preemption.rejected().values() for reason in status.reasons())
+    rejected = {} if brief else preemption.rejected()
+    reasons = Counter(reason for status in rejected.values() for reason in status.reasons())
     chosen = preemption.chosen
     return PreemptionReport(
         pod=preemption.pod.key,
@@ -62,17 +68,30 @@ def _criteria(candidate: Candidate, now: float) -> Criteria:
     )
 
 
-class PreemptionMemory:
-    """Memory of the last preemptions, as reports. It is called with each preemption, within its attempt."""
+class PreemptionMemory(AttemptObserver):
+    """Memory of the last preemptions, as reports.
 
-    def __init__(self, now: Callable[[], float], capacity: int = 1000) -> None:
-        """``now`` returns the scheduler's time; the oldest of ``capacity`` reports makes room for a new one."""
-        self._now = now
+    Explaining why all other candidates lost may cost more than the preemption itself. So only the first preemptions of
+    a second list the nodes that lost.
+    """
+
+    def __init__(self, capacity: int = 1000) -> None:
+        """The oldest of ``capacity`` reports makes room for a new one."""
+        self._now: Callable[[], float] = lambda: 0.0
         self._kept: deque[PreemptionReport] = deque(maxlen=capacity)
+        self._second = 0
+        self._described = 0
 
-    def __call__(self, preemption: Preemption) -> None:
+    def attach(self, scheduler: Scheduler) -> None:
+        """Tell the time by a scheduler's clock. Call it before the scheduler starts."""
+        self._now = scheduler.clock.now
+
+    def preempted(self, preemption: Preemption) -> None:
         now = self._now()
-        self._kept.append(preemption_report(preemption, now, now))
+        if int(now) != self._second:
+            self._second, self._described = int(now), 0
+        self._described += 1
+        self._kept.append(preemption_report(preemption, now, now, brief=self._described > _MOST_PER_SECOND))
 
     def __iter__(self) -> Iterator[PreemptionReport]:
         return iter(self._kept)

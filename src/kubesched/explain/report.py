@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from .records.schema import Record
+
 __all__ = [
     "Alternative",
     "Criteria",
@@ -216,6 +218,8 @@ class Placed(_Struct, frozen=True, kw_only=True):
     #: Reasons against the nodes that do not fit.
     reasons: list[Reason] = []
     alternatives: list[Alternative] = []
+    #: Decision by which the pod got its node, if the scheduler recorded it.
+    decision: Record | None = None
     #: Obstacles at the pod's own node, if it would be rejected now.
     problems: list[ObstacleReport] = []
     remarks: list[str] = []

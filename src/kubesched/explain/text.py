@@ -9,6 +9,7 @@ from kubesched.base.lines import Line, columns, title
 from kubesched.base.times import timestamp
 from kubesched.scheduler.plugins.demands.words import counted, listed
 
+from .records.schema import Record
 from .report import (
     Alternative,
     Criteria,
@@ -152,7 +153,7 @@ def _queue(state: QueueState, most: int | None) -> list[Line]:
     woken = [Line(f"    when {text}, if that helps against {', '.join(names)}") for text, names in by_text.items()]
     lines = [Line(f"  in the queue: {'; '.join(parts)}")]
     if woken:
-        lines += [Line("  tried again:"), *_cut(woken, most)]
+        lines += [Line("  tried again before:"), *_cut(woken, most)]
     return lines
 
 
@@ -164,6 +165,8 @@ def _placed(one: Placed, wide: bool) -> list[Line]:
     if one.rank is not None:
         head += f": place {one.rank:,} of {counted(one.feasible, 'node')} that fit, of {one.nodes:,}"
     lines = [Line(head, "warn" if one.problems else "good"), Line(f"  {one.decided}")]
+    if one.decision is not None:
+        lines.append(Line(f"  {_decision(one.decision)}"))
     lines += [Line(f"  {remark}", "dim") for remark in one.remarks]
     lines += [Line(f"    {problem.text} [{problem.plugin}]") for problem in one.problems]
     lines += _score_table(one.best, one.node, wide)
@@ -172,6 +175,17 @@ def _placed(one: Placed, wide: bool) -> list[Line]:
     return lines + _cut(
         [Line(f"    {_obstacle(reason)}", "dim") for reason in one.reasons], None if wide else _MOST_LINES
     )
+
+
+def _decision(record: Record) -> str:
+    """Return what the scheduler recorded when it chose the node."""
+    text = f"decided at {timestamp(record.at)}, attempt {record.attempt}: {record.feasible:,} of {counted(record.nodes, 'node')} fitted"
+    best = [f"{one.node} {one.total}" for one in record.top if one.scores]
+    if best:
+        text += f"; {', '.join(best)}"
+    if record.ties > 1:
+        text += f"; {record.ties:,} tied, and chance chose {record.node}"
+    return text
 
 
 def _score_table(best: Sequence[NodeScore], own: str, wide: bool) -> list[Line]:

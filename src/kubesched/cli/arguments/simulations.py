@@ -139,6 +139,17 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
         default=[],
         help="say why not on this node: what keeps pods off it, or by how much it loses; may be given again",
     )
+    server = parser.add_argument_group("a live scheduler")
+    server.add_argument(
+        "--server",
+        metavar="URL",
+        help="ask a running scheduler, kubesched run or up, what it decided and what it waits for",
+    )
+    server.add_argument("--token-file", metavar="FILE", help="bearer token for it")
+    server.add_argument("--certificate-authority", metavar="FILE", help="certificate that its server's is checked with")
+    server.add_argument("--client-certificate", metavar="FILE", help="certificate to present to it")
+    server.add_argument("--client-key", metavar="FILE", help="key of that certificate")
+    server.add_argument("--insecure-skip-tls-verify", action="store_true", help="do not check its certificate")
     real_cluster(parser, "read this cluster")
     start_from(parser)
     manifests(parser)

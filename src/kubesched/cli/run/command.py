@@ -28,6 +28,7 @@ from kubesched.api.kinds import kind_by_plural
 from kubesched.api.wire import ApiError
 from kubesched.base.collector import collector_paused
 from kubesched.base.loop_watch import HoldReporter, watch_loop
+from kubesched.base.pages import Answer
 from kubesched.base.tasks import Supervisor, TaskCrashedError
 from kubesched.base.times import RealClock, SteadyClock
 from kubesched.base.whole_file import write_file
@@ -36,6 +37,8 @@ from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.port import ApiPort
+from kubesched.explain.live import LivePages
+from kubesched.explain.preemptions import PreemptionMemory
 from kubesched.explain.records import DecisionFile, Recorder
 from kubesched.scheduler.config import (
     IN_TREE,
@@ -195,6 +198,13 @@ class _Process:
             process_metrics.follow_election(elector)
         # The listener is opened before the scheduler is built, so that an address in use is reported first.
         scheduler: Scheduler | None = None
+        explanations: LivePages | None = None
+
+        async def explained(path: str, query: Mapping[str, Sequence[str]], accept: str) -> Answer:
+            if explanations is None:
+                return Answer(503, b"the scheduler is not built yet\n", "text/plain", 1)
+            return await explanations.answer(path, query, accept)
+
         pages = Pages(
             exposition_of(flags, process_metrics, scheduler_metrics),
             scheduler_checks(
@@ -211,12 +221,14 @@ class _Process:
             versions=(KUBERNETES_VERSION, "1.36") if gates.enabled("ComponentStatusz") else None,
             profiling=config.enable_profiling,
             set_verbosity=logs.set_verbosity,
+            added=dict.fromkeys(("explain", "decisions"), explained),
         )
         server = await self._server(pages, process_metrics, connections, gates)
         if server is not None:
             server.bind()
             self._stack.push_async_callback(server.stop)
         recorder = self._recorder()
+        memory = PreemptionMemory()
         scheduler = Scheduler(
             config,
             registry,
@@ -227,7 +239,14 @@ class _Process:
             metrics=scheduler_metrics,
             max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
             extenders=http_extenders(config.extenders),
-            observers=(recorder,) if recorder is not None else (),
+            observers=(memory,) if recorder is None else (memory, recorder),
+        )
+        memory.attach(scheduler)
+        explanations = LivePages(
+            scheduler,
+            ready=lambda: self._synced,
+            preemptions=memory,
+            decisions=recorder.ring if recorder is not None else None,
         )
         if recorder is not None:
             recorder.attach(scheduler)

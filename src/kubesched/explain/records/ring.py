@@ -105,6 +105,13 @@ class Ring:
                 found.append(record)
         return list(found)
 
+    def last(self, uid: str) -> Record | None:
+        """Return the newest record of a pod; None if there is none."""
+        for entry, _ in reversed(self._entries):
+            if entry.uid == uid:
+                return entry.record()
+        return None
+
 
 _encoder: Final = msgspec.json.Encoder()
 

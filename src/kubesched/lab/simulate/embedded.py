@@ -21,7 +21,7 @@ from kubesched.client.port import ApiPort
 from kubesched.cluster.controllers import ALL, Attachments, Controller, ControllerManager, ControllerSettings
 from kubesched.cluster.kubelets import HollowKubelets, Stage
 from kubesched.cluster.store import Faults, InProcessClient, Store
-from kubesched.explain.groups import explain_pending
+from kubesched.explain import Explainer
 from kubesched.explain.report import Pending
 from kubesched.scheduler.cache.check import check_cache, compare_with_server
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
@@ -195,7 +195,7 @@ class Embedded:
 
     def explain(self, pods: Iterable[Pod], on_progress: Callable[[int], None] = lambda done: None) -> list[Pending]:
         """Explain pods without a node, equal ones together; the largest group first."""
-        return explain_pending(self.scheduler, self.objects, pods, on_progress)
+        return Explainer(self.scheduler, self.objects).pending(pods, on_progress)
 
     def pods(self) -> list[Pod]:
         """Return all pods in the store."""
