@@ -512,7 +512,7 @@ def test_added_pages_are_authorized_and_get_path_and_query(tmp_path: Path) -> No
     async def main() -> None:
         pages = {"added": {"explain": page}}
         async with running(serving(tmp_path), pages=pages, authorization=OPEN) as client:
-            answer = await client("/explain/pods/a/b?node=x&node=y", headers={"Accept": "text/plain"})
+            answer = await client("/explain/pods/a/b?node=x&node=y", headers=[("Accept", "text/plain")])
             assert (answer.status, answer.text, answer.headers["Retry-After"]) == (429, "later\n", "7")
             assert asked == [("/explain/pods/a/b", {"node": ["x", "y"]}, "text/plain")]
             assert (await client("/explain/x", "POST")).status == 405

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from kubesched.api.types import Pod
@@ -21,7 +20,7 @@ from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.framework.status import Code
-from kubesched.scheduler.nodes import NodeTable, PodInfo
+from kubesched.scheduler.nodes import PodInfo
 from kubesched.scheduler.plugins.demands.words import counted, listed
 from kubesched.scheduler.scheduler import Scheduler
 
@@ -33,7 +32,7 @@ from .placed import pending_at
 from .reasons_of import EXAMPLES, obstacle_report, reasons_of
 from .report import (
     EvictionReport,
-    ExplanationReport,
+    NewNodeReport,
     Pending,
     PendingReason,
     QueueState,
@@ -129,13 +128,11 @@ def _look(scheduler: Scheduler, pod: Pod, against: Collection[str]) -> Pending:
         text = evaluation.message()
         if not evaluation.all_nodes:
             return found("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
-        said = _explanations(search.table, framework, info, evaluation)
         tried = {**_tried(framework, search, info), "alternatives": pending_at(framework, search, info, against)}
         return found(
             "Unschedulable",
             text,
             reasons=reasons_of(evaluation.diagnosis.statuses, evaluation.all_nodes),
-            explanations=said,
             **tried,
         )
     compared = pending_at(framework, search, info, against)
@@ -158,36 +155,47 @@ def _tried(framework: Framework, search: Search, pod: PodInfo) -> dict[str, Any]
         for one in found.obstacles.found
     ]
     remedies = [
-        RemedyReport(changes=list(one.changes), nodes=len(one.rows), examples=names_at(table, one.rows, EXAMPLES))
+        RemedyReport(changes=list(one.texts), nodes=len(one.rows), examples=names_at(table, one.rows, EXAMPLES))
         for one in found.remedies
     ]
     hints = [f"{' AND '.join(one.changes)}: {counted(one.nodes, 'node')} would fit" for one in remedies]
     evictions = None
     if found.evictions is not None:
-        node, pods, of = found.evictions.node, found.evictions.pods, found.evictions.of
-        evictions = EvictionReport(node=node, pods=list(pods), of=of)
-        shown = listed(pods[:EXAMPLES], len(pods))
-        hints.append(f"remove {shown} from {node} ({len(pods):,} of its {of:,} pods): it would fit there")
+        evictions = EvictionReport(
+            node=found.evictions.node,
+            pods=list(found.evictions.pods),
+            of=found.evictions.of,
+            nodes=list(found.evictions.nodes),
+        )
+        hints.append(_eviction_hint(evictions))
+    new_nodes = [
+        NewNodeReport(like=one.like, nodes=one.count, allocatable=dict(one.node.status.allocatable))
+        for one in found.new_nodes
+    ]
+    hints += [
+        f"one more node like {one.like} ({counted(one.nodes, 'such node')} now): it would fit there"
+        for one in new_nodes
+    ]
     if not hints:
-        hints.append("no change of the pod helps, and no eviction: other or more nodes are needed")
-    return {"obstacles": obstacles, "remedies": remedies, "evictions": evictions, "hints": hints}
+        hints.append("no change of the pod helps, no eviction, and no more nodes like these: other nodes are needed")
+    return {
+        "obstacles": obstacles,
+        "remedies": remedies,
+        "evictions": evictions,
+        "new_nodes": new_nodes,
+        "hints": hints,
+    }
 
 
-def _explanations(
-    table: NodeTable, framework: Framework, pod: PodInfo, rejection: Rejection
-) -> list[ExplanationReport]:
-    """Return the explanations that plugins give for the nodes they rejected."""
-    by_plugin: dict[str, list[int]] = {}
-    for status, names in rejection.diagnosis.statuses.groups():
-        numbers = (table.row_of(name) for name in names)
-        by_plugin.setdefault(status.plugin, []).extend(row for row in numbers if row is not None)
-    found: list[ExplanationReport] = []
-    for name, rows in by_plugin.items():
-        plugin = framework.plugins.get(name)
-        if plugin is not None and hasattr(plugin, "explain"):
-            said = plugin.explain(rejection.state, pod, table, np.array(sorted(rows), np.intp))
-            found += [ExplanationReport(plugin=name, text=each.text, data=dict(each.data)) for each in said]
-    return found
+def _eviction_hint(evictions: EvictionReport) -> str:
+    pods, node = evictions.pods, evictions.node
+    there = [pod for pod, at in zip(pods, evictions.nodes, strict=True) if at == node]
+    shown = listed(pods[:EXAMPLES], len(pods))
+    if len(there) == len(pods):
+        return f"remove {shown} from {node} ({len(pods):,} of its {evictions.of:,} pods): it would fit there"
+    others = sorted({at for at in evictions.nodes if at != node})
+    where = listed([node, *others][:EXAMPLES] if there else others[:EXAMPLES], len(others) + bool(there))
+    return f"remove {shown} from {where}: it would fit {node}"
 
 
 def _gate_hint(gates: list[str]) -> list[str]:

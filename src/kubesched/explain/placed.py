@@ -141,7 +141,7 @@ class Choice:
             node=name,
             fits=False,
             obstacles=[obstacle_report(one, name) for one in obstacles.found],
-            remedies=[RemedyReport(changes=list(one.changes), nodes=1, examples=[name]) for one in remedies],
+            remedies=[RemedyReport(changes=list(one.texts), nodes=1, examples=[name]) for one in remedies],
         )
 
     def problems(self) -> list[ObstacleReport]:

@@ -44,4 +44,4 @@ def reasons_of(statuses: NodeStatuses, rejected: int) -> list[Reason]:
 
 def obstacle_report(one: Obstacle, *examples: str, nodes: int = 1) -> ObstacleReport:
     """Return an obstacle as a report."""
-    return ObstacleReport(plugin=one.plugin, text=one.text, nodes=nodes, examples=list(examples))
+    return ObstacleReport(plugin=one.plugin, text=one.text, nodes=nodes, examples=list(examples), data=dict(one.data))

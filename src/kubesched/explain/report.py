@@ -19,8 +19,8 @@ __all__ = [
     "Criteria",
     "EvictionReport",
     "Explanation",
-    "ExplanationReport",
     "LostCandidate",
+    "NewNodeReport",
     "NodeScore",
     "ObstacleReport",
     "Pending",
@@ -106,21 +106,17 @@ class Reason(_Struct, frozen=True, kw_only=True):
     preemptable: bool
 
 
-class ExplanationReport(_Struct, frozen=True, kw_only=True):
-    """Explanation of a plugin for the nodes that it rejected. ``data`` is the plugin's own."""
-
-    plugin: str
-    text: str
-    data: dict[str, Any]
-
-
 class ObstacleReport(_Struct, frozen=True, kw_only=True):
-    """One thing that keeps pods off nodes, with its numbers; a node may have several. ``examples`` are names of nodes."""
+    """One thing that keeps pods off nodes, with its numbers; a node may have several. ``examples`` are names of nodes.
+
+    ``data`` has the numbers for programs, as the plugin gives them.
+    """
 
     plugin: str
     text: str
     nodes: int
     examples: list[str]
+    data: dict[str, Any] = {}
 
 
 class RemedyReport(_Struct, frozen=True, kw_only=True):
@@ -132,11 +128,23 @@ class RemedyReport(_Struct, frozen=True, kw_only=True):
 
 
 class EvictionReport(_Struct, frozen=True, kw_only=True):
-    """Pods of one node without which a pod fits there; ``of`` is the number of pods on the node."""
+    """Pods without which a pod fits a node; ``of`` is the number of pods on the node, ``nodes`` the node of each pod."""
 
     node: str
     pods: list[str]
     of: int
+    nodes: list[str] = []
+
+
+class NewNodeReport(_Struct, frozen=True, kw_only=True):
+    """Kind of node of which one more lets a pod run: an empty node like ``like``. There are ``nodes`` of the kind.
+
+    Nodes of a kind have equal labels (but the hostname), taints and amounts. Large clusters are sampled.
+    """
+
+    like: str
+    nodes: int
+    allocatable: dict[str, str | int | float] = {}
 
 
 class PluginScore(_Struct, frozen=True, kw_only=True):
@@ -250,7 +258,7 @@ class Pending(_Struct, frozen=True, kw_only=True):
     """Pods without a node for the same reasons; the largest group first.
 
     ``message`` is the text of the pod's PodScheduled condition. ``reasons`` has the first reason against each node,
-    ``obstacles`` every one. ``remedies`` and ``evictions`` were tried against the cluster as it stands at the end;
+    ``obstacles`` every one. ``remedies``, ``evictions`` and ``new_nodes`` were tried against the cluster as it stands at the end;
     ``hints`` has them in words.
     """
 
@@ -267,7 +275,7 @@ class Pending(_Struct, frozen=True, kw_only=True):
     obstacles: list[ObstacleReport] = []
     remedies: list[RemedyReport] = []
     evictions: EvictionReport | None = None
-    explanations: list[ExplanationReport] = []
+    new_nodes: list[NewNodeReport] = []
     #: State of objects that the pods need besides a node, such as their claims.
     waits_for: list[str] = []
     #: Nodes that were asked for: what keeps the pods off each of them.

@@ -95,7 +95,6 @@ def _pending_group(group: Pending, most: int | None) -> list[Line]:
     lines.append(Line(f"  {group.message}"))
     lines += _cut([Line(f"    {_obstacle(one)}") for one in group.obstacles or group.reasons], most)
     lines += _cut([Line(f"  {text}") for text in group.waits_for], most)
-    lines += [Line(f"  {explanation.text}") for explanation in group.explanations]
     lines += _cut([Line(f"  what would help: {hint}", "good") for hint in group.hints], most)
     for other in group.alternatives:
         lines += _alternative(other, "")

@@ -22,7 +22,7 @@ from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.nodes import PodInfo
 from kubesched.scheduler.plugins.demands.words import counted, listed
 
-from ..obstacles import Obstacle, names_at, obstacles_at, rejected_by
+from ..obstacles import Obstacle, names_at, obstacles_of_plugin, rejected_by
 from .view import View, distinct
 
 __all__ = ["LEFT_OUT", "audit_never"]
@@ -93,7 +93,7 @@ def _rejecting(framework: Framework, search: Search, pod: PodInfo) -> list[Filte
 def _obstacles(
     framework: Framework, search: Search, pod: PodInfo, rejecting: Sequence[FilterEntry]
 ) -> Sequence[Obstacle]:
-    found = [one for entry in rejecting for one in obstacles_at(framework, entry, search.table, pod)]
+    found = [one for entry in rejecting for one in obstacles_of_plugin(framework, entry, search.table, pod)]
     return sorted(found, key=lambda one: (-int(one.stands.sum()), one.plugin, one.text))
 
 

@@ -22,7 +22,7 @@ from kubesched.scheduler.nodes import NodeInfo, PodInfo, Snapshot
 from kubesched.scheduler.nodes.nodeinfo import PortTable
 from kubesched.scheduler.plugins.demands.words import counted
 
-from ..obstacles import obstacles_at
+from ..obstacles import obstacles_of_plugin
 from .rules import RULES
 from .verdicts import Verdict, verdicts_on
 from .view import View
@@ -141,7 +141,7 @@ def _details(view: View, group: _Group, verdict: Verdict) -> list[str]:
         if entry.name == verdict.plugin:
             row = np.array([group.node.row], np.intp)
             with _without(search.snapshot, group.node, group.pod), suppress(PluginFailedError):
-                found = obstacles_at(framework, entry, search.table, group.pod.on_node(""), row)
+                found = obstacles_of_plugin(framework, entry, search.table, group.pod.on_node(""), row)
                 texts = dict.fromkeys(one.text[:_MOST_TEXT] for one in found if one.text != verdict.reason)
                 whose = f"{group.pod.key}: " if len(group.pods) > 1 else ""
                 return [whose + text for text in texts]

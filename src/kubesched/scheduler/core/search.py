@@ -95,6 +95,11 @@ class Search:
         self.observer: Callable[[Path], None] | None = None
         self.path = Path.FULL_SCAN
 
+    @property
+    def nominations(self) -> Nominations:
+        """Nominations of pods to nodes, which count in the search."""
+        return self._nominated.nominations
+
     def ask(self, pod: PodInfo) -> Asked:
         """Ask the plugins for the keys of their questions about the pod. Call it at the start of an attempt.
 

@@ -5,7 +5,7 @@ Caller: :mod:`..run.simulation`; the demonstration asks for the use of the nodes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ from kubesched.scheduler.nodes.nodeinfo import NodeInfo
 
 from ..embedded import Embedded
 from .course import Course
+from .device_uses import cluster_devices, node_devices
 from .pod_times import PodBook, run_times
 from .result import MissingNode, NodeUse, Placement, Refusal, ResourceUse, Result, Stopped, Totals
 
@@ -69,8 +70,8 @@ def outcome(
         stopped=stopped,
         virtual_seconds=end,
         totals=totals,
-        resources=_cluster_use(infos, names, course.peak),
-        nodes=[_node_use(info, names) for info in infos],
+        resources=[*_cluster_use(infos, names, course.peak), *cluster_devices(embedded)],
+        nodes=_node_uses(embedded, infos, names),
         placements=_placements(embedded, book, placed),
         pending=pending,
         refused=refused,
@@ -129,7 +130,12 @@ def node_uses(embedded: Embedded) -> list[NodeUse]:
     """Return every node by name, with the requests on it, as the scheduler accounts them now."""
     infos = _infos(embedded)
     names = _resource_names(infos)
-    return [_node_use(info, names) for info in infos]
+    return _node_uses(embedded, infos, names)
+
+
+def _node_uses(embedded: Embedded, infos: list[NodeInfo], names: list[str]) -> list[NodeUse]:
+    devices = node_devices(embedded, infos)
+    return [_node_use(info, names, devices.get(info.name, ())) for info in infos]
 
 
 def _resource_names(infos: list[NodeInfo]) -> list[str]:
@@ -144,14 +150,17 @@ def _requested(info: NodeInfo, name: str) -> int:
     return len(info.pods) if name == POD_COUNT else info.requested.get(name)
 
 
-def _node_use(info: NodeInfo, names: list[str]) -> NodeUse:
+def _node_use(info: NodeInfo, names: list[str], devices: Iterable[ResourceUse]) -> NodeUse:
     return NodeUse(
         name=info.name,
         zone=info.labels.get(_ZONE, ""),
         resources=[
-            ResourceUse(name=name, allocatable=info.allocatable.get(name), requested=_requested(info, name))
-            for name in names
-            if name in (CPU, MEMORY, POD_COUNT) or info.allocatable.get(name) or info.requested.get(name)
+            *(
+                ResourceUse(name=name, allocatable=info.allocatable.get(name), requested=_requested(info, name))
+                for name in names
+                if name in (CPU, MEMORY, POD_COUNT) or info.allocatable.get(name) or info.requested.get(name)
+            ),
+            *devices,
         ],
     )
 

@@ -229,8 +229,9 @@ def _cluster(resources: Sequence[ResourceUse], nodes: int, width: int | None) ->
     for use in resources:
         if use.name == "ephemeral-storage" and not use.peak:
             continue
-        amounts = [amount_text(use.name, amount) for amount in (use.requested, use.allocatable, use.peak or 0)]
-        rows.append((use.name, *amounts[:2], _percent(use), amounts[2]))
+        requested, allocatable = amount_text(use.name, use.requested), amount_text(use.name, use.allocatable)
+        peak = amount_text(use.name, use.peak) if use.peak is not None else "-"
+        rows.append((use.name, requested, allocatable, _percent(use), peak))
     return title("Cluster") + table(("RESOURCE", "REQUESTED", "ALLOCATABLE", "SHARE", "PEAK"), rows, range(1, 5), width)
 
 

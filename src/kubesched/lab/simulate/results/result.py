@@ -74,7 +74,7 @@ class ResourceUse(_Struct, frozen=True, kw_only=True):
     allocatable: int
     #: Amount at the end.
     requested: int
-    #: Most that was ever requested at once; only given for the whole cluster.
+    #: Most that was ever requested at once; only given for the whole cluster, and not for devices.
     peak: int | None = None
 
 
@@ -91,7 +91,10 @@ class Placement(_Struct, frozen=True, kw_only=True):
 
 
 class NodeUse(_Struct, frozen=True, kw_only=True):
-    """Node with its amounts of cpu, memory, ephemeral-storage, pods and extended resources, in this order."""
+    """Node with its amounts of cpu, memory, ephemeral-storage, pods, extended resources and devices, in this order.
+
+    The devices of a class ``gpu`` are the resource ``gpu (devices)``; ``requested`` are those in use.
+    """
 
     name: str
     zone: str
