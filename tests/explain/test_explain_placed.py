@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from test_explain_truth import APPS, DISKS, clusters, rule
+from plain_clusters import APPS, DISKS, clusters, rule
 
 from builders import a_node, a_pod, a_taint, node_affinity, requirement, term
 from kubesched.api.decode import from_builtins
