@@ -10,19 +10,18 @@ from contextlib import nullcontext, redirect_stdout
 import msgspec
 
 from kubesched.api.yamltext import to_yaml
-from kubesched.base.collector import collector_off
 from kubesched.base.large_json import large_json
 from kubesched.base.lines import Line
-from kubesched.cluster.files import Manifests, load_manifests
 from kubesched.explain import Explanation
 from kubesched.explain.text import explanation_lines
-from kubesched.lab.simulate.inputs.given import cluster_of
 from kubesched.lab.simulate.run.standing import explain_standing
 
+from .cluster_source import given_cluster
 from .console import print_lines, progress_bar, warn, write
 from .errors import CliError
+from .explain_message import explain_message
 from .explain_server import explanation_from_server
-from .import_command import from_server, preemptions_of
+from .import_command import preemptions_of
 from .interrupts import run_loop
 from .loading import load_gates, load_setup
 
@@ -30,6 +29,8 @@ __all__ = ["run", "show"]
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.message is not None:
+        return explain_message(options)
     names = [name if "/" in name else f"{options.namespace or 'default'}/{name}" for name in options.pod]
     if options.server is not None:
         if options.filename or options.start is not None or options.kubeconfig is not None:
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     gates = load_gates(options)
     registry, config, remarks = load_setup(options, options.config, gates=gates)
-    manifests = _cluster(options)
+    manifests = given_cluster(options)
     # Output of plugins must not be part of a document.
     aside = redirect_stdout(sys.stderr) if options.output in ("json", "yaml") else nullcontext()
     with progress_bar("pods explained", quiet=options.quiet) as bar, aside:
@@ -71,27 +72,6 @@ def run(options: argparse.Namespace) -> int:
 def _unknown(names: Sequence[str], kind: str) -> str:
     known = f"there is no such {kind}" if len(names) == 1 else f"there are no such {kind}s"
     return f"{', '.join(names)}: {known} in the cluster"
-
-
-def _cluster(options: argparse.Namespace) -> Manifests:
-    """Objects of the cluster: from files, a saved cluster or dump, or an API server."""
-    if options.start is not None and options.kubeconfig is not None:
-        raise CliError("--from and --kubeconfig: give one of them", code=2)
-    if not options.filename and options.start is None and options.kubeconfig is None:
-        text = "--kubeconfig FILE, --from FILE (a dump or saved cluster), -f MANIFESTS, or --server URL"
-        raise CliError(f"give the cluster: {text}", code=2)
-    if options.context is not None and options.kubeconfig is None:
-        raise CliError("--context NAME needs --kubeconfig FILE", code=2)
-    with collector_off():
-        manifests = load_manifests([path for group in options.filename for path in group])
-        if options.start is not None:
-            manifests.extend(cluster_of(options.start))
-        if options.kubeconfig is not None:
-            live = run_loop(from_server(options.kubeconfig, options.context, quiet=options.quiet))
-            manifests.extend(Manifests(live.objects, live.warnings))
-    if not manifests.objects and not manifests.problems:
-        raise CliError("the cluster has no objects that can be read")
-    return manifests
 
 
 def show(document: Explanation, options: argparse.Namespace) -> None:

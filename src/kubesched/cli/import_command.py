@@ -67,8 +67,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def from_server(kubeconfig: str, context: str | None, *, quiet: bool) -> Import:
+async def from_server(kubeconfig: str, context: str | None, *, quiet: bool, deleting: bool = False) -> Import:
     """List every kind that is imported; nothing is written. A kind that the server does not know is skipped.
+
+    ``deleting`` keeps pods that are being deleted.
 
     Raises:
         CliError: when the kubeconfig cannot be used or the server cannot be reached.
@@ -84,7 +86,7 @@ async def from_server(kubeconfig: str, context: str | None, *, quiet: bool) -> I
                         async for data in _list(transport, kind)
                     ]
                 bar.update(number, len(IMPORTED_KINDS))
-    return import_manifests(found)
+    return import_manifests(found, deleting=deleting)
 
 
 async def preemptions_of(kubeconfig: str, context: str | None, names: Sequence[str]) -> list[str]:

@@ -45,6 +45,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
         "why pods are pending, what stands in the way, and the smallest changes that help",
         simulations.explain,
     ),
+    ("audit", "what is wrong in a cluster as it stands, with the rule, the objects and what to do", simulations.audit),
     (
         "decisions",
         "recorded decisions of a scheduler, and which would differ by another configuration",

@@ -33,7 +33,18 @@ from kubesched.scheduler.nodes import NodeList, NodeTable, PodInfo
 from kubesched.scheduler.nodes.columns import NO_ROWS, BoolArray, IntpArray, RowArray, equal_places, joined
 from kubesched.scheduler.plugins.demands.words import counted
 
-__all__ = ["Obstacle", "Obstacles", "affordable", "changed", "fits_after", "made", "obstacles_of", "with_changes"]
+__all__ = [
+    "Obstacle",
+    "Obstacles",
+    "affordable",
+    "changed",
+    "fits_after",
+    "made",
+    "obstacles_at",
+    "obstacles_of",
+    "rejected_by",
+    "with_changes",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -155,11 +166,14 @@ class _Rejected:
 class _Filter:
     """One Filter plugin with its PreFilter, called for all nodes with nothing else around it."""
 
-    def __init__(self, framework: Framework, entry: FilterEntry, table: NodeTable) -> None:
+    def __init__(
+        self, framework: Framework, entry: FilterEntry, table: NodeTable, rows: RowArray | None = None
+    ) -> None:
+        """``rows`` are the nodes to filter; None for all."""
         self._framework = framework
         self._entry = entry
         self._table = table
-        self.rows = table.order()
+        self.rows = table.order() if rows is None else rows
         self.name = entry.name
         self.plugin = entry.plugin
 
@@ -177,7 +191,7 @@ class _Filter:
     def _rejects(self, pod: PodInfo) -> _Rejected:
         state, count = prepared(CycleState(), False), len(self.rows)
         table = self._table
-        outcome = self._framework.pre_filter(state, pod, NodeList(table, self.rows), {self.name})
+        outcome = self._framework.pre_filter(state, pod, NodeList(table, table.order()), {self.name})
         verdicts = np.zeros(count, np.uint64)
         if outcome.status is not None:
             text = "; ".join(outcome.status.reasons())
@@ -196,6 +210,27 @@ class _Filter:
             return "; ".join(self._entry.status(state, pod, code).reasons())
 
         return _Rejected(stands, verdicts, why)
+
+
+def rejected_by(framework: Framework, entry: FilterEntry, table: NodeTable, pod: PodInfo) -> BoolArray:
+    """Return bool[nodes], in list order: the nodes that one plugin rejects, with nothing else around it.
+
+    Raises:
+        PluginFailedError: when the plugin fails.
+    """
+    return _Filter(framework, entry, table).rejects(pod).stands
+
+
+def obstacles_at(
+    framework: Framework, entry: FilterEntry, table: NodeTable, pod: PodInfo, rows: RowArray | None = None
+) -> list[Obstacle]:
+    """Return the obstacles that one plugin sees on some nodes; ``rows`` None for all.
+
+    Raises:
+        PluginFailedError: when the plugin fails for the pod as it is.
+    """
+    found = _of_plugin(_Filter(framework, entry, table, rows), table, pod)
+    return [one for one in found if one.stands.any()]
 
 
 def _of_plugin(check: _Filter, table: NodeTable, pod: PodInfo) -> Iterator[Obstacle]:

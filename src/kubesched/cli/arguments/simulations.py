@@ -1,4 +1,4 @@
-"""Arguments of the commands that simulate: ``simulate``, ``explain`` and ``sweep``, and ``trace`` for their input."""
+"""Arguments of the commands that simulate: ``simulate``, ``explain``, ``audit`` and ``sweep``, and ``trace`` for their input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .options import (
 )
 from .values import TABLES, count, duration, factor, moment, node_count, positive, saved_table, seconds, setting
 
-__all__ = ["TRACE_FORMATS", "decisions", "explain", "simulate", "sweep", "trace"]
+__all__ = ["TRACE_FORMATS", "audit", "decisions", "explain", "simulate", "sweep", "trace"]
 
 
 def _result_files(parser: argparse.ArgumentParser) -> None:
@@ -114,6 +114,7 @@ examples: kubesched explain --kubeconfig ~/.kube/config
           kubesched explain web-7d4b9-x2x5k -n shop --from dump.yaml
           kubesched explain web-7d4b9-x2x5k -n shop --node node-7 --from dump.yaml
           kubesched explain -f examples/web-shop examples/nodes
+          kubesched explain --message '0/3 nodes are available: 3 Insufficient cpu.'
 Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named pod or node does not exist."""
     parser.add_argument(
         "pod", metavar="POD", nargs="*", help="a pod, as NAME or NAMESPACE/NAME (default: all that are pending)"
@@ -138,6 +139,11 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
         action="append",
         default=[],
         help="say why not on this node: what keeps pods off it, or by how much it loses; may be given again",
+    )
+    parser.add_argument(
+        "--message",
+        metavar="TEXT",
+        help="explain this message of a scheduler, from an event or a condition, instead of pods; -: standard input",
     )
     server = parser.add_argument_group("a live scheduler")
     server.add_argument(
@@ -186,6 +192,41 @@ Exit code: 0 even if decisions differ; 1 if the file cannot be used."""
     parser.add_argument("-F", "--follow", action="store_true", help="go on with new decisions, until Ctrl-C")
     scheduler_setup(parser)
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml"), default="table")
+    quiet(parser, "no progress bar")
+
+
+def audit(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Check a cluster as it stands, and name what is wrong: pods that their own node would reject today, over-committed nodes,
+pods that can never be scheduled, budgets that block drains, priorities that starve, and what makes the scheduler slow.
+Each finding has its rule, the objects, numbers and what to do. A cluster is only read."""
+    parser.epilog = """\
+examples: kubesched audit --kubeconfig ~/.kube/config
+          kubesched audit --from dump.yaml -o json --fail-on warning
+          kubesched audit -f examples/audit
+JSON and YAML have kind Audit, see docs/audit.md. Ages refer to now with --kubeconfig, else to the newest timestamp of a
+pod in the input.
+Exit code: 0 whatever is found; with --fail-on 1 if there is a finding of that level or above; 1 if the input cannot be
+used."""
+    real_cluster(parser, "read this cluster")
+    start_from(parser)
+    manifests(parser)
+    scheduler_setup(parser)
+    parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml"), default="table")
+    parser.add_argument("--wide", action="store_true", help="every finding and every object; also in JSON and YAML")
+    parser.add_argument(
+        "--fail-on",
+        choices=("error", "warning", "info", "never"),
+        default="never",
+        help="exit with 1 if there are findings of this level or above (default: never)",
+    )
+    parser.add_argument(
+        "--older-than",
+        metavar="DURATION",
+        type=duration,
+        default=600.0,
+        help="time after which pods that wait or are being deleted have taken too long (default: 10m)",
+    )
     quiet(parser, "no progress bar")
 
 

@@ -1,20 +1,24 @@
 """Cluster as it stands: its objects are stored, and the scheduler sees them and decides nothing.
 
-Caller: ``kubesched explain``.
+Callers: ``kubesched explain`` and ``kubesched audit``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
 
+from kubesched.api.kinds import PODS
 from kubesched.api.types import Pod
 from kubesched.base.said_once import said_once
-from kubesched.cluster.files import ManifestError, Manifests
+from kubesched.cluster.files import Manifest, ManifestError, Manifests
+from kubesched.cluster.store import Store
 from kubesched.explain import Explainer, Explanation
+from kubesched.explain.audit import Audit, Limits, audit_cluster
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
 
@@ -23,7 +27,7 @@ from ..inputs.intake import gather
 from ..inputs.storing import RefusedError, store_objects
 from .virtual_time import VirtualClock, run_virtual
 
-__all__ = ["Standing", "explain_standing"]
+__all__ = ["Standing", "audit_standing", "explain_standing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +80,10 @@ async def _explain(
     gates: FeatureGates,
     on_progress: Callable[[int], None],
 ) -> Standing:
-    intake = gather(manifests)
-    clock = VirtualClock(asyncio.get_running_loop())
-    embedded = Embedded(config, registry, clock=clock, gates=gates, kubelets=False)
-    try:
-        refused = store_objects(embedded.store, intake.everything())
-    except RefusedError as error:
-        raise ManifestError(*error.problems) from None
-    await embedded.start(scheduler=False)
-    try:
-        await embedded.scheduler.start()
+    async with _standing(manifests, registry, config, gates) as (embedded, warnings):
         pods = {pod.key: pod for pod in embedded.pods()}
         wanted = [pods[name] for name in dict.fromkeys(names) if name in pods] if names else _pending(pods, namespace)
         known = {node.name for node in embedded.nodes()}
-        warnings = list(said_once([*intake.warnings, *(f"{item.source}: {item.message}" for item in refused)]))
         explainer = Explainer(embedded.scheduler, embedded.objects)
         document = explainer.explain(wanted, against, on_progress)
         return Standing(
@@ -97,8 +91,81 @@ async def _explain(
             unknown_nodes=[name for name in against if name not in known],
             warnings=warnings,
         )
+
+
+def audit_standing(
+    manifests: Manifests,
+    *,
+    registry: Registry,
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates = DEFAULT_GATES,
+    now: float | None = None,
+    limits: Limits | None = None,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> tuple[Audit, list[str]]:
+    """Audit a cluster (:func:`kubesched.explain.audit.audit_cluster`). Return the audit, and remarks about the input.
+
+    Extenders of the configuration are not called. Must not be called inside a running event loop.
+
+    Raises:
+        ManifestError: when an object cannot be used.
+        ConfigError: when a profile cannot be built.
+    """
+
+    async def audited() -> tuple[Audit, list[str]]:
+        alone = msgspec.structs.replace(config, extenders=())
+        async with _standing(manifests, registry, alone, gates) as (embedded, warnings):
+            audit = audit_cluster(
+                embedded.scheduler,
+                embedded.objects,
+                embedded.pods(),
+                config=config,
+                now=now,
+                limits=limits,
+                on_progress=on_progress,
+            )
+        return audit, warnings
+
+    return run_virtual(audited())
+
+
+@asynccontextmanager
+async def _standing(
+    manifests: Manifests, registry: Registry, config: KubeSchedulerConfiguration, gates: FeatureGates
+) -> AsyncIterator[tuple[Embedded, list[str]]]:
+    """Context with the cluster, its scheduler, and remarks about the input.
+
+    Raises:
+        ManifestError: when an object cannot be used.
+        ConfigError: when a profile cannot be built.
+    """
+    intake = gather(manifests)
+    clock = VirtualClock(asyncio.get_running_loop())
+    embedded = Embedded(config, registry, clock=clock, gates=gates, kubelets=False)
+    try:
+        objects = list(intake.everything())
+        refused = store_objects(embedded.store, objects)
+    except RefusedError as error:
+        raise ManifestError(*error.problems) from None
+    _mark_deleted(embedded.store, objects)
+    await embedded.start(scheduler=False)
+    try:
+        await embedded.scheduler.start()
+        yield embedded, list(said_once([*intake.warnings, *(f"{item.source}: {item.message}" for item in refused)]))
     finally:
         await embedded.stop()
+
+
+def _mark_deleted(store: Store, objects: Iterable[Manifest]) -> None:
+    """Give pods that are being deleted their timestamps back, which the creation of an object does not take over."""
+    for item in objects:
+        given = item.data["metadata"] if item.kind == PODS else {}
+        stored = store.table(PODS).objects.get((item.namespace, item.name)) if given.get("deletionTimestamp") else None
+        if stored is not None:
+            document = stored.document()
+            fields = ("deletionTimestamp", "deletionGracePeriodSeconds")
+            document["metadata"] |= {name: given[name] for name in fields if name in given}
+            store.commit(PODS, document, stored)
 
 
 def _pending(pods: Mapping[str, Pod], namespace: str | None) -> list[Pod]:
