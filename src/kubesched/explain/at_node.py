@@ -44,6 +44,7 @@ def remedies_at(search: Search, obstacles: Obstacles) -> list[Remedy]:
 
     def fits(changes: Sequence[Change]) -> RowArray:
         rows = fits_after(search, obstacles.pod, changes)
-        return rows[rows == row]
+        here: RowArray = rows[rows == row]
+        return here
 
     return remedies_for(obstacles, fits)
