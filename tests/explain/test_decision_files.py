@@ -69,7 +69,7 @@ def test_a_file_that_grows_is_followed_into_the_next_one(tmp_path: Path) -> None
     found: Iterator[Record | None] = read_records(path, follow=True)
 
     def fresh() -> list[int]:
-        seen = []
+        seen: list[int] = []
         for one in found:
             if one is None:
                 return seen
@@ -125,7 +125,7 @@ def test_a_full_disk_is_said_once_and_scheduling_goes_on(
         f"decisions cannot be written to {path}: No space left on device; scheduling goes on, and writing is tried again"
     ]
     assert len(recorder.ring) > len(seqs(path)) > 0
-    assert sum(one.outcome == "bound" for one in recorder.ring.records()) >= 40
+    assert sum(one.outcome == "bound" for one in recorder.ring.records()) >= 30
 
 
 BOMB = b"0" * (9 << 20)

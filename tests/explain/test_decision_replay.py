@@ -55,7 +55,9 @@ def test_files_that_took_turns_are_each_whole(tmp_path: Path, monkeypatch: pytes
         found = again(one)
         assert (found.differing, found.skipped) == (0, {})
         found_in.append(found.decisions)
-        firsts.append(next((line.seq for _, line in read_lines(one) if isinstance(line, Decided) and line.seq), 1 << 30))
+        firsts.append(
+            next((line.seq for _, line in read_lines(one) if isinstance(line, Decided) and line.seq), 1 << 30)
+        )
     assert 1 < firsts[0] < firsts[1]
     assert found_in[0] >= 5
 
