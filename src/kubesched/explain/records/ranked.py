@@ -47,11 +47,8 @@ def _by_layer(layer: Layer, chosen: int, table: NodeTable, most: int) -> Ranked:
             del rows[-1]
         rows.insert(0, chosen)
     names, finals = layer.scores_at(rows)
-    item = ranking.total.item
-    best = tuple([
-        (infos[row].name, item(row), scores)  # type: ignore[union-attr]
-        for row, scores in zip(rows, finals, strict=True)
-    ])  # fmt: skip
+    total, nodes = ranking.total.item, [infos[row].name for row in rows]  # type: ignore[union-attr]
+    best = tuple(zip(nodes, map(total, rows), zip(*finals, strict=True) if finals else [()] * len(rows), strict=True))
     return names, best, ranking.ties
 
 

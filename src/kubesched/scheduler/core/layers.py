@@ -139,16 +139,16 @@ class Layer:
             return total
         return self.columns.totals_of_only(rows)
 
-    def scores_at(self, rows: list[int]) -> tuple[tuple[str, ...], list[tuple[int, ...]]]:
-        """Return the score plugins, the base's first, and each row's final scores, weighted, in their order.
+    def scores_at(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[list[int]]]:
+        """Return the score plugins, the base's first, and for each the final scores, weighted, of these few rows.
 
         The layer must have been scored, and :meth:`holds` its totals.
         """
         names, columns = self.columns.names, self.columns
         if self.base is None:
-            return names, [columns.final_at(row) for row in rows]
+            return names, columns.final_at(rows)
         base = self.base.columns
-        return base.names + names, [base.final_at(row) + columns.final_at(row) for row in rows]
+        return base.names + names, base.final_at(rows) + columns.final_at(rows)
 
     def scores_among(self, rows: RowArray, among: RowArray) -> dict[str, list[int]]:
         """Return the final scores of ``rows``, weighted, by plugin, if only the rows ``among`` are left to choose from.
