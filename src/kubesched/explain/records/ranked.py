@@ -48,7 +48,7 @@ def _by_layer(layer: Layer, chosen: int, table: NodeTable, most: int) -> Ranked:
         rows.insert(0, chosen)
     names, finals = layer.scores_at(rows)
     total, nodes = ranking.total.item, [infos[row].name for row in rows]  # type: ignore[union-attr]
-    best = tuple(zip(nodes, map(total, rows), zip(*finals, strict=True) if finals else [()] * len(rows), strict=True))
+    best = tuple(zip(nodes, map(total, rows), finals, strict=True))
     return names, best, ranking.ties
 
 
