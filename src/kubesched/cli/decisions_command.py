@@ -265,10 +265,8 @@ def _ordered(found: Replayed) -> list[tuple[tuple[str, str], int]]:
 
 
 def _replay_lines(found: Replayed, path: str, options: argparse.Namespace) -> Iterator[Line]:
-    by = options.config or "the default configuration"
-    yield Line(
-        f"{found.decisions:,} decisions of {path}, made again by {by}: {found.differing:,} would differ", "title"
-    )
+    by, what = options.config or "the default configuration", "decision" if found.decisions == 1 else "decisions"
+    yield Line(f"{found.decisions:,} {what} of {path}, made again by {by}: {found.differing:,} would differ", "title")
     for (kind, plugin), count in _ordered(found):
         yield Line(f"{count:>8,}  {_KINDS[kind]}{f': {plugin}' if plugin else ''}")
     for why, count in found.skipped.items():

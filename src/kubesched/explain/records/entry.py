@@ -5,87 +5,68 @@ An entry holds texts, numbers and small tuples. :meth:`Entry.record` makes the r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from kubesched.api.types import ObjectMeta
 from kubesched.scheduler.framework.status import Status
 
 from .schema import PodRef, Preempted, RankedNode, Record, Verdict
 
 __all__ = ["Entry"]
 
-#: Bytes of an entry, of a node with scores and of a verdict, besides texts of their own.
-_ENTRY: Final = 700
-_NODE: Final = 200
+#: Bytes of an entry with its best nodes, and of a verdict, besides texts of their own.
+_ENTRY: Final = 1200
 _VERDICT: Final = 150
 
 
 class Entry:
     """Entry of one attempt. The attributes are those of :class:`~.schema.Record` where their names are equal.
 
+    Defaults are attributes of the class: an attempt sets only what it has.
+
     Attributes:
-        ranked: names of the score plugins, and (node, total, final scores) of the best nodes.
+        meta: the pod's metadata.
+        popped, queued, ended: times of the pop, of the entry into the queue, and of the end.
+        names, ranked: the score plugins, and (node, total, final scores) of the best nodes.
         counts: distinct statuses of nodes that do not fit, and their numbers of nodes.
         victims: a preemption, or None.
         start: see :class:`~.schema.Decided`.
-        ended: time of the end.
     """
 
-    __slots__ = (
-        "at",
-        "attempt",
-        "counts",
-        "ended",
-        "evaluated",
-        "feasible",
-        "message",
-        "name",
-        "namespace",
-        "node",
-        "nodes",
-        "nominated",
-        "outcome",
-        "path",
-        "popped",
-        "profile",
-        "queued",
-        "ranked",
-        "seq",
-        "stage",
-        "start",
-        "ties",
-        "uid",
-        "version",
-        "victims",
-    )
+    at = popped = queued = ended = 0.0
+    attempt = nodes = evaluated = feasible = ties = 0
+    profile = outcome = stage = node = message = path = nominated = ""
+    names: tuple[str, ...] = ()
+    ranked: Sequence[tuple[str, int, tuple[int, ...]]] = ()
+    counts: Sequence[tuple[Status, int]] = ()
+    victims: Preempted | None = None
+    start: int | None = None
 
-    def __init__(self, seq: int, namespace: str, name: str, uid: str, version: str) -> None:
+    def __init__(self, seq: int, meta: ObjectMeta) -> None:
         self.seq = seq
-        self.namespace, self.name, self.uid, self.version = namespace, name, uid, version
-        self.at = self.popped = self.queued = self.ended = 0.0
-        self.nodes = self.evaluated = self.feasible = self.ties = 0
-        self.outcome = self.stage = self.node = self.message = self.path = self.nominated = ""
-        self.ranked: tuple[tuple[str, ...], list[tuple[str, int, tuple[int, ...]]]] = ((), [])
-        self.counts: list[tuple[Status, int]] = []
-        self.victims: Preempted | None = None
-        self.start: int | None = None
+        self.meta = meta
 
     @property
     def key(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        meta = self.meta
+        return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
     @property
     def size(self) -> int:
-        """Approximate number of bytes, without texts that many entries share."""
+        """Approximate number of bytes, without what many entries share."""
+        if self.outcome == "bound":
+            return _ENTRY
         victims = 100 * len(self.victims.victims) if self.victims is not None else 0
-        return _ENTRY + _NODE * len(self.ranked[1]) + _VERDICT * len(self.counts) + len(self.message) + victims
+        return _ENTRY + _VERDICT * len(self.counts) + len(self.message) + victims
 
     def record(self) -> Record:
         """Return the record of the attempt, once it has ended."""
-        names, ranked = self.ranked
+        meta, names = self.meta, self.names
         return Record(
             seq=self.seq,
             at=self.at,
-            pod=PodRef(self.namespace, self.name, self.uid, self.version),
+            pod=PodRef(meta.namespace, meta.name, meta.uid, meta.resource_version),
             outcome=self.outcome,
             profile=self.profile,
             attempt=self.attempt,
@@ -99,7 +80,7 @@ class Entry:
             ties=self.ties,
             top=[
                 RankedNode(node, total, dict(zip(names, scores, strict=True)) if scores else {})
-                for node, total, scores in ranked
+                for node, total, scores in self.ranked
             ],
             verdicts=[
                 Verdict(status.plugin, status.code.label, list(status.reasons()), nodes)

@@ -15,12 +15,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kubesched import __version__
 from kubesched.api.tombstone import final_state
 
 from .compressed import CompressedFile
@@ -100,22 +100,23 @@ class DecisionFile:
         self._begin()
 
     def put(self, plural: str, old: Any, new: Any) -> None:
-        self._add(lambda: self._lines.put(plural, old, new))
+        self._add(partial(self._lines.put, plural, old, new), between=True)
 
     def gone(self, plural: str, obj: Any) -> None:
-        self._add(lambda: self._lines.gone(plural, obj))
+        self._add(partial(self._lines.gone, plural, obj), between=True)
 
     def decided(self, entry: Entry) -> None:
-        self._add(lambda: _encode(Decided(entry.seq, entry.at, entry.key, entry.uid, entry.node, entry.start)))
+        self._add(partial(_decided_line, entry))
 
     def ended(self, entry: Entry) -> None:
-        self._add(lambda: _encode(entry.record()))
+        self._add(partial(_record_line, entry))
 
-    def _add(self, line: Callable[[], bytes]) -> None:
+    def _add(self, line: Callable[[], bytes], *, between: bool = False) -> None:
+        """Add a line. ``between``: the scheduler is between two attempts or ends of attempts, so a new file may begin."""
         if self._failed_at is None and not self._closed:
             self._waiting.append(line)
             if len(self._waiting) >= _MOST_WAITING:
-                while self._write(_TURN):
+                while self._write(_TURN, between=between):
                     pass
 
     # -- writing ---------------------------------------------------------------------------------------
@@ -142,17 +143,17 @@ class DecisionFile:
         except OSError as error:
             self._fail(error)
 
-    def _write(self, most: int) -> bool:
+    def _write(self, most: int, *, between: bool = True) -> bool:
         """Write some of the lines that wait; True if more wait."""
         waiting = self._waiting
         if not waiting:
             return False
-        parts = []
+        parts: list[bytes] = []
         for _ in range(min(most, len(waiting))):
             parts += (waiting.popleft()(), b"\n")
         try:
             self._file.write(b"".join(parts))
-            if self._file.size >= self._most and (not waiting or self._file.size >= 2 * self._most):
+            if between and self._file.size >= self._most and (not waiting or self._file.size >= 2 * self._most):
                 self._rotate()
         except OSError as error:
             self._fail(error)
@@ -205,13 +206,12 @@ class DecisionFile:
             format=FORMAT,
             format_version=VERSION,
             at=self._now(),
-            program=f"kubesched {__version__}",
             profiles=sorted(scheduler.profiles),
             kinds=kinds,
         )
-        self._waiting.append(lambda: _encode(header))
+        self._waiting.append(partial(_encode, header))
         for plural, obj in _objects(scheduler, kinds):
-            self._waiting.append(lambda plural=plural, obj=obj: self._lines.put(plural, None, obj))
+            self._waiting.append(partial(self._lines.put, plural, None, obj))
         self._waiting.extend(_memories(scheduler, self._now()))
 
 
@@ -236,13 +236,19 @@ def _memories(scheduler: Scheduler, now: float) -> Iterator[Callable[[], bytes]]
     for uid in sorted(scheduler.cache.assumed):
         known = scheduler.cache.get_pod(uid)
         if known is not None:
-            decided = Decided(0, now, known.key, uid, known.pod.spec.node_name)
-            yield lambda decided=decided: _encode(decided)
+            yield partial(_encode, Decided(0, now, known.key, uid, known.pod.spec.node_name))
     nominator = scheduler.queue.nominator
     for node in list(nominator.nominated_nodes()):
         for key in nominator.nominated_keys(node):
-            nominated = Nominated(key, node)
-            yield lambda nominated=nominated: _encode(nominated)
+            yield partial(_encode, Nominated(key, node))
+
+
+def _decided_line(entry: Entry) -> bytes:
+    return _encode(Decided(entry.seq, entry.at, entry.key, entry.meta.uid, entry.node, entry.start))
+
+
+def _record_line(entry: Entry) -> bytes:
+    return _encode(entry.record())
 
 
 class _Tap:

@@ -5,6 +5,8 @@ Caller: :mod:`.recorder`, before anything changes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from kubesched.scheduler.core.full_scan import Evaluation
@@ -17,11 +19,11 @@ __all__ = ["EXTENDERS", "Ranked", "ranked"]
 #: Name under which the contributions of extenders are listed.
 EXTENDERS = "extenders"
 
-#: Names of the score plugins, and (node, total, final scores) of nodes, best first.
-Ranked = tuple[tuple[str, ...], list[tuple[str, int, tuple[int, ...]]]]
+#: Names of the score plugins; (node, total, final scores) of nodes, the chosen one first; number with the best total.
+Ranked = tuple[tuple[str, ...], Sequence[tuple[str, int, tuple[int, ...]]], int]
 
 
-def ranked(decision: Decision, table: NodeTable, most: int) -> tuple[Ranked, int]:
+def ranked(decision: Decision, table: NodeTable, most: int) -> Ranked:
     """Return the chosen node and the next best, together at most ``most``, and the number of nodes with the best total.
 
     Call it before the decision is acted on.
@@ -32,10 +34,10 @@ def ranked(decision: Decision, table: NodeTable, most: int) -> tuple[Ranked, int
             return _by_layer(basis, chosen.row, table, most)
     elif basis is not None and basis.totals is not None:
         return _by_scan(basis, chosen.row, table, most)
-    return ((), [(chosen.name, 0, ())]), 1
+    return (), ((chosen.name, 0, ()),), 1
 
 
-def _by_layer(layer: Layer, chosen: int, table: NodeTable, most: int) -> tuple[Ranked, int]:
+def _by_layer(layer: Layer, chosen: int, table: NodeTable, most: int) -> Ranked:
     ranking, infos = layer.ranking, table.infos
     rows = ranking.top(most)
     if rows[0] != chosen:
@@ -45,15 +47,12 @@ def _by_layer(layer: Layer, chosen: int, table: NodeTable, most: int) -> tuple[R
             del rows[-1]
         rows.insert(0, chosen)
     names, finals = layer.scores_at(rows)
-    item = ranking.total.item
-    best = [
-        (infos[row].name, item(row), scores)  # type: ignore[union-attr]
-        for row, scores in zip(rows, finals, strict=True)
-    ]
-    return (names, best), ranking.ties
+    total, nodes = ranking.total.item, [infos[row].name for row in rows]  # type: ignore[union-attr]
+    best = tuple(zip(nodes, map(total, rows), finals, strict=True))
+    return names, best, ranking.ties
 
 
-def _by_scan(found: Evaluation, chosen: int, table: NodeTable, most: int) -> tuple[Ranked, int]:
+def _by_scan(found: Evaluation, chosen: int, table: NodeTable, most: int) -> Ranked:
     rows, totals = found.feasible, found.totals
     assert totals is not None
     best = totals.max()
@@ -72,4 +71,4 @@ def _by_scan(found: Evaluation, chosen: int, table: NodeTable, most: int) -> tup
         scores[EXTENDERS] = others
     by_node = list(zip(*scores.values(), strict=True)) if scores else [()] * len(sums)
     names = [table.info(row).name for row in rows[at].tolist()]
-    return (tuple(scores), list(zip(names, sums, by_node, strict=True))), int(np.count_nonzero(totals == best))
+    return tuple(scores), tuple(zip(names, sums, by_node, strict=True)), int(np.count_nonzero(totals == best))

@@ -123,7 +123,7 @@ class _Checked:
         """
         where = f"{self.reader.path}: line {self.reader.number}"
         try:
-            line = _decode_line(raw)
+            line: AnyLine = _decode_line(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if self.header is None:
                 raise DecisionsError(f"{where}: is no header: this is no file of decisions") from None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubesched.scheduler.core.attempt import Attempt
 from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.full_scan import Evaluation
 from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.core.search import Decision, Path
 from kubesched.scheduler.framework.preemption import Preemption
@@ -94,12 +95,11 @@ class Recorder(AttemptObserver):
         if isinstance(outcome, Decision):
             entry.node = outcome.node.name
             entry.evaluated, entry.feasible = outcome.evaluated, outcome.feasible
-            entry.ranked, entry.ties = ranked(outcome, search.table, self._top)
-            if outcome.evaluated < entry.nodes:
-                entry.start = search.scan.started
-            statuses = getattr(outcome.basis, "statuses", None)
-            if statuses is not None:
-                entry.counts = statuses.counts(0)
+            entry.names, entry.ranked, entry.ties = ranked(outcome, search.table, self._top)
+            if isinstance(outcome.basis, Evaluation):
+                entry.counts = outcome.basis.statuses.counts(0)
+                if outcome.evaluated < entry.nodes:
+                    entry.start = search.scan.started
         else:
             entry.evaluated = outcome.all_nodes
             entry.counts = outcome.diagnosis.statuses.counts(outcome.all_nodes)
@@ -110,7 +110,7 @@ class Recorder(AttemptObserver):
         queued = attempt.queued
         meta = queued.pod_info.pod.metadata
         self._seq += 1
-        entry = Entry(self._seq, meta.namespace, meta.name, meta.uid, meta.resource_version)
+        entry = Entry(self._seq, meta)
         entry.at = self._now()
         entry.popped, entry.queued = attempt.start, queued.timestamp
         entry.attempt = queued.attempts
@@ -141,7 +141,7 @@ class Recorder(AttemptObserver):
             if failure is None or attempt.node_name:
                 return  # the failure was handled before, and its handling failed
             entry = self._begin(attempt)  # the search itself failed
-            del self._open[entry.uid]
+            del self._open[entry.meta.uid]
         entry.ended = self._now()
         if failure is None:
             entry.outcome = "bound"

@@ -151,7 +151,6 @@ class Header(Line, frozen=True, tag="header", kw_only=True):
     format: str = ""
     format_version: int = 0
     at: float = 0.0
-    program: str = ""
     profiles: list[str] = []
     kinds: list[str] = []
 

@@ -82,14 +82,14 @@ def difference(decided: Decided, outcome: Evaluation | Rejection, table: NodeTab
     if not decided.node:
         found.kind, found.why = "fits", f"fits {len(outcome.feasible)} of {len(table)} nodes now"
         return found
-    at = np.flatnonzero(outcome.feasible == row) if row is not None else ()
-    if not len(at):
+    at = np.flatnonzero(outcome.feasible == row).tolist() if row is not None else []
+    if not at:
         if row is None:
             found.kind, found.why = "rejected", f"node {decided.node} is not there"
         else:
             _reject(found, "rejected", outcome.statuses.get(decided.node), "")
         return found
-    _compare(found, outcome, int(at[0]), int(best[0]))
+    _compare(found, outcome, at[0], int(best[0]))
     return found
 
 

@@ -17,6 +17,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -292,4 +293,4 @@ class _Replay:
         plugins = placed.profile.framework.concerned(placed.state.absent)
         for plugin in plugins.unreserve:
             if plugin in plugins.pre_bind:
-                self._try(lambda plugin=plugin: plugin.unreserve(placed.state, placed.info, placed.node))
+                self._try(partial(plugin.unreserve, placed.state, placed.info, placed.node))
