@@ -59,7 +59,7 @@ from kubesched.lab.simulate.inputs.storing import ensure_namespace
 from kubesched.lab.simulate.run.scaled_time import ScaledClock, ScaledTimeLoop
 from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.extenders.http import http_extenders
-from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins
+from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins, work_of
 
 from .console import progress_bar, warn, write
 from .errors import CliError
@@ -109,7 +109,8 @@ async def _up(options: argparse.Namespace) -> int:
                     memory.attach(embedded.scheduler)
                 pages = {} if options.no_scheduler else _pages(embedded, memory, recorder)
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
-                stack.enter_context(watching_plugins(plugins, warn, progress=loop_progress(loop)))
+                work = work_of(embedded.scheduler.frameworks.values())
+                stack.enter_context(watching_plugins(plugins, warn, progress=loop_progress(loop), work=work))
                 stack.push_async_callback(embedded.stop)
                 await stop.unless(embedded.start(scheduler=not options.no_scheduler))
                 scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))

@@ -52,7 +52,7 @@ from kubesched.scheduler.config import (
 from kubesched.scheduler.extenders.http import http_extenders
 from kubesched.scheduler.framework.metrics import SchedulerMetrics
 from kubesched.scheduler.framework.registry import PluginError, Registry
-from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins
+from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins, work_of
 from kubesched.scheduler.loading import register_retired
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.server import (
@@ -273,7 +273,12 @@ class _Process:
         scheduler.debugger.install(loop)
         plugins = plugins_of(scheduler.frameworks.values())
         self._stack.enter_context(
-            watching_plugins(plugins, lambda text: _log.warning("%s", text), progress=loop_progress(loop))
+            watching_plugins(
+                plugins,
+                lambda text: _log.warning("%s", text),
+                progress=loop_progress(loop),
+                work=work_of(scheduler.frameworks.values()),
+            )
         )
         tasks = Supervisor("run")
         try:

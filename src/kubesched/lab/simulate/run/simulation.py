@@ -41,7 +41,7 @@ from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.preemption import Preemption
 from kubesched.scheduler.framework.queued import QueuedPodInfo
 from kubesched.scheduler.framework.registry import Registry
-from kubesched.scheduler.framework.slow_calls import plugins_of, watching_plugins
+from kubesched.scheduler.framework.slow_calls import plugins_of, watching_plugins, work_of
 
 from ..embedded import Embedded
 from ..inputs.arrivals import ARRIVAL, Arrivals
@@ -198,10 +198,11 @@ def _watching(
 ) -> AbstractContextManager[None]:
     if report is None:
         return nullcontext()
-    plugins = plugins_of(embedded.scheduler.frameworks.values())
+    profiles = embedded.scheduler.frameworks.values()
+    plugins, work = plugins_of(profiles), work_of(profiles)
     if isinstance(loop, VirtualTimeLoop):
-        return watching_plugins(plugins, report, thread=lambda: loop.thread, progress=lambda: loop.rounds)
-    return watching_plugins(plugins, report)
+        return watching_plugins(plugins, report, thread=lambda: loop.thread, progress=lambda: loop.rounds, work=work)
+    return watching_plugins(plugins, report, work=work)
 
 
 def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:
