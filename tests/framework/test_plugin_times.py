@@ -11,6 +11,7 @@ from framework_kit import make_plugin, profile
 
 from builders import a_node, create_nodes
 from kubesched.api.kinds import PODS
+from kubesched.cli.busy_plugins import busy
 from kubesched.cluster.kubelets import node_template
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
@@ -18,7 +19,7 @@ from kubesched.scheduler.cache import Cache
 from kubesched.scheduler.config import default_config
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.metrics import SchedulerMetrics
-from kubesched.scheduler.framework.plugin_times import PluginTimes, Stopwatch
+from kubesched.scheduler.framework.plugin_times import PluginTime, PluginTimes, Stopwatch
 from kubesched.scheduler.framework.slow_calls import watching_plugins, work_of
 from kubesched.scheduler.plugins import in_tree_registry
 
@@ -96,3 +97,12 @@ def test_many_slow_nodes_are_named_with_pod_and_time_for_each() -> None:
     assert text.startswith("plugin Steady has taken about 0.")
     assert " s in filter, in many calls, about 0.0" in text
     assert text.endswith(" nodes, for pod shop/web-1; nothing else was done meanwhile")
+
+
+def test_a_plugin_that_takes_much_of_the_time_is_named() -> None:
+    rows = [PluginTime("Slow", "Filter", 2, 3.0, 2.0, "shop/web"), PluginTime("Fit", "Filter", 90, 0.1, 0.01, "a/b")]
+    assert busy(rows, 60.0) == (
+        "plugins that took much of the last 60 s, estimated from samples: "
+        "Slow at Filter 50% (mean call 1.5 s, longest 2 s, for pod shop/web)"
+    )
+    assert busy(rows[1:], 60.0) == ""

@@ -61,6 +61,7 @@ from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.extenders.http import http_extenders
 from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins, work_of
 
+from .busy_plugins import watch_busy_plugins
 from .console import progress_bar, warn, write
 from .errors import CliError
 from .interrupts import run_loop
@@ -122,6 +123,8 @@ async def _up(options: argparse.Namespace) -> int:
                     embedded.tasks.spawn(recorder.run(), "decisions")
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
             if options.speed == 1:  # otherwise the loop's seconds are not real ones
+                busy = watch_busy_plugins(embedded.scheduler.frameworks.values(), warn)
+                embedded.tasks.spawn(busy, "busy-plugins")
                 reporter = HoldReporter(logging.getLogger("kubesched.up"), least=_HOLD_SECONDS)
                 stack.enter_context(watch_loop(reporter))
             with embedded.tasks.guard():

@@ -67,6 +67,7 @@ from kubesched.scheduler.server import (
 )
 from kubesched.scheduler.server.process_metrics import RequestMetrics
 
+from ..busy_plugins import watch_busy_plugins
 from ..console import write
 from ..interrupts import add_signal_handler, run_loop
 from ..loading import load_registry
@@ -284,6 +285,8 @@ class _Process:
         try:
             with tasks.guard():
                 tasks.spawn(port.events.run(), "events")
+                busy = watch_busy_plugins(scheduler.frameworks.values(), lambda text: _log.warning("%s", text))
+                tasks.spawn(busy, "busy-plugins")
                 if recorder is not None and recorder.file is not None:
                     tasks.spawn(recorder.run(), "decisions")
                 if server is not None:
