@@ -49,6 +49,7 @@ from kubesched.cluster.http import (
 )
 from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
 from kubesched.cluster.store import Store
+from kubesched.explain.annotations import WhyPending
 from kubesched.explain.live import LivePages
 from kubesched.explain.preemptions import PreemptionMemory
 from kubesched.explain.records import Recorder
@@ -105,10 +106,13 @@ async def _up(options: argparse.Namespace) -> int:
                     recorder = _recorder(options)
                     stack.callback(recorder.close)
                     memory = PreemptionMemory()
-                    embedded = _build(options, loop, [recorder, memory])
+                    why = WhyPending()
+                    watching = [recorder, memory, why] if options.annotate_why_pending else [recorder, memory]
+                    embedded = _build(options, loop, watching)
                     recorder.attach(embedded.scheduler)
                     memory.attach(embedded.scheduler)
-                pages = {} if options.no_scheduler else _pages(embedded, memory, recorder)
+                live = LivePages(embedded.scheduler, preemptions=memory, decisions=recorder.ring)
+                pages = {} if options.no_scheduler else dict.fromkeys(("explain", "decisions"), live.answer)
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
                 work = work_of(embedded.scheduler.frameworks.values())
                 stack.enter_context(watching_plugins(plugins, warn, progress=loop_progress(loop), work=work))
@@ -121,6 +125,9 @@ async def _up(options: argparse.Namespace) -> int:
                 embedded.scheduler.debugger.install(loop)
                 if recorder.file is not None:
                     embedded.tasks.spawn(recorder.run(), "decisions")
+                if options.annotate_why_pending:
+                    work = why.run(live.explain, embedded.scheduler, embedded.port)
+                    embedded.tasks.spawn(work, "why-pending")
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
             if options.speed == 1:  # otherwise the loop's seconds are not real ones
                 busy = watch_busy_plugins(embedded.scheduler.frameworks.values(), warn)
@@ -210,12 +217,6 @@ def _recorder(options: argparse.Namespace) -> Recorder:
     if options.no_scheduler:
         raise CliError("--decisions: there are none with --no-scheduler", code=2)
     return Recorder(file=decision_file(options.decisions))
-
-
-def _pages(embedded: Embedded, memory: PreemptionMemory, recorder: Recorder) -> dict[str, Page]:
-    """Return the pages about the scheduler; the same as those of ``kubesched run``."""
-    live = LivePages(embedded.scheduler, preemptions=memory, decisions=recorder.ring)
-    return dict.fromkeys(("explain", "decisions"), live.answer)
 
 
 def _build(

@@ -99,6 +99,11 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
         help="save to this file at the end. Without --from, start from the file if it exists, at its time if that is later",
     )
     decisions(parser)
+    parser.add_argument(
+        "--annotate-why-pending",
+        action="store_true",
+        help="write an annotation on pending pods, kubesched.io/why-pending: why, and what would help",
+    )
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of ties and names (default: 0)")
     quiet(parser)
 

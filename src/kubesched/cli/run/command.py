@@ -17,8 +17,9 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +38,7 @@ from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.port import ApiPort
+from kubesched.explain.annotations import WhyPending
 from kubesched.explain.live import LivePages
 from kubesched.explain.preemptions import PreemptionMemory
 from kubesched.explain.records import DecisionFile, Recorder
@@ -160,6 +162,8 @@ class _Process:
         self._leading = False
         self._synced = False
         self._stack = AsyncExitStack()
+        #: Tasks beside the scheduler, by name.
+        self._beside: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = []
 
     async def run(self) -> int:
         self._handle_signals()
@@ -230,6 +234,7 @@ class _Process:
             self._stack.push_async_callback(server.stop)
         recorder = self._recorder()
         memory = PreemptionMemory()
+        why = WhyPending() if flags["annotate-why-pending"] else None
         scheduler = Scheduler(
             config,
             registry,
@@ -240,7 +245,7 @@ class _Process:
             metrics=scheduler_metrics,
             max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
             extenders=http_extenders(config.extenders),
-            observers=(memory,) if recorder is None else (memory, recorder),
+            observers=[observer for observer in (memory, recorder, why) if observer is not None],
         )
         memory.attach(scheduler)
         explanations = LivePages(
@@ -251,6 +256,8 @@ class _Process:
         )
         if recorder is not None:
             recorder.attach(scheduler)
+        if why is not None:
+            self._beside.append(("why-pending", partial(why.run, explanations.explain, scheduler, port)))
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
         if path := flags["write-config-to"]:
@@ -285,6 +292,8 @@ class _Process:
         try:
             with tasks.guard():
                 tasks.spawn(port.events.run(), "events")
+                for name, task in self._beside:
+                    tasks.spawn(task(), name)
                 busy = watch_busy_plugins(scheduler.frameworks.values(), lambda text: _log.warning("%s", text))
                 tasks.spawn(busy, "busy-plugins")
                 if recorder is not None and recorder.file is not None:
