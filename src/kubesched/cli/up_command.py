@@ -49,7 +49,7 @@ from kubesched.cluster.http import (
 )
 from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
 from kubesched.cluster.store import Store
-from kubesched.explain.annotations import WhyPending
+from kubesched.explain.annotations import SimulatorResults, WhyPending
 from kubesched.explain.live import LivePages
 from kubesched.explain.preemptions import PreemptionMemory
 from kubesched.explain.records import Recorder
@@ -106,8 +106,10 @@ async def _up(options: argparse.Namespace) -> int:
                     recorder = _recorder(options)
                     stack.callback(recorder.close)
                     memory = PreemptionMemory()
-                    why = WhyPending()
-                    watching = [recorder, memory, why] if options.annotate_why_pending else [recorder, memory]
+                    why, results = WhyPending(), SimulatorResults()
+                    watching: list[AttemptObserver] = [recorder, memory]
+                    watching += [why] if options.annotate_why_pending else []
+                    watching += [results] if options.annotate_simulator_results else []
                     embedded = _build(options, loop, watching)
                     recorder.attach(embedded.scheduler)
                     memory.attach(embedded.scheduler)
@@ -128,6 +130,8 @@ async def _up(options: argparse.Namespace) -> int:
                 if options.annotate_why_pending:
                     work = why.run(live.explain, embedded.scheduler, embedded.port)
                     embedded.tasks.spawn(work, "why-pending")
+                if options.annotate_simulator_results:
+                    embedded.tasks.spawn(results.run(embedded.scheduler, embedded.port), "simulator-results")
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
             if options.speed == 1:  # otherwise the loop's seconds are not real ones
                 busy = watch_busy_plugins(embedded.scheduler.frameworks.values(), warn)

@@ -104,6 +104,12 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
         action="store_true",
         help="write an annotation on pending pods, kubesched.io/why-pending: why, and what would help",
     )
+    parser.add_argument(
+        "--annotate-simulator-results",
+        action="store_true",
+        help="write the verdicts and scores of each attempt as annotations of its pod, with the keys of "
+        "kube-scheduler-simulator; for debugging: each attempt evaluates all nodes once more",
+    )
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of ties and names (default: 0)")
     quiet(parser)
 

@@ -38,7 +38,7 @@ from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.port import ApiPort
-from kubesched.explain.annotations import WhyPending
+from kubesched.explain.annotations import SimulatorResults, WhyPending
 from kubesched.explain.live import LivePages
 from kubesched.explain.preemptions import PreemptionMemory
 from kubesched.explain.records import DecisionFile, Recorder
@@ -235,6 +235,7 @@ class _Process:
         recorder = self._recorder()
         memory = PreemptionMemory()
         why = WhyPending() if flags["annotate-why-pending"] else None
+        results = SimulatorResults() if flags["annotate-simulator-results"] else None
         scheduler = Scheduler(
             config,
             registry,
@@ -245,7 +246,7 @@ class _Process:
             metrics=scheduler_metrics,
             max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
             extenders=http_extenders(config.extenders),
-            observers=[observer for observer in (memory, recorder, why) if observer is not None],
+            observers=[observer for observer in (memory, recorder, why, results) if observer is not None],
         )
         memory.attach(scheduler)
         explanations = LivePages(
@@ -258,6 +259,8 @@ class _Process:
             recorder.attach(scheduler)
         if why is not None:
             self._beside.append(("why-pending", partial(why.run, explanations.explain, scheduler, port)))
+        if results is not None:
+            self._beside.append(("simulator-results", partial(results.run, scheduler, port)))
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
         if path := flags["write-config-to"]:

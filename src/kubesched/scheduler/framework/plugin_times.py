@@ -52,7 +52,10 @@ class PluginTimes:
 
     def rows(self) -> list[PluginTime]:
         """Return the sums so far, those with most time first."""
-        found = [PluginTime(*key, *row) for key, row in self._rows.items()]
+        found = [
+            PluginTime(plugin, point, calls, total, longest, pod)
+            for (plugin, point), (calls, total, longest, pod) in self._rows.items()
+        ]
         return sorted(found, key=lambda one: (-one.total, one.plugin, one.point))
 
     def take(self) -> list[PluginTime]:
