@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext, redirect_stdout
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from kubesched.base.collector import collector_off, settle_collector
@@ -62,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
             on_progress=bar.update,
             on_slow_plugin=warn,
             recorder=recorder,
+            timer=perf_counter if options.profile else None,
             explain=[name if "/" in name else f"default/{name}" for name in options.explain],
         )
         if page is not None:

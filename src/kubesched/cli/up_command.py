@@ -49,6 +49,7 @@ from kubesched.cluster.http import (
 )
 from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
 from kubesched.cluster.store import Store
+from kubesched.explain.annotations import SimulatorResults, WhyPending
 from kubesched.explain.live import LivePages
 from kubesched.explain.preemptions import PreemptionMemory
 from kubesched.explain.records import Recorder
@@ -59,8 +60,9 @@ from kubesched.lab.simulate.inputs.storing import ensure_namespace
 from kubesched.lab.simulate.run.scaled_time import ScaledClock, ScaledTimeLoop
 from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.extenders.http import http_extenders
-from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins
+from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins, work_of
 
+from .busy_plugins import watch_busy_plugins
 from .console import progress_bar, warn, write
 from .errors import CliError
 from .interrupts import run_loop
@@ -104,12 +106,18 @@ async def _up(options: argparse.Namespace) -> int:
                     recorder = _recorder(options)
                     stack.callback(recorder.close)
                     memory = PreemptionMemory()
-                    embedded = _build(options, loop, [recorder, memory])
+                    why, results = WhyPending(), SimulatorResults()
+                    watching: list[AttemptObserver] = [recorder, memory]
+                    watching += [why] if options.annotate_why_pending else []
+                    watching += [results] if options.annotate_simulator_results else []
+                    embedded = _build(options, loop, watching)
                     recorder.attach(embedded.scheduler)
                     memory.attach(embedded.scheduler)
-                pages = {} if options.no_scheduler else _pages(embedded, memory, recorder)
+                live = LivePages(embedded.scheduler, preemptions=memory, decisions=recorder.ring)
+                pages = {} if options.no_scheduler else dict.fromkeys(("explain", "decisions"), live.answer)
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
-                stack.enter_context(watching_plugins(plugins, warn, progress=loop_progress(loop)))
+                work = work_of(embedded.scheduler.frameworks.values())
+                stack.enter_context(watching_plugins(plugins, warn, progress=loop_progress(loop), work=work))
                 stack.push_async_callback(embedded.stop)
                 await stop.unless(embedded.start(scheduler=not options.no_scheduler))
                 scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
@@ -119,8 +127,15 @@ async def _up(options: argparse.Namespace) -> int:
                 embedded.scheduler.debugger.install(loop)
                 if recorder.file is not None:
                     embedded.tasks.spawn(recorder.run(), "decisions")
+                if options.annotate_why_pending:
+                    work = why.run(live.explain, embedded.scheduler, embedded.port)
+                    embedded.tasks.spawn(work, "why-pending")
+                if options.annotate_simulator_results:
+                    embedded.tasks.spawn(results.run(embedded.scheduler, embedded.port), "simulator-results")
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
             if options.speed == 1:  # otherwise the loop's seconds are not real ones
+                busy = watch_busy_plugins(embedded.scheduler.frameworks.values(), warn)
+                embedded.tasks.spawn(busy, "busy-plugins")
                 reporter = HoldReporter(logging.getLogger("kubesched.up"), least=_HOLD_SECONDS)
                 stack.enter_context(watch_loop(reporter))
             with embedded.tasks.guard():
@@ -206,12 +221,6 @@ def _recorder(options: argparse.Namespace) -> Recorder:
     if options.no_scheduler:
         raise CliError("--decisions: there are none with --no-scheduler", code=2)
     return Recorder(file=decision_file(options.decisions))
-
-
-def _pages(embedded: Embedded, memory: PreemptionMemory, recorder: Recorder) -> dict[str, Page]:
-    """Return the pages about the scheduler; the same as those of ``kubesched run``."""
-    live = LivePages(embedded.scheduler, preemptions=memory, decisions=recorder.ring)
-    return dict.fromkeys(("explain", "decisions"), live.answer)
 
 
 def _build(

@@ -27,6 +27,7 @@ from .explainer import Explainer
 from .objects import InformedObjects
 from .preemptions import PreemptionMemory
 from .records.ring import RecordFilter, Ring, json_lines
+from .report import Explanation
 from .text import explanation_lines
 
 __all__ = ["LivePages"]
@@ -128,6 +129,11 @@ class LivePages:
             lines = explanation_lines(document)
             return _text(200, "\n".join(line.text for line in lines).strip("\n") or "no pod is pending")
         return Answer(200, bytes(large_json(document, indent=2)) + b"\n", _JSON)
+
+    async def explain(self, pods: Sequence[Pod]) -> Explanation:
+        """Explain pods, in turn with the requests and within the same share of the event loop."""
+        async with self._turn:
+            return await self.paced(self._explainer.explaining(pods))
 
     async def paced(self, steps: Steps[T]) -> T:
         """Run steps. While the scheduler has work, rest after each so long that they take their share and no more."""

@@ -99,6 +99,17 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
         help="save to this file at the end. Without --from, start from the file if it exists, at its time if that is later",
     )
     decisions(parser)
+    parser.add_argument(
+        "--annotate-why-pending",
+        action="store_true",
+        help="write an annotation on pending pods, kubesched.io/why-pending: why, and what would help",
+    )
+    parser.add_argument(
+        "--annotate-simulator-results",
+        action="store_true",
+        help="write the verdicts and scores of each attempt as annotations of its pod, with the keys of "
+        "kube-scheduler-simulator; for debugging: each attempt evaluates all nodes once more",
+    )
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of ties and names (default: 0)")
     quiet(parser)
 

@@ -38,6 +38,12 @@ def _result_files(parser: argparse.ArgumentParser) -> None:
         default=[],
         help=f"write a table to a .csv, .json or .parquet file: {', '.join(TABLES)}; may be given again",
     )
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="measure each call of a plugin, and show the time by plugin and extension point; real time, so that it "
+        "differs from run to run",
+    )
 
 
 def _hollow_nodes(parser: argparse.ArgumentParser) -> None:

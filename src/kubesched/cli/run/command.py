@@ -17,8 +17,9 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +38,7 @@ from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.port import ApiPort
+from kubesched.explain.annotations import SimulatorResults, WhyPending
 from kubesched.explain.live import LivePages
 from kubesched.explain.preemptions import PreemptionMemory
 from kubesched.explain.records import DecisionFile, Recorder
@@ -52,7 +54,7 @@ from kubesched.scheduler.config import (
 from kubesched.scheduler.extenders.http import http_extenders
 from kubesched.scheduler.framework.metrics import SchedulerMetrics
 from kubesched.scheduler.framework.registry import PluginError, Registry
-from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins
+from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins, work_of
 from kubesched.scheduler.loading import register_retired
 from kubesched.scheduler.scheduler import Scheduler
 from kubesched.scheduler.server import (
@@ -67,6 +69,7 @@ from kubesched.scheduler.server import (
 )
 from kubesched.scheduler.server.process_metrics import RequestMetrics
 
+from ..busy_plugins import watch_busy_plugins
 from ..console import write
 from ..interrupts import add_signal_handler, run_loop
 from ..loading import load_registry
@@ -159,6 +162,8 @@ class _Process:
         self._leading = False
         self._synced = False
         self._stack = AsyncExitStack()
+        #: Tasks beside the scheduler, by name.
+        self._beside: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = []
 
     async def run(self) -> int:
         self._handle_signals()
@@ -229,6 +234,8 @@ class _Process:
             self._stack.push_async_callback(server.stop)
         recorder = self._recorder()
         memory = PreemptionMemory()
+        why = WhyPending() if flags["annotate-why-pending"] else None
+        results = SimulatorResults() if flags["annotate-simulator-results"] else None
         scheduler = Scheduler(
             config,
             registry,
@@ -239,7 +246,7 @@ class _Process:
             metrics=scheduler_metrics,
             max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
             extenders=http_extenders(config.extenders),
-            observers=(memory,) if recorder is None else (memory, recorder),
+            observers=[observer for observer in (memory, recorder, why, results) if observer is not None],
         )
         memory.attach(scheduler)
         explanations = LivePages(
@@ -250,6 +257,10 @@ class _Process:
         )
         if recorder is not None:
             recorder.attach(scheduler)
+        if why is not None:
+            self._beside.append(("why-pending", partial(why.run, explanations.explain, scheduler, port)))
+        if results is not None:
+            self._beside.append(("simulator-results", partial(results.run, scheduler, port)))
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
         if path := flags["write-config-to"]:
@@ -273,12 +284,21 @@ class _Process:
         scheduler.debugger.install(loop)
         plugins = plugins_of(scheduler.frameworks.values())
         self._stack.enter_context(
-            watching_plugins(plugins, lambda text: _log.warning("%s", text), progress=loop_progress(loop))
+            watching_plugins(
+                plugins,
+                lambda text: _log.warning("%s", text),
+                progress=loop_progress(loop),
+                work=work_of(scheduler.frameworks.values()),
+            )
         )
         tasks = Supervisor("run")
         try:
             with tasks.guard():
                 tasks.spawn(port.events.run(), "events")
+                for name, task in self._beside:
+                    tasks.spawn(task(), name)
+                busy = watch_busy_plugins(scheduler.frameworks.values(), lambda text: _log.warning("%s", text))
+                tasks.spawn(busy, "busy-plugins")
                 if recorder is not None and recorder.file is not None:
                     tasks.spawn(recorder.run(), "decisions")
                 if server is not None:

@@ -82,6 +82,21 @@ _MISC: Final = (
         "",
         "Write every decision and its reasons to this file, for kubesched decisions. Compressed, at most 512 MiB. (kubesched only)",
     ),
+    _misc(
+        "annotate-why-pending",
+        BOOL,
+        False,
+        "Write an annotation on pending pods, kubesched.io/why-pending: why, and what would help. Needs the permission "
+        "to patch pods. (kubesched only)",
+    ),
+    _misc(
+        "annotate-simulator-results",
+        BOOL,
+        False,
+        "Write the verdicts and scores of each attempt as annotations of its pod, with the keys of "
+        "kube-scheduler-simulator. For debugging: each attempt evaluates all nodes once more. Needs the permission to "
+        "patch pods. (kubesched only)",
+    ),
     _misc("decisions-kept", INT, 0, "Keep the newest N decisions in memory. (kubesched only)"),
     _misc("seed", INT, 0, "The seed of the random choices; 0 takes one from the system. (kubesched only)"),
 )

@@ -372,5 +372,5 @@ class FullScan:
                 raw = entry.many(state, pod, self._table, rows)
                 scores[entry.name] = entry.final_of_all(state, pod, nodes, raw)
                 totals += scores[entry.name]
-        framework.observe_success("Score", framework.now() - start)
+        framework.observe("Score", framework.now() - start)
         return Evaluation(rows, evaluation.statuses, scores, totals, layer=request.layer)

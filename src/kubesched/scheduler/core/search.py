@@ -13,7 +13,8 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ..framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from ..framework.failures import PluginFailedError
@@ -34,6 +35,11 @@ from .ranking import pick_uniformly
 
 __all__ = ["Decision", "Path", "Search", "prepared"]
 
+
+T = TypeVar("T")
+
+#: Name of the extension point in metrics.
+_FILTER: Final = "Filter"
 
 #: Key of a layer: the signature, and then None for a signature layer, the keys of the linked plugins for an interaction
 #: layer, or the pod's priority for a nomination layer (the priority decides which nominations count).
@@ -118,9 +124,35 @@ class Search:
         """
         if not len(self.table):
             return Rejection.without_nodes(CycleState())
-        asked = self.ask(pod)
+        found = partial(self._find_or_scan, pod, record_plugin_metrics)
+        path, answer = self.timed(pod, record_plugin_metrics, found)
+        self.path = path
+        if self.observer is not None:
+            self.observer(path)
+        return answer
+
+    def timed(self, pod: PodInfo, sampled: bool, search: Callable[[], T]) -> T:
+        """Do a search for the pod's node; if ``sampled``, record the seconds that all filters took in it."""
+        stopwatch = self._framework.stopwatch
+        stopwatch.begin(pod.key, sampled)
+        if not sampled:
+            return search()
         try:
-            path, answer = self._find(pod, asked, record_plugin_metrics)
+            return search()
+        finally:
+            seconds = stopwatch.end().get(_FILTER)
+            if seconds is not None:
+                self._framework.observe(_FILTER, seconds)
+
+    def _find_or_scan(self, pod: PodInfo, record_plugin_metrics: bool) -> tuple[Path, Decision | Rejection]:
+        if record_plugin_metrics:
+            start = self._framework.now()
+            asked = self.ask(pod)
+            self._framework.observe("Sign", self._framework.now() - start)
+        else:
+            asked = self.ask(pod)
+        try:
+            return self._find(pod, asked, record_plugin_metrics)
         except PluginFailedError as error:
             plan = asked.plan
             may_not_count = plan.unsigned.filters or plan.unsigned.pre_filters or self._nominated.of(pod.priority).pods
@@ -130,11 +162,7 @@ class Search:
             # nominated pod excludes, and before an unsigned PreFilter that rejects the pod. In the configured order
             # the failing call may not happen at all, so a full scan, which keeps that order, decides.
             state = prepared(CycleState(), record_plugin_metrics)
-            path, answer = Path.FULL_SCAN, self._chosen(self.request(pod, state))
-        self.path = path
-        if self.observer is not None:
-            self.observer(path)
-        return answer
+            return Path.FULL_SCAN, self._chosen(self.request(pod, state))
 
     def _find(self, pod: PodInfo, asked: Asked, record_plugin_metrics: bool) -> tuple[Path, Decision | Rejection]:
         """Bring the pod's layers up to date and take the best row; make a full scan when no layer answers."""

@@ -47,7 +47,7 @@ def candidates(
     if not len(table):
         return Rejection.without_nodes(state)
     request = search.request(pod, state, sampled=True, try_nominated=try_nominated)
-    found = search.scan.filter(request)
+    found = search.timed(pod, record_plugin_metrics, lambda: search.scan.filter(request))
     if isinstance(found, Rejection):
         return found
     found.statuses.freeze()
@@ -77,7 +77,7 @@ def choose(
     if not len(table):
         return Rejection.without_nodes(state)
     request = search.request(pod, state, only=kept, try_nominated=False)
-    found = search.scan.evaluate(request)
+    found = search.timed(pod, record_plugin_metrics, lambda: search.scan.evaluate(request))
     if not isinstance(found, Rejection):
         if found.totals is not None and contributions:
             names = [table.info(row).name for row in found.feasible.tolist()]

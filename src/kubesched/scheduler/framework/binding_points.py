@@ -165,6 +165,8 @@ class BindingPoints:
         """Inform the PostBind plugins; a failure is only logged."""
         plugins = self._concerned(state.absent).post_bind
         if not plugins:
+            if state.record_plugin_metrics:
+                self._driver.observe(POST_BIND.label, Code.SUCCESS, 0.0)
             return
         start = self._driver.now()
         for plugin in plugins:

@@ -21,6 +21,7 @@ from .answers import Answer
 from .cycle_state import CycleState
 from .failures import PluginFailedError, failed
 from .metrics import SchedulerMetrics
+from .plugin_times import Stopwatch
 from .points import Point
 from .status import Code, Status
 from .wrong_answer import WrongAnswerError
@@ -37,7 +38,8 @@ Take = Callable[[str, Any, Status | None], "bool | Status"]
 class Driver:
     """Driver of the plugins of one profile."""
 
-    def __init__(self, profile_name: str, metrics: SchedulerMetrics, clock: Clock) -> None:
+    def __init__(self, profile_name: str, metrics: SchedulerMetrics, clock: Clock, stopwatch: Stopwatch) -> None:
+        self._stopwatch = stopwatch
         self._profile_name = profile_name
         self._metrics = metrics
         self._clock = clock
@@ -68,13 +70,13 @@ class Driver:
         """
         method = point.methods[0]
         try:
-            if not state.record_plugin_metrics:
+            stopwatch = self._stopwatch
+            if not (state.record_plugin_metrics or stopwatch.times_all):
                 return getattr(plugin, method)(state, *args)
-            start = self._clock.now()
+            start = stopwatch.now()
             result = getattr(plugin, method)(state, *args)
             code = result.code if isinstance(result, Status) else Code.SUCCESS
-            elapsed = self._clock.now() - start
-            self._metrics.plugin_execution_duration_seconds.observe(elapsed, plugin.name, point.label, code.label)
+            stopwatch.called(plugin.name, point.label, stopwatch.now() - start, code.label)
         except PluginFailedError:
             raise
         except KeyboardInterrupt:

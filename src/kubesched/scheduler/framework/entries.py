@@ -21,6 +21,7 @@ from .failures import PluginFailedError, called, failed, shape_of
 from .interface import MAX_NODE_SCORE, NOT_SCORED, IntArray, Normalize, Reads, RowArray
 from .metrics import CounterValue
 from .normalize import bounds, scaled
+from .plugin_times import Stopwatch
 from .question import defines
 from .status import Code, Status, is_success
 from .wrong_answer import WrongAnswerError
@@ -56,8 +57,9 @@ class _Entry:
         evaluations: counter of the nodes that the plugin evaluated; remembered answers are not counted.
     """
 
-    #: Key of the extension point.
+    #: Key of the extension point, and its name in metrics.
     _point: ClassVar[str]
+    _label: ClassVar[str]
     #: Beginning of the text of a failure.
     _prefix: ClassVar[str]
     #: Dtype of the answers for many rows.
@@ -69,8 +71,15 @@ class _Entry:
     _least: int
     _most: int
 
-    def __init__(self, asked: PlainPlugin, index: int, evaluations: CounterValue | None = None) -> None:
+    def __init__(
+        self,
+        asked: PlainPlugin,
+        index: int,
+        stopwatch: Stopwatch,
+        evaluations: CounterValue | None = None,
+    ) -> None:
         self._asked = asked
+        self._stopwatch = stopwatch
         self.plugin = asked.plugin
         self.index = index
         self.evaluations = evaluations or CounterValue()
@@ -89,6 +98,14 @@ class _Entry:
         """
         if not self.has_row_form:
             return int(self.many(state, pod, nodes, np.array([node.row], np.int32))[0])
+        if not self._stopwatch.is_on:
+            return self._one_answer(state, pod, node)
+        start = self._stopwatch.now()
+        answer = self._one_answer(state, pod, node)
+        self._stopwatch.asked(self.name, self._label, start)
+        return answer
+
+    def _one_answer(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         self.evaluations.value += 1
         if self.is_plain:
             answer = self._plain(state, pod, node)
@@ -108,13 +125,20 @@ class _Entry:
         Raises:
             PluginFailedError: when the plugin fails on any of the rows.
         """
-        self.evaluations.value += len(rows)
+        if not self._stopwatch.is_on:
+            return self._many_answers(state, pod, nodes, rows)
+        start = self._stopwatch.now()
+        answer = self._many_answers(state, pod, nodes, rows)
+        self._stopwatch.asked(self.name, self._label, start)
+        return answer
+
+    def _many_answers(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Any:
         if self.is_plain:
-            info = nodes.info
-            answer: Any = np.array([self._plain(state, pod, info(row)) for row in rows.tolist()], self._dtype)
+            answer: Any = np.array([self._counted(state, pod, nodes.info(row)) for row in rows.tolist()], self._dtype)
             if len(rows):
                 self._check(answer)
             return answer
+        self.evaluations.value += len(rows)
         rows.flags.writeable = False  # the caller goes on to use the array
         answer = self._answer(self._many, state, pod, rows)
         if not isinstance(answer, np.ndarray) or answer.shape != (len(rows),) or answer.dtype.kind not in "uib":
@@ -123,6 +147,11 @@ class _Entry:
         if len(rows):
             self._check(answer)
         return answer.astype(self._dtype, copy=False)
+
+    def _counted(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        # Counted one by one, so that the watch for slow plugins sees how far a long call has come.
+        self.evaluations.value += 1
+        return self._plain(state, pod, node)
 
     def _answer(self, method: str, state: CycleState, pod: PodInfo, *about: Any) -> Any:
         """Call a method of the pod's question and return its answer.
@@ -186,6 +215,7 @@ class FilterEntry(_Entry):
     """Entry of a Filter plugin."""
 
     _point = "filter"
+    _label = "Filter"
     _prefix = _FILTER
     _dtype = "uint64"
     _one = "verdict"
@@ -267,15 +297,21 @@ class ScoreEntry(_Entry):
     """
 
     _point = "score"
+    _label = "Score"
     _prefix = _SCORE
     _dtype = "int64"
     _one = "score"
     _many = "scores"
 
     def __init__(
-        self, asked: PlainPlugin, weight: int, index: int = 0, evaluations: CounterValue | None = None
+        self,
+        asked: PlainPlugin,
+        weight: int,
+        stopwatch: Stopwatch,
+        index: int = 0,
+        evaluations: CounterValue | None = None,
     ) -> None:
-        super().__init__(asked, index, evaluations)
+        super().__init__(asked, index, stopwatch, evaluations)
         self.weight = weight
         by: Any = self.plugin if self.is_plain else asked.asks
         self.has_within = not self.is_plain and defines(by, "normalized")

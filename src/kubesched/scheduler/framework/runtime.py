@@ -30,6 +30,7 @@ from .failures import PluginFailedError
 from .interface import MAX_NODE_SCORE, Handle, NodeToStatus
 from .metrics import CounterValue, SchedulerMetrics
 from .outcomes import PostFilterAnswer, PostFilterOutcome, PreFilterOutcome
+from .plugin_times import Stopwatch
 from .points import (
     ADD_POD,
     PERMIT,
@@ -116,7 +117,9 @@ class Framework:
         """
         self.profile_name = profile_name
         self.metrics = metrics
-        self._driver = Driver(profile_name, metrics, handle.clock)
+        #: Stopwatch of the profile's plugins.
+        self.stopwatch = Stopwatch(metrics, handle.clock.now)
+        self._driver = Driver(profile_name, metrics, handle.clock, self.stopwatch)
         self.plugins: dict[str, Any] = {}
         for name in dict.fromkeys(name for entries in points.values() for name, _ in entries):
             self.plugins[name] = _built(name, registry[name], args, handle)
@@ -136,11 +139,11 @@ class Framework:
         pre_filter, filter_, pre_score, score = self._evaluations()
         self._pre_filtered, self._pre_scored = pre_filter, pre_score
         self.filters = tuple(
-            FilterEntry(self.answering[name], index, filter_[name])
+            FilterEntry(self.answering[name], index, self.stopwatch, filter_[name])
             for index, (name, _) in enumerate(self.points["filter"])
         )
         self.scores = tuple(
-            ScoreEntry(self.answering[name], weight or 1, evaluations=score[name])
+            ScoreEntry(self.answering[name], weight or 1, self.stopwatch, evaluations=score[name])
             for name, weight in self.points["score"]
         )
         #: Greatest total score that a node can have.
@@ -170,9 +173,9 @@ class Framework:
     def now(self) -> float:
         return self._driver.now()
 
-    def observe_success(self, point: str, seconds: float) -> None:
-        """Record the seconds of a point whose plugins the decision core calls itself, and which succeeded."""
-        self._driver.observe(point, Code.SUCCESS, seconds)
+    def observe(self, point: str, seconds: float, code: Code = Code.SUCCESS) -> None:
+        """Record the seconds and the result of a point whose plugins the decision core calls itself."""
+        self._driver.observe(point, code, seconds)
 
     # -- queue -----------------------------------------------------------------------------------------
 
@@ -411,13 +414,17 @@ class Framework:
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo Reserve: call all its plugins in reverse order, also those that never ran. A failure is only logged."""
+        start = self._driver.now()
         for plugin in self.concerned(state.absent).unreserve:
             self._driver.ask(state, UNRESERVE, plugin, pod, node_name)  # logs a failure; the others still run
+        self._driver.observed(UNRESERVE, start, None)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, dict[str, float]]:
         """Run Permit. Return the status, and for a Wait status the seconds that each plugin wants to wait."""
         plugins = self.concerned(state.absent).permit
         if not plugins:
+            if state.record_plugin_metrics:
+                self._driver.observe(PERMIT.label, Code.SUCCESS, 0.0)
             return None, {}
         waiting: dict[str, float] = {}
         last_wait: Status | None = None

@@ -20,16 +20,21 @@ from typing import Any, Final
 from .interface import Contract
 from .question import Question, defines
 
-__all__ = ["SLOW_SECONDS", "loop_progress", "plugins_of", "watching_plugins"]
+__all__ = ["SLOW_SECONDS", "Work", "loop_progress", "plugins_of", "watching_plugins", "work_of"]
+
+#: Function from a plugin's name and method to the number of nodes that it has evaluated so far, 0 at points other than
+#: Filter and Score, and the key of the pod that is searched a node for.
+Work = Callable[[str, str], tuple[int, str]]
 
 #: Longest duration of a call that is not reported, in seconds.
 SLOW_SECONDS: Final = 1.0
 #: Samples of the stack during that time.
 _SAMPLES: Final = 4
-#: Multiple of the duration above after which short calls in a row are reported while they go on, not when they end.
-_LONG: Final = 10
 
 _METHODS: Final = tuple(name for name, member in vars(Contract).items() if inspect.isfunction(member))
+#: Methods at Filter and at Score: those of plugins, and those of their questions.
+_FILTERING: Final = frozenset({"filter", "verdict", "verdicts"})
+_SCORING: Final = frozenset({"score", "scores"})
 _ASKED: Final = tuple(name for name, member in vars(Question).items() if callable(member) and name[0] != "_")
 
 
@@ -55,20 +60,21 @@ def watching_plugins(
     seconds: float = SLOW_SECONDS,
     thread: Callable[[], int | None] | None = None,
     progress: Callable[[], object] | None = None,
+    work: Work | None = None,
 ) -> Iterator[None]:
     """Watch for slow plugins while the context lasts.
 
     ``report`` is called with a text when one call of a plugin's method takes longer than ``seconds``, or when many
     calls together do. Many calls count together if nothing else is done between them: ``progress`` returns the same
     value. Without ``progress``, every sample has to find a plugin. ``report`` is called in a thread of its own, once
-    for each method of a plugin.
+    for each method of a plugin. ``work`` adds which pod it is about and the time for each node; see :func:`work_of`.
 
     The watched thread is the one that enters the context, or the one that ``thread`` returns at the time. While
     ``progress`` returns a new value each time, no call is slow, and the stack is not sampled: reading the frames of a
     thread that goes on to run has ended in a segmentation fault (Python 3.11).
     """
     own = threading.get_ident()
-    watch = _Watch(_codes(plugins), thread or (lambda: own), report, seconds, progress)
+    watch = _Watch(_codes(plugins), thread or (lambda: own), report, seconds, progress, work)
     watching = threading.Thread(target=watch.run, name="plugin-watch", daemon=True)
     watching.start()
     try:
@@ -105,7 +111,9 @@ class _Watch:
         report: Callable[[str], None],
         seconds: float,
         progress: Callable[[], object] | None,
+        work: Work | None,
     ) -> None:
+        self._work = work
         self.stop = threading.Event()
         self._codes = codes
         self._thread = thread
@@ -119,32 +127,47 @@ class _Watch:
         call: FrameType | None = None
         seen = 0
         reached: object = None
-        # Number of samples of each method since the last progress.
+        # Number of samples of each method since the last progress, and the nodes it had evaluated at the first of them.
         held: Counter[tuple[str, str]] = Counter()
+        begun: dict[tuple[str, str], int] = {}
         while not self.stop.wait(self._seconds / _SAMPLES):
             before, reached = reached, self._progress() if self._progress is not None else None
             frame = self._call() if before == reached else None
             if before != reached or (frame is None and self._progress is None):
-                self._end(held, _SAMPLES)
+                self._end(held, begun)
                 held.clear()
+                begun.clear()
             seen = seen + 1 if frame is call and frame is not None else 1
             call = frame
             if frame is not None:
-                held[self._codes[frame.f_code]] += 1
+                which = self._codes[frame.f_code]
+                held[which] += 1
+                if which not in begun and self._work is not None:
+                    begun[which] = self._work(*which)[0]
                 if seen > _SAMPLES:
                     self._name(frame)
-                self._end(held, _SAMPLES * _LONG)
-        self._end(held, _SAMPLES)
+                self._end(held, begun)
+        self._end(held, begun)
 
-    def _end(self, held: Counter[tuple[str, str]], samples: int) -> None:
-        """Report the methods that were seen in more than ``samples`` samples."""
+    def _end(self, held: Counter[tuple[str, str]], begun: dict[tuple[str, str], int]) -> None:
+        """Report the methods that were seen in more than ``_SAMPLES`` samples."""
         for which, count in held.items():
-            if count > samples and which not in self._reported:
+            if count > _SAMPLES and which not in self._reported:
                 self._reported.add(which)
                 total = count * self._seconds / _SAMPLES
+                said = self._about(which, total, begun.get(which, 0))
                 self._report(
-                    f"plugin {which[0]} has taken about {total:.3g} s in {which[1]}, in many calls; nothing else was done meanwhile"
+                    f"plugin {which[0]} has taken about {total:.3g} s in {which[1]}, in many calls{said}; "
+                    "nothing else was done meanwhile"
                 )
+
+    def _about(self, which: tuple[str, str], total: float, begun: int) -> str:
+        """Return the pod of a plugin's calls and the seconds for each node, as far as they are known."""
+        if self._work is None:
+            return ""
+        nodes, pod = self._work(*which)
+        each = f", about {total / (nodes - begun):.2g} s for each of {nodes - begun:,} nodes" if nodes > begun else ""
+        return f"{each}, for pod {pod}" if pod else each
 
     def _call(self) -> FrameType | None:
         """Return the frame of the plugin's method that runs now, or None; the outermost if plugins call one another."""
@@ -166,6 +189,22 @@ class _Watch:
         self._report(
             f"plugin {which[0]} has been in {which[1]} for more than {self._seconds:g} s, at {place}; nothing else is done meanwhile"
         )
+
+
+def work_of(frameworks: Iterable[Any]) -> Work:
+    """Return a ``work`` for :func:`watching_plugins` that follows some profiles."""
+    profiles = list(frameworks)
+
+    def work(plugin: str, method: str) -> tuple[int, str]:
+        at_filter = method in _FILTERING
+        nodes, pod = 0, ""
+        for framework in profiles:
+            pod = framework.stopwatch.pod or pod
+            entries = framework.filters if at_filter else framework.scores if method in _SCORING else ()
+            nodes += sum(entry.evaluations.value for entry in entries if entry.name == plugin)
+        return int(nodes), pod
+
+    return work
 
 
 def plugins_of(frameworks: Iterable[Any]) -> list[object]:

@@ -19,6 +19,7 @@ from kubesched.explain.report import Explanation, PreemptionReport
 from kubesched.explain.text import explanation_lines, pending_lines, preemption_lines
 from kubesched.scheduler.plugins.demands.words import amount_text, counted
 
+from .plugin_times import plugin_time_lines
 from .result import (
     ErrorReport,
     NodeUse,
@@ -65,6 +66,7 @@ def render_table(result: Result, *, wide: bool = False, width: int | None = None
         *pending_lines(result.pending),
         *(_explained(result.explanation, wide) if result.explanation is not None else ()),
         *_refused(result.refused),
+        *plugin_time_lines(result.plugin_times),
     ]
 
 

@@ -38,10 +38,11 @@ from kubesched.scheduler.config import (
 )
 from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.extenders.interface import Extender
+from kubesched.scheduler.framework.plugin_times import PluginTimes
 from kubesched.scheduler.framework.preemption import Preemption
 from kubesched.scheduler.framework.queued import QueuedPodInfo
 from kubesched.scheduler.framework.registry import Registry
-from kubesched.scheduler.framework.slow_calls import plugins_of, watching_plugins
+from kubesched.scheduler.framework.slow_calls import plugins_of, watching_plugins, work_of
 
 from ..embedded import Embedded
 from ..inputs.arrivals import ARRIVAL, Arrivals
@@ -49,6 +50,7 @@ from ..inputs.intake import Controllers, Intake, Source, gather, in_order, is_un
 from ..inputs.storing import RefusedError, check_objects, refusals, store_objects
 from ..results.course import Course, Shapes
 from ..results.outcome import outcome
+from ..results.plugin_times import plugin_times_report
 from ..results.pod_times import PodBook, amounts
 from ..results.problems import ProblemLog
 from ..results.result import Refusal, Result, Stopped
@@ -94,6 +96,7 @@ async def simulate(
     on_slow_plugin: Callable[[str], None] | None = None,
     recorder: Recorder | None = None,
     explain: Sequence[str] = (),
+    timer: Callable[[], float] | None = None,
 ) -> Result:
     """Simulate a cluster.
 
@@ -108,7 +111,8 @@ async def simulate(
     (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the caller's
     configuration asks for and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives,
     in another thread, a text about each plugin that holds the run up for a second. ``recorder`` records the decisions,
-    and is closed at the end. ``explain`` are pods, as ``namespace/name``, that are explained at the end.
+    and is closed at the end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``timer``
+    returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -151,6 +155,9 @@ async def simulate(
     )
     if recorder is not None:
         recorder.attach(embedded.scheduler)
+    times = PluginTimes()
+    if timer is not None:
+        times.attach(embedded.scheduler.frameworks.values(), now=timer)
     session.follow(embedded, Shapes(*_requests(intake)))
     # Running objects exist when the scheduler starts. Pods to be placed follow in the order of the manifests.
     before, new = intake.split()
@@ -161,6 +168,7 @@ async def simulate(
             session.refused += _stored(embedded, new, intake)
             session.total = _pods_to_come(intake)
             found = session.look(await (drive(session) if drive is not None else session.until_settled(session.until)))
+            found = msgspec.structs.replace(found, plugin_times=plugin_times_report(times.rows()))
             if explain:
                 found = msgspec.structs.replace(found, explanation=session.explain(explain))
     if session.progress_error is not None:
@@ -198,10 +206,11 @@ def _watching(
 ) -> AbstractContextManager[None]:
     if report is None:
         return nullcontext()
-    plugins = plugins_of(embedded.scheduler.frameworks.values())
+    profiles = embedded.scheduler.frameworks.values()
+    plugins, work = plugins_of(profiles), work_of(profiles)
     if isinstance(loop, VirtualTimeLoop):
-        return watching_plugins(plugins, report, thread=lambda: loop.thread, progress=lambda: loop.rounds)
-    return watching_plugins(plugins, report)
+        return watching_plugins(plugins, report, thread=lambda: loop.thread, progress=lambda: loop.rounds, work=work)
+    return watching_plugins(plugins, report, work=work)
 
 
 def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:

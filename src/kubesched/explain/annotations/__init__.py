@@ -1,0 +1,11 @@
+"""Annotations on pods, written when asked for.
+
+:mod:`.why` says on one line why a pod is pending. :mod:`.simulator` has every verdict and score, with the keys of
+kube-scheduler-simulator. :mod:`.writer` writes, at a limited rate. Callers: ``kubesched run`` and ``kubesched up``.
+"""
+
+from .simulator import SimulatorResults
+from .why import WhyPending
+from .writer import AnnotationWriter
+
+__all__ = ["AnnotationWriter", "SimulatorResults", "WhyPending"]

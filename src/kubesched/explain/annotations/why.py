@@ -1,0 +1,106 @@
+"""Annotation on a pending pod: one line that says why it is pending, and what would help."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from kubesched.api.types import Pod
+from kubesched.scheduler.core.attempt import Attempt
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.observer import AttemptObserver
+from kubesched.scheduler.core.port import Port
+from kubesched.scheduler.framework.status import Status
+from kubesched.scheduler.nodes.nominating import NominatingInfo
+from kubesched.scheduler.scheduler import Scheduler
+
+from ..report import Explanation, Pending
+from .writer import AnnotationWriter
+
+__all__ = ["WHY_PENDING", "WhyPending", "why_line"]
+
+#: Key of the annotation.
+WHY_PENDING: Final = "kubesched.io/why-pending"
+#: Most characters of its value.
+_MOST_CHARACTERS: Final = 1000
+#: Seconds between two batches of explanations, most pods of one, and most pods that wait.
+_SECONDS: Final = 5.0
+_BATCH: Final = 200
+_MOST: Final = 10_000
+
+
+class WhyPending(AttemptObserver):
+    """Observer that has the reason of each failed attempt explained and written; removed once the pod has a node."""
+
+    def __init__(self) -> None:
+        self._failed: dict[str, Pod] = {}
+        self._said: dict[str, str] = {}
+        self._some = asyncio.Event()
+        self._writer: AnnotationWriter | None = None
+
+    def ended(self, attempt: Attempt, failure: Status | Rejection | None, nominating: NominatingInfo | None) -> None:
+        pod = attempt.queued.pod_info.pod
+        if failure is not None:
+            if len(self._failed) < _MOST:
+                self._failed[pod.uid] = pod
+                self._some.set()
+            return
+        self._failed.pop(pod.uid, None)
+        was_said = self._said.pop(pod.uid, None) is not None or WHY_PENDING in (pod.metadata.annotations or {})
+        if was_said and self._writer is not None:
+            self._writer.wish(pod, {WHY_PENDING: None})
+
+    async def run(
+        self,
+        explain: Callable[[Sequence[Pod]], Awaitable[Explanation]],
+        scheduler: Scheduler,
+        port: Port,
+    ) -> None:
+        """Explain by ``explain``, and write through ``port``, until cancelled."""
+        writer = self._writer = AnnotationWriter(port, scheduler.clock)
+        live = scheduler.informers.live_pod
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(writer.run())
+            tasks.create_task(self._explain(explain, live, writer))
+
+    async def _explain(
+        self,
+        explain: Callable[[Sequence[Pod]], Awaitable[Explanation]],
+        live: Callable[[str, str], Pod | None],
+        writer: AnnotationWriter,
+    ) -> None:
+        while True:
+            await self._some.wait()
+            batch = list(self._failed.items())[:_BATCH]
+            for uid, _ in batch:
+                del self._failed[uid]
+            if not self._failed:
+                self._some.clear()
+            present = [(live(pod.namespace, pod.name), uid) for uid, pod in batch]
+            pods = {pod.key: pod for pod, uid in present if pod and pod.uid == uid and not pod.spec.node_name}
+            document = await explain(list(pods.values()))
+            for group in document.pending:
+                line = why_line(group)
+                for key in group.pods:
+                    self._say(pods[key], line, writer)
+            await asyncio.sleep(_SECONDS)
+
+    def _say(self, pod: Pod, line: str, writer: AnnotationWriter) -> None:
+        known = self._said.get(pod.uid) or (pod.metadata.annotations or {}).get(WHY_PENDING)
+        if known == line:
+            return
+        self._said.pop(pod.uid, None)
+        self._said[pod.uid] = line
+        if len(self._said) > _MOST:
+            del self._said[next(iter(self._said))]
+        writer.wish(pod, {WHY_PENDING: line})
+
+
+def why_line(group: Pending) -> str:
+    """Return the reason of a group of pending pods and the first thing that would help, on one line."""
+    text = group.message.removesuffix(".")
+    if group.hints:
+        text += f". What would help: {group.hints[0]}"
+    text = " ".join(text.split())
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"

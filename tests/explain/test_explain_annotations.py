@@ -1,0 +1,112 @@
+"""Annotations on pending pods: what is written, how often, and when it goes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from builders import create_nodes
+from kubesched.api.decode import from_builtins
+from kubesched.api.kinds import NODES, PODS
+from kubesched.api.types import Pod
+from kubesched.base.tasks import Supervisor
+from kubesched.cluster.kubelets import make_nodes, node_template
+from kubesched.explain.annotations import AnnotationWriter, WhyPending
+from kubesched.explain.annotations.why import WHY_PENDING, why_line
+from kubesched.explain.live import LivePages
+from kubesched.explain.report import Pending
+from kubesched.lab.simulate.embedded import Embedded
+from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
+from kubesched.scheduler.config import default_config
+from kubesched.scheduler.plugins import in_tree_registry
+
+
+def _pod(name: str, cpu: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container]}}
+
+
+def test_a_pending_pod_says_why_until_it_has_a_node() -> None:
+    async def run() -> None:
+        why = WhyPending()
+        clock = VirtualClock(asyncio.get_running_loop())
+        embedded = Embedded(default_config(), in_tree_registry(), clock=clock, observers=[why])
+        create_nodes(embedded.store, 2, node_template(cpu="4"))
+        live = LivePages(embedded.scheduler)
+
+        def annotation() -> str | None:
+            found: dict[str, str] = (
+                embedded.store.get(PODS, "default", "waits").data()["metadata"].get("annotations", {})
+            )
+            return found.get(WHY_PENDING)
+
+        tasks = Supervisor("test")
+        async with embedded.running():
+            tasks.spawn(why.run(live.explain, embedded.scheduler, embedded.port), "why")
+            embedded.store.create(PODS, "default", _pod("waits", "9"))
+            await asyncio.sleep(10)
+            assert annotation() == (
+                "0/2 nodes are available: 2 Insufficient cpu. What would help: ask for 5 less cpu: 2 nodes would fit"
+            )
+            version = embedded.store.get(PODS, "default", "waits").data()["metadata"]["resourceVersion"]
+            await asyncio.sleep(900)  # tried again, with the same result
+            assert embedded.store.get(PODS, "default", "waits").data()["metadata"]["resourceVersion"] == version
+            [node] = make_nodes(1, node_template(cpu="16"), now=embedded.store.now())
+            node["metadata"]["name"] = "large"
+            embedded.store.create(NODES, "", node)
+            await asyncio.sleep(60)
+            assert annotation() is None
+        await tasks.stop()
+
+    run_virtual(run())
+
+
+class _Port:
+    def __init__(self, clock: VirtualClock) -> None:
+        self.written: list[tuple[float, str, Any]] = []
+        self._clock = clock
+
+    async def patch_object(self, kind: Any, namespace: str, name: str, patch: Any) -> None:
+        self.written.append((self._clock.now(), name, patch["metadata"]))
+
+
+def test_writes_are_limited_for_each_pod_and_in_total() -> None:
+    async def run() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        port = _Port(clock)
+        writer = AnnotationWriter(port, clock)  # type: ignore[arg-type]
+        task = asyncio.create_task(writer.run())
+        pods = [from_builtins({"metadata": {"name": f"p{n}", "uid": f"u{n}"}}, Pod) for n in range(3)]
+        for text in ("a", "b"):
+            for one in pods:
+                writer.wish(one, {"k": text})
+        await asyncio.sleep(1)
+        assert [(name, meta["annotations"]) for _, name, meta in port.written] == [
+            (f"p{n}", {"k": "b"}) for n in range(3)
+        ]
+        assert port.written[0][2]["uid"] == "u0"
+        assert port.written[2][0] - port.written[0][0] >= 0.2
+        first = port.written[0][0]
+        writer.wish(pods[0], {"k": None})
+        await asyncio.sleep(40)
+        assert port.written[3][1:] == ("p0", {"uid": "u0", "annotations": {"k": None}})
+        assert port.written[3][0] - first >= 30
+        task.cancel()
+
+    run_virtual(run())
+
+
+def test_a_line_is_bounded_and_has_no_line_breaks() -> None:
+    group = Pending(
+        reason="Unschedulable",
+        message="no\nnode " + "x" * 5000,
+        workload="",
+        count=1,
+        pods=["default/p"],
+        scheduler_name="default-scheduler",
+        hints=["add nodes"],
+    )
+    line = why_line(group)
+    assert len(line) == 1000
+    assert line.startswith("no node xxx")
+    assert line.endswith("…")
