@@ -66,9 +66,13 @@ class SimulatorResults(AttemptObserver):
         self._histories: dict[str, list[dict[str, str]]] = {}
         self._writer: AnnotationWriter | None = None
 
-    async def run(self, scheduler: Scheduler, port: Port) -> None:
-        """Write through ``port``, until cancelled."""
+    def attach(self, scheduler: Scheduler, port: Port) -> None:
+        """Begin to note results, to be written through ``port``. Call it before the scheduler starts."""
         self._writer = AnnotationWriter(port, scheduler.clock)
+
+    async def run(self) -> None:
+        """Write until cancelled. Call it after :meth:`attach`."""
+        assert self._writer is not None
         await self._writer.run()
 
     def decided(self, attempt: Attempt, outcome: Decision | Rejection) -> None:
@@ -200,7 +204,7 @@ def _later(attempt: Attempt, failure: Status | Rejection | None) -> dict[str, An
 
 def texts(found: Mapping[str, Any], node: str) -> dict[str, str | None]:
     """Return annotations by key. Results by node are cut to the same nodes, the chosen one and the best among them."""
-    plain = (
+    plain: tuple[str, ...] = (
         "prefilter-result-status",
         "prefilter-result",
         "prescore-result",
