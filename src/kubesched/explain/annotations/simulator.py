@@ -114,13 +114,12 @@ def evaluated(framework: Framework, attempt: Attempt, outcome: Decision | Reject
     except PluginFailedError as error:
         return {"prefilter-result-status": {error.plugin: str(error)}}
     names = [name for name, _ in framework.points["preFilter"]]
-    found: dict[str, Any] = {
-        "prefilter-result-status": _pre_filtered(framework, state, names, before and before.status)
-    }
+    rejected = before.status if before is not None else None
+    found: dict[str, Any] = {"prefilter-result-status": _pre_filtered(framework, state, names, rejected)}
     allowed = before.nodes if before is not None else None
     if before is not None and allowed is not None:
         found["prefilter-result"] = {name: sorted(allowed) for name in before.restricting}
-    if before is not None and before.status is not None:
+    if rejected is not None:
         return found
     filters = [entry.name for entry in framework.filters if entry.name not in state.skip_filter]
     statuses = table.statuses if isinstance(table, ScoreTable) else table.diagnosis.statuses
