@@ -33,6 +33,7 @@ def test_a_pending_pod_says_why_until_it_has_a_node() -> None:
         embedded = Embedded(default_config(), in_tree_registry(), clock=clock, observers=[why])
         create_nodes(embedded.store, 2, node_template(cpu="4"))
         live = LivePages(embedded.scheduler)
+        why.attach(embedded.scheduler, embedded.port)
 
         def annotation() -> str | None:
             found: dict[str, str] = (
@@ -42,7 +43,7 @@ def test_a_pending_pod_says_why_until_it_has_a_node() -> None:
 
         tasks = Supervisor("test")
         async with embedded.running():
-            tasks.spawn(why.run(live.explain, embedded.scheduler, embedded.port), "why")
+            tasks.spawn(why.run(live.explain), "why")
             embedded.store.create(PODS, "default", _pod("waits", "9"))
             await asyncio.sleep(10)
             assert annotation() == (

@@ -37,8 +37,9 @@ def _cluster(check: Callable[[Embedded, Read], Awaitable[None]]) -> None:
             text = embedded.store.get(PODS, "default", pod).data()["metadata"]["annotations"][key(name)]
             return text if name == "selected-node" else json.loads(text)
 
+        results.attach(embedded.scheduler, embedded.port)
         async with embedded.running():
-            tasks.spawn(results.run(embedded.scheduler, embedded.port), "results")
+            tasks.spawn(results.run(), "results")
             await check(embedded, read)
         await tasks.stop()
 

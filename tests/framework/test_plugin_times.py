@@ -67,7 +67,7 @@ def test_sampled_attempts_leave_series_of_every_point() -> None:
             await asyncio.sleep(20)
         metrics = embedded.scheduler.metrics
         points = {labels[0] for labels in metrics.framework_extension_point_duration_seconds.children}
-        return points, {labels[:2] for labels in metrics.plugin_execution_duration_seconds.children}
+        return points, {(labels[0], labels[1]) for labels in metrics.plugin_execution_duration_seconds.children}
 
     points, plugins = run_virtual(run())
     assert {"Filter", "Permit", "PostBind", "Sign"} <= points

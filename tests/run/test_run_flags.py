@@ -77,7 +77,15 @@ Logs|log-text-split-stream|false
 Global|help|false
 Global|version|false
 """
-OURS = {"plugin-module", "enable-plugin", "seed"}
+OURS = {
+    "annotate-simulator-results",
+    "annotate-why-pending",
+    "decisions",
+    "decisions-kept",
+    "enable-plugin",
+    "plugin-module",
+    "seed",
+}
 
 
 def refusal(*arguments: str) -> str:

@@ -113,6 +113,8 @@ async def _up(options: argparse.Namespace) -> int:
                     embedded = _build(options, loop, watching)
                     recorder.attach(embedded.scheduler)
                     memory.attach(embedded.scheduler)
+                    why.attach(embedded.scheduler, embedded.port)
+                    results.attach(embedded.scheduler, embedded.port)
                 live = LivePages(embedded.scheduler, preemptions=memory, decisions=recorder.ring)
                 pages = {} if options.no_scheduler else dict.fromkeys(("explain", "decisions"), live.answer)
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
@@ -128,10 +130,9 @@ async def _up(options: argparse.Namespace) -> int:
                 if recorder.file is not None:
                     embedded.tasks.spawn(recorder.run(), "decisions")
                 if options.annotate_why_pending:
-                    work = why.run(live.explain, embedded.scheduler, embedded.port)
-                    embedded.tasks.spawn(work, "why-pending")
+                    embedded.tasks.spawn(why.run(live.explain), "why-pending")
                 if options.annotate_simulator_results:
-                    embedded.tasks.spawn(results.run(embedded.scheduler, embedded.port), "simulator-results")
+                    embedded.tasks.spawn(results.run(), "simulator-results")
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
             if options.speed == 1:  # otherwise the loop's seconds are not real ones
                 busy = watch_busy_plugins(embedded.scheduler.frameworks.values(), warn)

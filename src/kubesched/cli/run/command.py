@@ -163,7 +163,7 @@ class _Process:
         self._synced = False
         self._stack = AsyncExitStack()
         #: Tasks beside the scheduler, by name.
-        self._beside: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = []
+        self._beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
 
     async def run(self) -> int:
         self._handle_signals()
@@ -257,10 +257,14 @@ class _Process:
         )
         if recorder is not None:
             recorder.attach(scheduler)
+        warn = partial(_log.warning, "%s")
+        self._beside["busy-plugins"] = partial(watch_busy_plugins, scheduler.frameworks.values(), warn)
         if why is not None:
-            self._beside.append(("why-pending", partial(why.run, explanations.explain, scheduler, port)))
+            why.attach(scheduler, port)
+            self._beside["why-pending"] = partial(why.run, explanations.explain)
         if results is not None:
-            self._beside.append(("simulator-results", partial(results.run, scheduler, port)))
+            results.attach(scheduler, port)
+            self._beside["simulator-results"] = results.run
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
         if path := flags["write-config-to"]:
@@ -295,10 +299,8 @@ class _Process:
         try:
             with tasks.guard():
                 tasks.spawn(port.events.run(), "events")
-                for name, task in self._beside:
+                for name, task in self._beside.items():
                     tasks.spawn(task(), name)
-                busy = watch_busy_plugins(scheduler.frameworks.values(), lambda text: _log.warning("%s", text))
-                tasks.spawn(busy, "busy-plugins")
                 if recorder is not None and recorder.file is not None:
                     tasks.spawn(recorder.run(), "decisions")
                 if server is not None:

@@ -66,9 +66,13 @@ class SimulatorResults(AttemptObserver):
         self._histories: dict[str, list[dict[str, str]]] = {}
         self._writer: AnnotationWriter | None = None
 
-    async def run(self, scheduler: Scheduler, port: Port) -> None:
-        """Write through ``port``, until cancelled."""
+    def attach(self, scheduler: Scheduler, port: Port) -> None:
+        """Begin to note results, to be written through ``port``. Call it before the scheduler starts."""
         self._writer = AnnotationWriter(port, scheduler.clock)
+
+    async def run(self) -> None:
+        """Write until cancelled. Call it after :meth:`attach`."""
+        assert self._writer is not None
         await self._writer.run()
 
     def decided(self, attempt: Attempt, outcome: Decision | Rejection) -> None:
@@ -110,13 +114,12 @@ def evaluated(framework: Framework, attempt: Attempt, outcome: Decision | Reject
     except PluginFailedError as error:
         return {"prefilter-result-status": {error.plugin: str(error)}}
     names = [name for name, _ in framework.points["preFilter"]]
-    found: dict[str, Any] = {
-        "prefilter-result-status": _pre_filtered(framework, state, names, before and before.status)
-    }
+    rejected = before.status if before is not None else None
+    found: dict[str, Any] = {"prefilter-result-status": _pre_filtered(framework, state, names, rejected)}
     allowed = before.nodes if before is not None else None
     if before is not None and allowed is not None:
         found["prefilter-result"] = {name: sorted(allowed) for name in before.restricting}
-    if before is not None and before.status is not None:
+    if rejected is not None:
         return found
     filters = [entry.name for entry in framework.filters if entry.name not in state.skip_filter]
     statuses = table.statuses if isinstance(table, ScoreTable) else table.diagnosis.statuses
@@ -200,7 +203,7 @@ def _later(attempt: Attempt, failure: Status | Rejection | None) -> dict[str, An
 
 def texts(found: Mapping[str, Any], node: str) -> dict[str, str | None]:
     """Return annotations by key. Results by node are cut to the same nodes, the chosen one and the best among them."""
-    plain = (
+    plain: tuple[str, ...] = (
         "prefilter-result-status",
         "prefilter-result",
         "prescore-result",

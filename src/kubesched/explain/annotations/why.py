@@ -38,6 +38,7 @@ class WhyPending(AttemptObserver):
         self._said: dict[str, str] = {}
         self._some = asyncio.Event()
         self._writer: AnnotationWriter | None = None
+        self._live: Callable[[str, str], Pod | None] = lambda namespace, name: None
 
     def ended(self, attempt: Attempt, failure: Status | Rejection | None, nominating: NominatingInfo | None) -> None:
         pod = attempt.queued.pod_info.pod
@@ -51,23 +52,22 @@ class WhyPending(AttemptObserver):
         if was_said and self._writer is not None:
             self._writer.wish(pod, {WHY_PENDING: None})
 
-    async def run(
-        self,
-        explain: Callable[[Sequence[Pod]], Awaitable[Explanation]],
-        scheduler: Scheduler,
-        port: Port,
-    ) -> None:
-        """Explain by ``explain``, and write through ``port``, until cancelled."""
-        writer = self._writer = AnnotationWriter(port, scheduler.clock)
-        live = scheduler.informers.live_pod
+    def attach(self, scheduler: Scheduler, port: Port) -> None:
+        """Begin to note failures, to be written through ``port``. Call it before the scheduler starts."""
+        self._writer = AnnotationWriter(port, scheduler.clock)
+        self._live = scheduler.informers.live_pod
+
+    async def run(self, explain: Callable[[Sequence[Pod]], Awaitable[Explanation]]) -> None:
+        """Have failures explained by ``explain``, and write, until cancelled. Call it after :meth:`attach`."""
+        writer = self._writer
+        assert writer is not None
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(writer.run())
-            tasks.create_task(self._explain(explain, live, writer))
+            tasks.create_task(self._explain(explain, writer))
 
     async def _explain(
         self,
         explain: Callable[[Sequence[Pod]], Awaitable[Explanation]],
-        live: Callable[[str, str], Pod | None],
         writer: AnnotationWriter,
     ) -> None:
         while True:
@@ -77,7 +77,7 @@ class WhyPending(AttemptObserver):
                 del self._failed[uid]
             if not self._failed:
                 self._some.clear()
-            present = [(live(pod.namespace, pod.name), uid) for uid, pod in batch]
+            present = [(self._live(pod.namespace, pod.name), uid) for uid, pod in batch]
             pods = {pod.key: pod for pod, uid in present if pod and pod.uid == uid and not pod.spec.node_name}
             document = await explain(list(pods.values()))
             for group in document.pending:

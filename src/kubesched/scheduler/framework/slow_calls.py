@@ -155,18 +155,19 @@ class _Watch:
             if count > _SAMPLES and which not in self._reported:
                 self._reported.add(which)
                 total = count * self._seconds / _SAMPLES
-                said = self._about(which, total, begun.get(which, 0))
+                since = (count - 1) * self._seconds / _SAMPLES  # since the first sample, from which nodes are counted
+                said = self._about(which, since, begun.get(which, 0))
                 self._report(
                     f"plugin {which[0]} has taken about {total:.3g} s in {which[1]}, in many calls{said}; "
                     "nothing else was done meanwhile"
                 )
 
-    def _about(self, which: tuple[str, str], total: float, begun: int) -> str:
+    def _about(self, which: tuple[str, str], since: float, begun: int) -> str:
         """Return the pod of a plugin's calls and the seconds for each node, as far as they are known."""
         if self._work is None:
             return ""
         nodes, pod = self._work(*which)
-        each = f", about {total / (nodes - begun):.2g} s for each of {nodes - begun:,} nodes" if nodes > begun else ""
+        each = f", about {since / (nodes - begun):.2g} s for each of {nodes - begun:,} nodes" if nodes > begun else ""
         return f"{each}, for pod {pod}" if pod else each
 
     def _call(self) -> FrameType | None:
