@@ -38,7 +38,7 @@ class Amounts:
     Attributes:
         asked: the amount that the pod asks for.
         lacking: int64[len(rows)], the amount that each row lacks; 0 where there is enough.
-        less: the change that asks for so much less.
+        less: returns the change that lowers the pod's request by a given amount.
     """
 
     asked: int
@@ -53,10 +53,11 @@ class Demand:
     Attributes:
         text: the demand and its numbers at the rows where it stands in the way, such as
             ``cpu: asks for 100; at most 32 is free (n1)``.
-        without: the change that drops it; None when no change of the pod does, such as for pods that keep this one
-            away.
+        without: the change that drops the demand. None if no change of this pod can drop it, for example when other
+            pods keep this pod away.
         weaker: smaller changes, the smallest first; each is tried before the demand is dropped.
-        amounts: of a demand for an amount: the amount that each node lacks. Dropping it is then no proposal.
+        amounts: the amount that each node lacks, if the demand is for an amount of a resource. Such a demand is
+            lowered, never dropped.
     """
 
     text: Callable[[RowArray], str]

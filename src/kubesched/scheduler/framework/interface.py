@@ -308,17 +308,17 @@ class Contract:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the events after which a pod that this plugin rejected may be schedulable.
 
-        Without this method, nearly every event has such a pod tried again.
+        Without this method, such a pod is tried again after nearly every event.
         """
         raise AssertionError("documentation only")
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         """Fast style: return the pod's question; None when the plugin has nothing to do for the pod now.
 
-        After None, the plugin is not called at PreFilter, Filter, PreScore and Score; if its class of questions says
-        ``throughout``, nor from Reserve to PostBind. PreEnqueue and PostFilter are called in any case. A plugin that
-        defines ``ask`` must also set the class attribute ``asks``. ``ask`` is called at the start of an attempt, so it
-        must be cheap.
+        After None, the plugin is not called at PreFilter, Filter, PreScore and Score. If its class of questions says
+        ``throughout``, it is not called from Reserve to PostBind either. PreEnqueue and PostFilter are called in any
+        case. A plugin that defines ``ask`` must also set the class attribute ``asks``. ``ask`` is called at the start
+        of an attempt, so it must be cheap.
         """
         raise AssertionError("documentation only")
 

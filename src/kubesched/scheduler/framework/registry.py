@@ -43,7 +43,7 @@ _QUESTION: Final = {name: getattr(Question, name) for name in vars(Question) if 
 _ASKED_NAMES: Final = frozenset(
     {"by_spec", "is_local", "may_fail", "normalized", "reads", "stands_alone", "throughout", "verdicts"}
 )
-#: Class attribute of a question to the words for its allowed values, and its types.
+#: Class attribute of a question to (its allowed values in words, its allowed types).
 _ATTRIBUTE_TYPES: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "reads": ("Reads.NODE, Reads.PODS, or both with |", (Reads,)),
     "normalize": ("Normalize.FORWARD, Normalize.REVERSE or None", (Normalize, NoneType)),

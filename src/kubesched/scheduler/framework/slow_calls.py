@@ -22,11 +22,12 @@ from .question import Question, defines
 
 __all__ = ["SLOW_SECONDS", "loop_progress", "plugins_of", "watching_plugins"]
 
-#: Longest duration of a call that is not reported, in seconds.
+#: Duration in seconds above which a call is reported as slow.
 SLOW_SECONDS: Final = 1.0
 #: Samples of the stack during that time.
 _SAMPLES: Final = 4
-#: Multiple of the duration above after which short calls in a row are reported while they go on, not when they end.
+#: Short calls in a row are reported when they end. They are reported earlier if they last this multiple of the
+#: duration.
 _LONG: Final = 10
 
 _METHODS: Final = tuple(name for name, member in vars(Contract).items() if inspect.isfunction(member))
@@ -147,7 +148,9 @@ class _Watch:
                 )
 
     def _call(self) -> FrameType | None:
-        """Return the frame of the plugin's method that runs now, or None; the outermost if plugins call one another."""
+        """Return the frame of the plugin's method that runs now, or None. If plugins call one another, return the
+        outermost.
+        """
         thread = self._thread()
         frame = sys._current_frames().get(thread) if thread is not None else None
         found: FrameType | None = None
