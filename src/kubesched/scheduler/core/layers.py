@@ -84,7 +84,8 @@ class Layer:
         self._pod: PodInfo
         self._journal = Follower(table.journal)
         self._images_version = -1
-        #: Number of times that all totals were computed; and the base's number when this layer last read its totals.
+        #: Number of times that all totals were computed, here and (when this layer last read the base's totals) in the
+        #: base.
         self._epoch = self._base_epoch = 0
         self._feasible_rows: IntpArray | None = None
         self.owner = np.zeros(0, np.uint8)
@@ -108,7 +109,7 @@ class Layer:
     # -- choosing --------------------------------------------------------------------------------------
 
     def best(self, rng: random.Random) -> int | None:
-        """Choose a row with the greatest total, each of them with the same chance.
+        """Choose a row with the greatest total. All rows with that total have the same chance.
 
         None when no row passes, or when the layer cannot tell; a full scan decides then. The layer must have been
         refreshed.
@@ -132,7 +133,7 @@ class Layer:
     def totals(self, rows: RowArray) -> IntArray:
         """Return int64[len(rows)], a copy: the totals that these ``rows`` have if no other node is left to choose from.
 
-        All of them must be feasible.
+        All these rows must be feasible.
         """
         if len(rows) == self.feasible or self.columns.holds(lambda: rows):
             total: IntArray = self.ranking.total[rows].astype(np.int64)
@@ -356,7 +357,8 @@ class Layer:
     def _rescore(self, changed: Rows, rows: Rows, same: bool) -> None:
         """Score ``rows`` again, and the further rows that plugins name.
 
-        ``changed``: the rows whose own node or pods changed. ``same``: the feasible rows are as the last time.
+        ``changed``: the rows whose own node or pods changed. ``same``: the feasible rows did not change since the last
+            scoring.
         """
         if self.feasible < 2:
             self.is_scored = False  # PreScore is for two nodes or more

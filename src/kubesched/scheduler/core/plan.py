@@ -67,7 +67,7 @@ class Share:
     def rescored(self, state: CycleState, size: int, *, same: bool) -> list[RowArray] | None:
         """Return the rows to score again because of changes elsewhere; None if every row may have changed.
 
-        ``same``: the feasible nodes are as the last time.
+        ``same``: the feasible nodes did not change since the last call.
         """
         return _all_of(plugin.rescored(state, size, same=same) for plugin in self._scoring)
 
@@ -87,8 +87,8 @@ class Plan:
 
     Attributes:
         absent: names of the plugins that have nothing to do for the pod.
-        signed: share of the signature layer: the signed plugins, without scores that can only be normalised over all
-            nodes together.
+        signed: share of the signature layer: the signed plugins. Scores that can only be normalised over all nodes
+            together are not in it.
         unsigned: all other plugins that have something to do for the pod; an interaction layer or a full scan calls
             them.
         can_interact: an interaction layer can evaluate ``unsigned``: each plugin has a key and names rows that change.
@@ -125,7 +125,8 @@ class Plan:
         """Return True if an interaction layer may have a base with these filters.
 
         All of them must come before the first unsigned filter that may fail. An interaction layer calls no unsigned
-        filter for nodes that its base rejects, so it would miss a failure that comes earlier in the configured order.
+        filter for nodes that its base rejects. So it would miss the failure of an unsigned filter that is configured
+        before the rejecting filter.
         """
         first = self._first_failing
         return first is None or all(entry.index < first for entry in filters)

@@ -32,7 +32,7 @@ class ScoreColumns:
 
     def __init__(self, entries: Sequence[ScoreEntry] = (), size: int = 0) -> None:
         self._all = [ScoreColumn(entry, size) for entry in entries]
-        #: Columns whose raw scores change with a node's pods; columns that are normalised.
+        #: First the columns whose raw scores change with a node's pods, then the columns that are normalised.
         self._of_pods = [column for column in self._all if column.entry.reads_pods]
         self._bounded = [column for column in self._all if not column.entry.is_raw]
 
@@ -55,7 +55,7 @@ class ScoreColumns:
     ) -> bool:
         """Score all feasible rows again; False only if it is certain that no final score changed.
 
-        That is certain if each plugin gives all rows one and the same final score, before and after. ``rows`` are
+        No final score changed if each plugin gives all rows the same final score, before and after. ``rows`` are
         ascending. ``of_images``: score only with plugins that read images.
         """
         columns = [column for column in self._all if column.entry.reads_images] if of_images else self._all
@@ -78,7 +78,7 @@ class ScoreColumns:
         """Score some rows again; True if this changed final scores of other rows.
 
         ``owner`` is the layer's, 0 where a row passes, and ``feasible`` the number of such rows. ``same``: the feasible
-        rows are as the last time.
+        rows did not change since the last call.
         """
         if isinstance(rows, dict):
             for row, whole in rows.items():
