@@ -381,7 +381,7 @@ class NodeTable:
         if pod.requests.scalars:
             for name in pod.requests.scalars:
                 index = self.resource_index.get(name)
-                if index is not None:  # no column for resources that no node has: a pod may name thousands
+                if index is not None:  # Resources that no node has get no column: a pod may name thousands of them.
                     self.requested[index, row] = _int64(total.scalars[name])
 
     def _mirror_allocatable(self, row: int, amounts: Resources) -> None:

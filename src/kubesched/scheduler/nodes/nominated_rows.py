@@ -92,7 +92,7 @@ class NominatedPods:
 
 
 def _is_counted_like(one: PodInfo, other: PodInfo) -> bool:
-    """Return True if two nominated pods are one pod, in versions that count alike for other pods."""
+    """Return True if both are versions of one nominated pod that count equally for other pods."""
     return one is other or (one.uid == other.uid and one.counts_like(other))
 
 
