@@ -168,7 +168,7 @@ class DefaultSelectors:
             try:
                 selector = compile_label_selector(msgspec.convert(raw, LabelSelector))
             except (SelectorError, msgspec.ValidationError):
-                selector = EVERYTHING  # contributes nothing, as upstream
+                selector = EVERYTHING  # such a selector adds no demand, as upstream
         if len(self._owners) > _MOST_SELECTORS:
             self._owners.clear()
         self._owners[plural, key] = (owner, selector)

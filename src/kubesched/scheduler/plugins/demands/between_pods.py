@@ -1,6 +1,6 @@
 """Demands on the pods of nodes and of their neighbours: spread constraints, affinity and anti-affinity.
 
-Counts are made plainly from the pods on the nodes.
+The pods on the nodes are counted one by one, without the term index.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .words import always, listed, selector_text
 
 __all__ = ["near_and_far", "spreading"]
 
-#: Domains, and names of pods, in one text.
+#: Most domains, and most names of pods, in one text.
 _MOST_DOMAINS: Final = 8
 _MOST_PODS: Final = 3
-#: Values of maxSkew that are tried.
+#: Number of greater values of maxSkew that are tried.
 _MOST_SKEWS: Final = 5
 
 
@@ -34,7 +34,9 @@ _MOST_SKEWS: Final = 5
 
 
 def spreading(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
-    """Each hard spread constraint; weaker are fewer domains, a greater skew, and to prefer instead of to require."""
+    """Demand of each hard spread constraint. Weaker forms have fewer domains, a greater skew, or prefer instead of
+    require.
+    """
     constraints = pod.spec.topology_spread_constraints
     keys = {item.topology_key for item in constraints if item.when_unsatisfiable == HARD}
     for place, item in enumerate(constraints):
@@ -113,9 +115,9 @@ def _spread_text(item: TopologySpreadConstraint, constraint: Constraint, counts:
 
 
 def near_and_far(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
-    """Each required term of affinity and anti-affinity; and the anti-affinity of other pods to this one.
+    """Demands of each required term of affinity and anti-affinity, and of the anti-affinity of other pods to this pod.
 
-    No change of the pod lifts the latter.
+    No change of this pod can lift the anti-affinity of other pods.
     """
     infos, terms = list(nodes.all_infos()), pod.affinity_terms
     for raw, key, there in _terms(pod, "pod_affinity", terms.required, nodes):

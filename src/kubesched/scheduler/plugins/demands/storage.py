@@ -17,7 +17,7 @@ __all__ = ["claims", "volumes"]
 
 
 def volumes(pod: PodInfo) -> Iterator[Demand]:
-    """Each volume with storage behind it."""
+    """Demands of each volume with storage behind it."""
     for volume in pod.spec.volumes:
         if not volume.has_storage:
             continue
@@ -35,7 +35,7 @@ def _without_volume(name: str, spec: PodSpec) -> PodSpec:
 
 
 def claims(pod: PodInfo) -> Iterator[Demand]:
-    """Each resource claim."""
+    """Demands of each resource claim."""
     for claim in pod.spec.resource_claims:
         change = Change(f"do without the resource claim {claim.name}", partial(_without_claim, claim.name))
         yield Demand(always(f"resource claim {claim.name}"), change)

@@ -14,7 +14,7 @@ __all__ = ["always", "amount_text", "counted", "listed", "requirement_text", "se
 
 
 def always(text: str) -> Callable[[RowArray], str]:
-    """A text that is one for all rows."""
+    """Text that does not depend on the rows."""
     return lambda rows: text
 
 

@@ -1,4 +1,4 @@
-"""Explanation why devices do not fit, in plain words: which request, how many devices, which node comes nearest.
+"""Explanation why devices do not fit, in plain words: the request, the number of devices, the node that comes nearest.
 
 Reports show it; see :class:`~kubesched.scheduler.framework.interface.Explanation`.
 """

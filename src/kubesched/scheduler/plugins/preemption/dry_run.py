@@ -1,7 +1,7 @@
-"""Dry run of preemption: which pods one node would have to lose (rules/preemption §4.2).
+"""Dry run of preemption: finds the pods that would have to leave one node (rules/preemption §4.2).
 
-The plain procedure goes node by node through the profile's plugins. All potential victims leave; then the pods that can
-stay come back in order of importance.
+The plain procedure goes node by node through the profile's plugins. First all potential victims leave. Then they come
+back one by one in order of importance, if the preemptor still fits.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class DryRun:
         return Victims(tuple(victims), violations)
 
     def helps(self, node: NodeInfo, victims: Victims) -> bool:
-        """True if the pod fits once these victims have left. At least one of them must still be there.
+        """True if the pod fits once these victims have left. At least one victim must still be on the node.
 
         Raises:
             PluginFailedError: when a plugin fails.

@@ -3,7 +3,7 @@
 It applies when only the amounts of resources that pods request can change a filter's answer: the filters that read a
 node's pods are inactive, or their questions give ``amounts``. Then
 
-* columns say which nodes hold the pod when all pods of lower priority have left, nominated pods counted;
+* columns show which nodes could hold the pod (and the nominated pods) if all pods of lower priority left;
 * on the candidates, in the order of the plain procedure, pods come back (:mod:`.reprieve`);
 * the results are remembered by row (:mod:`.alike`).
 
@@ -47,7 +47,7 @@ class FastTrial(NamedTuple):
 
     Attributes:
         amounts: amounts that the pod needs.
-        others: filters that depend on the node alone, and may reject one of the nodes.
+        others: filters whose verdict depends on the node alone, and which may reject one of the nodes.
     """
 
     state: CycleState
@@ -74,7 +74,8 @@ class FastTrials:
     def of(self, state: CycleState, pod: PodInfo, rejecting: AbstractSet[str]) -> FastTrial | None:
         """Return the fast trial of a pod, or None when the plain procedure is needed.
 
-        ``rejecting`` plugins rejected the nodes just now: all nodes have passed the filters before these.
+        The ``rejecting`` plugins have just rejected the nodes, so all nodes have passed the filters that come before
+        them.
         """
         key = state.skip_filter, rejecting
         if key not in self._filters:
@@ -207,7 +208,7 @@ class FastDryRuns:
     def _candidates(
         self, trial: FastTrial, alike: Alike, order: TrialOrder, wanted: int, may_violate: bool, now: float
     ) -> RowArray:
-        """Evaluate and return the rows of ``wanted`` candidates, in order, and of more until one violates no budget.
+        """Evaluate and return the rows of ``wanted`` candidates, in order. Go on until one of them violates no budget.
 
         Raises:
             PluginFailedError: when a filter fails.
@@ -286,7 +287,7 @@ class FastFound:
             yield outcome, rows
 
     def _failing(self, rows: RowArray) -> list[RowArray]:
-        """Group the rows where the preemptor does not fit by the way in which it does not."""
+        """Group the rows where the preemptor does not fit: rows of one group have the same reason."""
         capacity, trial = self._table.allocatable, self.trial
         ways = []
         for number, (index, amount) in enumerate(trial.amounts):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VolumeBinding"]
 
-#: Key in the cycle state of what was reserved.
+#: Key of the pod's reservation in the cycle state.
 _RESERVED: Final = "ReserveVolumeBinding"
 
 
@@ -48,11 +48,11 @@ class _Claims(Question):
 
     The key is the content of all that the claims refer to.
 
-    A pod with a claim that is to be bound to one of several free volumes has no key: it shares nothing.
+    A pod with a claim that is to be bound to one of several free volumes has no key, so its answers are not kept.
     """
 
     reads = Reads.NODE
-    by_spec = True  # but False in a question that depends on present claims
+    by_spec = True  # a question that depends on present claims sets False
     throughout = True
     stands_alone = frozenset({"score"})
 
@@ -208,7 +208,7 @@ class VolumeBinding(Plugin):
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         question = self._prepared(state)
         if question is None or not question.demand.delayed:
-            return None  # claims that were bound when the pod was evaluated are still bound
+            return None  # nothing to reserve: claims that were bound when the pod was evaluated are still bound
         nodes = self.handle.snapshot.table
         latest = self.question(pod, nodes)
         if latest.rejected is not None:
