@@ -24,10 +24,10 @@ class Survey:
         claim: place of the claim in the demand.
         request: name of the request, as in results.
         class_name: its class.
-        count: number of devices that it asks for; 0 for all there are.
+        count: number of devices that it asks for; 0 if it asks for all.
         matching: devices that its class and selectors select.
         free: matching devices that can be allocated now.
-        others: free devices of the class that its selectors, capacity or tolerations leave out.
+        others: free devices of the class that the request's selectors, capacity or tolerations leave out.
         other_capacity: capacity of the first of the ``others``, as written, by name.
     """
 
@@ -70,7 +70,7 @@ def _selects(selectors: Sequence[Selector], entry: DeviceEntry) -> bool:
 
 
 def _is_free(place: int, entry: DeviceEntry, in_use: InUse) -> bool:
-    """True if a device is not in use as a whole, and its pool has enough left of the counters that it uses."""
+    """True if a device is not allocated as a whole and enough is left of the counters that it uses."""
     if place in in_use.exclusive:
         return False
     if place in in_use.shared or in_use.available is None:
