@@ -1,4 +1,5 @@
-"""Authorization of users: masters may do everything, all users the open paths, the rest needs an access review.
+"""Authorization of users. Masters may do everything, and all users may read the open paths. Other requests need an
+access review.
 
 Caller: :mod:`.pipeline`. Source: rules/serving §6.
 """
