@@ -187,7 +187,7 @@ class ExtenderTLSConfig(Part, frozen=True):
 
 
 class Extender(Part, frozen=True):
-    """HTTP service that takes part in scheduling. It does not offer a verb that is empty."""
+    """HTTP service that takes part in scheduling. A verb that is empty is not offered."""
 
     url_prefix: str = ""
     filter_verb: str = ""
