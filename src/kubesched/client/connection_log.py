@@ -1,4 +1,4 @@
-"""Log of the connection to an API server: one line for a state, not one for every kind of object and every retry.
+"""Log of the connection to an API server. It has one line for each state, not one for each kind of object and retry.
 
     works ◀──▶ credentials refused, certificate refused, name unknown, nothing listens, connection lost
 

@@ -38,8 +38,8 @@ FINISH_SECONDS = 360.0
 REFRESH_SECONDS = 1800.0
 #: Events sent before other tasks get a turn, for transports that never wait.
 YIELD_INTERVAL = 32
-#: Most events on their way at one time. Upstream has no bound. With one, the queue would fill while pods are bound
-#: faster.
+#: Most events on their way at one time. Upstream has no bound. With a single one, the queue would fill when pods are
+#: bound faster than events are sent.
 SENDERS = 128
 
 #: type, action, reason, reporting controller, reporting instance

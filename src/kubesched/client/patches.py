@@ -70,7 +70,9 @@ def pod_status_patch(old: PodStatus, new: PodStatus) -> dict[str, Any] | None:
 
 
 class StatusPatches:
-    """Cache of patches for a condition and a nomination: victims and rejected pods are many, and mostly alike."""
+    """Cache of patches for a condition and a nomination. It helps because most victims and rejected pods get equal
+    patches.
+    """
 
     def __init__(self) -> None:
         self._second = -1
@@ -135,7 +137,7 @@ def _conditions_patch(old: tuple[PodCondition, ...], new: tuple[PodCondition, ..
 
 
 def _changed_fields(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return the changed fields of a condition, removed ones as null, and its type as the merge key."""
+    """Return the changed fields of a condition, with null for removed fields, and its type as the merge key."""
     changed = {name: value for name, value in new.items() if old.get(name) != value}
     changed.update({name: None for name in old if name not in new})
     changed["type"] = new["type"]
