@@ -133,7 +133,8 @@ _FIRST_STATUS: Final[dict[str, Callable[[Data], Data]]] = {
     "namespaces": lambda data: {"phase": "Active"},
     "services": lambda data: {"loadBalancer": {}},
     "persistentvolumeclaims": lambda data: {"phase": "Pending"},
-    # A real cluster's volume controller turns Pending into this at once; here nothing has to wait for it.
+    # In a real cluster, the volume controller turns Pending into this phase at once. Here the object has it from the
+    # start.
     "persistentvolumes": lambda data: {
         "phase": "Bound" if (data["spec"].get("claimRef") or {}).get("uid") else "Available"
     },

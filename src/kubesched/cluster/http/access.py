@@ -216,8 +216,8 @@ def _forbidden(user: User, wanted: Attributes, reason: str) -> ApiError:
 def _changed_drivers(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
     """Return the drivers whose devices have a new status.
 
-    A deallocation drops the status of its devices. It does not count: the scheduler deallocates, and may not write
-    status.
+    A deallocation drops the status of its devices. Such a drop does not count, because the scheduler deallocates and
+    may not write status.
     """
     before, after = dict(_statuses(old)), dict(_statuses(new))
     freed = set(_allocated(old)) - set(_allocated(new))

@@ -161,7 +161,7 @@ class HttpServer:
         self.watches.close()
 
     async def stop(self) -> None:
-        """Close, let open answers and streams end, and cut those that do not. May be called twice."""
+        """Close, let open answers and streams end, and cut off the remaining ones. May be called twice."""
         await self.close()
         runner, self._runner = self._runner, None
         if runner is not None:

@@ -145,7 +145,8 @@ def has_condition(data: Mapping[str, Any], type_: str, status: str = "True") -> 
 
 
 def encode_clean(value: Any, what: str = "the object", *, nulls: bool = False) -> bytes:
-    """Return the JSON of a caller's data, without null members unless ``nulls``: custom resources have nulls as data.
+    """Return the JSON of a caller's data. Null members are dropped unless ``nulls`` is set, for custom resources with
+    nulls as data.
 
     Raises:
         ApiError: 400, for data that JSON cannot express.

@@ -1,7 +1,7 @@
 """Table of one kind: its objects, the recent history of their changes, and the watches on them.
 
-Changes are appended once; every watch has a position in the history and filters when it reads, so a write costs the
-same however many watches there are, and a watch that wakes finds everything since its last read.
+A change is appended once. Every watch has a position in the history and filters when it reads. So the cost of a write
+does not depend on the number of watches, and a watch that wakes finds all changes since its last read.
 
 Caller: ``store``, which owns one table per kind and hands watches to the transports.
 """
@@ -84,7 +84,7 @@ class Table:
         self._step_at = self._step
         self._floor = 0  # versions below this one have lost history
         self._order = KeyOrder()
-        # Dicts as ordered sets: the order of waking must be reproducible.
+        # The dicts serve as ordered sets, because the order of waking must be reproducible.
         self._watches: dict[Watch, None] = {}
         self._waiting: dict[Watch, None] = {}
         self._past: dict[int, Moment] = {}
@@ -208,8 +208,8 @@ class Table:
     def slim(self) -> None:
         """Drop the decoded data of versions that are not current; it can be decoded again.
 
-        Old versions are rarely read, because informers have read them by then. A growing history does this by itself
-        for its older part.
+        Old versions are rarely read, because informers have read them by then. As the history grows, it does this by
+        itself for its older part.
         """
         self._past.clear()
         self._order.trim()
