@@ -30,13 +30,13 @@ def same_json(left: Any, right: Any) -> bool:
         return True
     if kind is not dict and kind is not list:
         return (kind is bool) is (type(right) is bool)
-    # Equal for Python, so at most booleans and numbers are confused. Equal data mostly has equal bytes, and encoding it
-    # is many times faster than walking through it.
+    # The values are equal for Python, so at most booleans and numbers are confused. Equal data mostly has equal bytes,
+    # and encoding data is many times faster than walking through it.
     return _encode(left) == _encode(right) or _is_same(left, right)
 
 
 def _is_same(left: Any, right: Any) -> bool:
-    """True if data that Python holds to be equal has booleans in the same places."""
+    """True if two values have booleans in the same places. Python's ``==`` must hold for them."""
     if isinstance(left, dict):
         return all(_is_same(value, right[key]) for key, value in left.items())
     if isinstance(left, list):

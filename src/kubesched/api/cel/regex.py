@@ -24,8 +24,7 @@ variables:
 """
 
 
-#: States of an automaton that one part of a pattern becomes: a character, an ASCII set, another set, a class of
-#: Unicode.
+#: Number of automaton states for one part of a pattern: for a character, an ASCII set, another set, a class of Unicode.
 _CHARACTER: Final = 1
 _ASCII_SET: Final = 3
 _SET: Final = 10
@@ -76,7 +75,9 @@ def _states_of_set(text: str) -> int:
 
 
 def _without_groups(pattern: str) -> str:
-    """Return the pattern with groups that capture nothing. If there is a group, the library would extract only that."""
+    """Return the pattern with groups that capture nothing. If there is a group, the library would extract only the text
+    of the group.
+    """
     parts: list[str] = []
     index, in_class = 0, False
     while index < len(pattern):

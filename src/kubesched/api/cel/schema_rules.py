@@ -189,7 +189,7 @@ class Rules:
 
 
 class _Admission:
-    """One check of one object by its rules. One budget pays for all of it, conversions and old values included."""
+    """One check of one object by its rules. One budget covers the whole check, conversions and old values included."""
 
     def __init__(self, rules: Mapping[int, list[_Rule]], ruled: Set[int], members: Children) -> None:
         self._rules, self._ruled, self._members = rules, ruled, members
