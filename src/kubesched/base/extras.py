@@ -25,7 +25,8 @@ def how_to_install(extra: str = "") -> str:
 
 @contextmanager
 def needing(purpose: str, extra: str = "") -> Iterator[None]:
-    """Guard imports of packages that come with ``extra``. The outermost block names its own purpose and extra.
+    """Guard imports of packages that come with ``extra``. If blocks are nested, the error names purpose and extra of
+    the outermost.
 
     Raises:
         MissingPackageError: if one is not installed.
