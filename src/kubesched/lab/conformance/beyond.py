@@ -1,4 +1,4 @@
-"""Scenarios whose records depend on data that was not recorded, found by a rule about their pods.
+"""Rules that find scenarios whose records depend on data that was not recorded. A rule reads the scenario's pods.
 
 A rule is only applied to a vector that differs in every reading. Such a vector counts as not compared, with the
 reason.

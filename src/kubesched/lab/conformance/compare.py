@@ -125,9 +125,9 @@ class _Attempt:
         skipped = set(got.get("skipped", ()))
         missing = missing_plugins(self.world, self.pod, "preFilter")
         if want["code"] == Code.SUCCESS.label:
-            skipped.update(missing)  # they have nothing to do for the pod
+            skipped.update(missing)  # these plugins have nothing to do for the pod
         else:
-            skipped.update(name for name in missing if name in want["skipped"])  # those before the one that stopped
+            skipped.update(name for name in missing if name in want["skipped"])  # plugins before the one that stopped
         self._check("preFilter.skipped", want["skipped"], sorted(skipped))
 
     def _filters(self) -> None:
@@ -147,7 +147,7 @@ class _Attempt:
     def _scores(self) -> None:
         expected, answer = self.expected, self.answer
         if "scoreSkipped" in expected:
-            # A missing plugin that extends PreScore would have skipped the pod. Other missing plugins add zero.
+            # A missing plugin that extends PreScore would have skipped the pod. Any other missing plugin adds zero.
             missing = missing_plugins(self.world, self.pod, "preScore")
             skipped = sorted({*answer.get("scoreSkipped", ()), *missing})
             self._check("scoreSkipped", expected["scoreSkipped"], skipped)

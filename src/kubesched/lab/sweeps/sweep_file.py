@@ -1,4 +1,4 @@
-"""A sweep described in a file, with what is overridden on the command line.
+"""Reader of a sweep that is described in a file. Options on the command line override parts of it.
 
     apiVersion: kubesched.io/v1alpha1
     kind: Sweep

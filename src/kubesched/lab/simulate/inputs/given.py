@@ -76,7 +76,7 @@ def manifests_of(given: Objects, name: str) -> Manifests:
             if is_saved(item):
                 found.extend(cluster_of(os.fspath(item)))
             else:
-                paths.append(os.fspath(item))  # read together, so that an object in two files is detected
+                paths.append(os.fspath(item))  # read together, to detect an object in two files
             continue
         read_paths()
         if isinstance(item, Manifest):

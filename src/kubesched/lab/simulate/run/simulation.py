@@ -99,16 +99,16 @@ async def simulate(
     the plugins (``kubesched.scheduler.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods and
     volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last arrival
-    (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the caller's
-    configuration asks for and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives,
-    in another thread, a text about each plugin that holds the run up for a second.
+    (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result, about settings of the
+    caller's configuration that have no effect. ``drive`` decides the end of the run instead. ``on_slow_plugin``
+    receives, in another thread, a text about each plugin that holds the run up for a second.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
     the claim controller and the hollow DRA driver run.
 
-    ``extenders`` are in-process objects. Extenders that ``config`` names are not called over HTTP, as virtual time does
-    not pass while a network answers: objects of the same names must take their places.
+    ``extenders`` are in-process objects. Extenders that ``config`` names are not called over HTTP, because virtual time
+    does not pass while a network answers. Objects of the same names must take their places.
 
     Raises:
         ManifestError: when a manifest cannot be used, or an object other than a pod is refused.
@@ -219,7 +219,7 @@ def _count(item: Manifest) -> int:
 
 
 def _pods_to_come(intake: Intake) -> int:
-    """Return the approximate number of pods to be bound."""
+    """Return the approximate number of pods that will be bound."""
     driven = {item.data["metadata"].get("uid") for item in intake.driven}
     owners = (
         (item.data["metadata"].get("ownerReferences") or [{}]) for item in intake.everything() if is_unplaced(item)
@@ -231,7 +231,7 @@ def _pods_to_come(intake: Intake) -> int:
 def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
     """Return the requests of the run's pods, and the number of pods with each.
 
-    They are of all pods, or of a sample when there are many.
+    All pods count, or a sample if there are many.
     """
     pods = [item for item in intake.everything() if item.kind == PODS]
     step = max(1, len(pods) // _SAMPLE)
@@ -294,7 +294,7 @@ class Session:
         self.refused: list[Refusal] = []
         #: Remarks about objects that were created during the run.
         self._later_remarks: list[str] = []
-        #: Reason why virtual time did not pass when it last should have; "" when it did.
+        #: Reason why virtual time could not pass at the last attempt; "" if it passed.
         self._endless = ""
 
     def follow(self, embedded: Embedded, shapes: Shapes) -> None:
@@ -308,7 +308,7 @@ class Session:
         self._course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
 
     def _replaced_forever(self, workload: str) -> None:
-        """Stop the wait for a quiet moment, which would never end; see :class:`..results.turnover.Turnover`."""
+        """Stop the wait for a quiet moment, because it would never end; see :class:`..results.turnover.Turnover`."""
         self._endless = (
             f"virtual time stands still {self.now:g} s after the start: each new pod of {workload} is deleted in the moment in "
             "which it is created, and replaced; its events say why"
@@ -331,7 +331,7 @@ class Session:
                 self._on_progress(self._bound, max(self._bound, self.total))
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # the caller's error: raised at the end, as this is called within a binding
+            except BaseException as error:  # raised at the end: this code runs within a binding
                 self.progress_error = error
 
     def create(self, intake: Intake) -> list[Refusal]:
@@ -479,7 +479,7 @@ class Session:
         return when if when is not None else now + 0.01
 
     def _is_fruitless(self, now: float) -> bool:
-        """True if pods go round between backoff and failure, and no arrival or end of a pod will change that.
+        """True if pods alternate between backoff and failure, and no arrival or end of a pod will change that.
 
         Storage at work gets an hour: it may be slow, or fail again and again.
         """

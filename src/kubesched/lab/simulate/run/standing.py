@@ -1,4 +1,4 @@
-"""Cluster as it stands: its objects are stored, and the scheduler sees them and decides nothing.
+"""Cluster that does not move: its objects are stored and the scheduler sees them, but nothing is decided.
 
 Caller: ``kubesched explain``.
 """
@@ -50,9 +50,9 @@ def explain_standing(
     gates: FeatureGates = DEFAULT_GATES,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Standing:
-    """Explain pods of a cluster: those named as ``namespace/name``, or all that are pending.
+    """Explain pods of a cluster: the pods named as ``namespace/name``, or all pending pods.
 
-    Nothing is scheduled and no controller runs. Pods of workloads that have none yet are made from their templates.
+    Nothing is scheduled and no controller runs. If a workload has no pods yet, they are made from its template.
     Must not be called inside a running event loop.
 
     Raises:
