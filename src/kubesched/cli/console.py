@@ -32,7 +32,7 @@ def write(text: str) -> None:
 
 
 def flush() -> None:
-    """Write the rest of the output. At exit Python would only mention a failure to write it."""
+    """Write the rest of the output. Without this, Python would only mention a failure to write it, at exit."""
     with _writing():
         sys.stdout.flush()
 

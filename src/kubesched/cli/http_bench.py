@@ -124,7 +124,7 @@ async def create_pods(
     left = iter(range(pods))
 
     async def requests() -> None:
-        for _ in left:  # shared: each task takes the next number
+        for _ in left:  # the tasks share it: each takes the next number
             sent = time.perf_counter()
             await transport.create(PODS, "default", pod)
             latencies.append(time.perf_counter() - sent)
