@@ -73,9 +73,9 @@ class Scheduler:
     ) -> None:
         """Build all parts; nothing runs yet. Call it in a running event loop.
 
-        ``extenders`` are the objects for the configuration's extenders, by name, and perhaps more; :meth:`stop` closes
-        them. ``wrap_search`` may wrap the search of each profile, for example in a stopwatch. ``on_preemption``
-        receives every successful preemption, and ``on_attempt`` every pod that is popped.
+        ``extenders`` has, by name, an object for each extender of the configuration, and perhaps further ones;
+        :meth:`stop` closes all of them. ``wrap_search`` may wrap the search of each profile, for example in a
+        stopwatch. ``on_preemption`` receives every successful preemption, and ``on_attempt`` every pod that is popped.
 
         Raises:
             ConfigError: when a profile cannot be built, or a configured extender is missing from ``extenders``.
