@@ -246,7 +246,7 @@ class PluginCluster:
         if problem:
             raise AssertionError(
                 f"pod {pod.name}, while copies of the pods are placed and taken back: {problem}. "
-                f"Check what says how long answers of {self._name} stay valid: {self._held_by()}"
+                f"Check the attributes that decide how long answers of {self._name} stay valid: {self._held_by()}"
             )
         return None if isinstance(found, Rejection) else found
 

@@ -37,7 +37,7 @@ CRASHED: Final = 70
 
 #: Name, description in one line, function that adds the arguments.
 _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
-    ("demo", "a cluster, pods being placed, a pending pod explained; under a minute", small.demo),
+    ("demo", "a tour of under a minute: a cluster, pods being placed, a pending pod explained", small.demo),
     ("examples", "copy the examples of this installation to a folder", small.examples),
     ("simulate", "schedule manifests on a simulated cluster, and say what is pending and why", simulations.simulate),
     (

@@ -22,7 +22,7 @@ _EMPTY_CLAIM: Final = (
     "Kubernetes makes an empty claim for an extended resource that the node's device plugin serves (declared)"
 )
 _HELD_TWICE: Final = "Kubernetes forgets that a device is in use when one of two claims that hold it is deallocated"
-_SLICES: Final = "which of the slices of a pool says how many there are depends on chance"
+_SLICES: Final = "it depends on chance which slice of a pool states the number of slices"
 _FREE_AT_ONCE: Final = (
     "preemption counts on the devices of a claim that the same attempt deallocates, unlike in Kubernetes (declared)"
 )
