@@ -1,9 +1,9 @@
 """Garbage collection of a process that runs a cluster or a scheduler.
 
-Nearly every object is either freed at once or kept for long (a pod's versions, its event). Almost none is part of a
-reference cycle: seven objects of each closed connection, none of a pod. So the collector traverses each object once,
-soon after it was made, and leaves the survivors out of later passes. Python's own passes over the survivors hold a
-large cluster's event loop for 0.3 s and more.
+Nearly every object is either freed at once or kept for long (a pod's versions, its event). Almost no object is part of
+a reference cycle: seven objects of each closed connection are, but no object of a pod. So the collector traverses each
+object once, soon after it was made, and leaves the survivors out of later passes. Python's own passes over the
+survivors hold a large cluster's event loop for 0.3 s and more.
 
 An object in a cycle that was still in use at its pass is not found by later passes over new objects. It waits for a
 full pass, which is rare. A full pass is made after much CPU time since the last one, once there is little to do

@@ -193,7 +193,7 @@ class Connections(web.Server):
             connection.connection_lost(error)
             if not isinstance(error, OSError):
                 raise
-            # Not a defect of this server: the client sent wrong bytes, or none. ssl.SSLError is an OSError.
+            # This is no defect of the server: the client sent wrong bytes, or none. ssl.SSLError is an OSError.
             self._options["logger"].debug("a connection ended before its first request: %s", error)
         finally:
             self._waiting.pop(task, None)

@@ -17,7 +17,7 @@ class MissingPackageError(ImportError):
 
 
 def how_to_install(extra: str = "") -> str:
-    """Return the commands that install the packages of ``extra``; by default, those of every installation."""
+    """Return the commands that install the packages of ``extra``; by default, the packages of every installation."""
     if not extra:
         return "pip install kubesched (in a checkout: pip install .)"
     return f"pip install 'kubesched[{extra}]' (in a checkout: pip install '.[{extra}]')"

@@ -28,7 +28,7 @@ class PreemptionLog:
     """Writes each preemption to standard output. Call it within the attempt that preempts."""
 
     def __init__(self, clock: Clock) -> None:
-        """``clock`` is the cluster's."""
+        """``clock`` is the clock of the cluster."""
         self._clock = clock
         self._seen = 0
 

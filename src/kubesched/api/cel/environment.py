@@ -1,8 +1,8 @@
 """Compiler of expressions: the CEL library with the functions of Kubernetes declared.
 
 ``cel-expr-python`` (Google's C++ implementation) parses and checks types. It is imported when the first expression is
-compiled. Its messages have upstream's form. The declarations here are those of "stored expressions": all libraries,
-whatever the gates.
+compiled. Its messages have upstream's form. All libraries are declared, regardless of feature gates, as upstream does
+for "stored expressions".
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ SERVER_FIELDS: Final = frozenset({"name", "namespace", "selfLink", *_KEPT})
 def new_metadata(
     kind: Kind, namespace: str, given: Mapping[str, Any], name: str, uid: str, created: str
 ) -> dict[str, Any]:
-    """Return the metadata for storing a new object: the client's, overruled by the server's. It is a private copy.
+    """Return the metadata to store with a new object. Fields that the server decides overrule the client's fields. The
+    result is a private copy.
 
     Raises:
         ApiError: 400, when the body names another namespace than the request.

@@ -27,7 +27,7 @@ Step = Callable[[Item], Awaitable[object]]
 
 _log = logging.getLogger("kubesched.cluster.controllers")
 
-#: Most pods that one workload gets, whatever its specification asks for: pods are held in memory.
+#: Most pods that one workload gets, even if its spec asks for more, because pods are held in memory.
 MOST_PODS: Final = 250_000
 #: Reconciles before other tasks get a turn.
 _LOOKS_PER_TURN: Final = 32

@@ -181,7 +181,7 @@ class Context:
 
         The transition time changes with its status only.
 
-        ``updated`` adds a ``lastUpdateTime``, which changes with reason and message too.
+        ``updated`` adds a ``lastUpdateTime``, which also changes with reason and message.
         """
         fresh = self.condition(*condition)
         if updated:

@@ -5,7 +5,7 @@
     allocated device with binding conditions ──after a while──▶ condition True in the claim's ``status.devices``
 
 The slices are kept: a slice that another client changes or deletes is written again. Slices are collected with their
-node. Preparing devices for pods is the kubelets' (:mod:`kubesched.cluster.kubelets`). Descriptions:
+node. Kubelets prepare devices for pods (:mod:`kubesched.cluster.kubelets`). Descriptions:
 :mod:`.device_pools`.
 """
 

@@ -36,8 +36,9 @@ _CLAIMS: Final = kind_by_plural(_CLAIM_GROUP, "resourceclaims")
 class Access:
     """Users of one server and their permissions.
 
-    ``token`` is the administrator's. Without it, requests that name no user are the administrator's. ``mode`` is one of
-    ``AUTHORIZATION_MODES``. With RBAC the roles that every cluster has are created in the store.
+    ``token`` is the token of the administrator. Without it, requests that name no user count as the administrator's
+    requests. ``mode`` is one of ``AUTHORIZATION_MODES``. With RBAC the roles that every cluster has are created in the
+    store.
 
     Raises:
         ValueError: for another mode.
@@ -84,7 +85,7 @@ class Access:
     def bearer(self, token: bytes) -> User | None:
         """Return the user of a token; None if it is not valid.
 
-        A server without a token and without authorization takes any unknown token for the administrator's.
+        If the server has neither a token nor authorization, any unknown token counts as the administrator's token.
         """
         if self.token is not None and hmac.compare_digest(token, self.token.encode()):
             return ADMIN

@@ -35,7 +35,7 @@ _WRITE_VERBS: Final = ("get", "patch", "update")
 class Subresource:
     """Subresource: its name, the kind of its objects, and its verbs.
 
-    Group and version are empty if they are those of the resource.
+    Group and version are empty if the resource has the same.
     """
 
     name: str

@@ -37,7 +37,7 @@ _WRITES: Final = {"PUT": update, "PATCH": patch, "DELETE": delete}
 
 
 class Dispatcher:
-    """Dispatcher of requests on one store. Reviews ask ``access``; ``address`` is the server's."""
+    """Dispatcher of requests on one store. Reviews ask ``access``; ``address`` is the address of the server."""
 
     def __init__(self, store: Store, watches: Watches, access: Access, address: Callable[[], str]) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""Requests that a server without a token accepts: those that no foreign web page can have made.
+"""Check for a server without a token: it accepts only requests that no foreign web page can have made.
 
 Any page in a browser on this machine can send requests to a loopback address. Each such request has one of these marks:
 

@@ -248,7 +248,7 @@ def _following(cert: Path, key: Path) -> ssl.SSLContext:
 def _raw_path(request: web.BaseRequest) -> tuple[str, str, str]:
     """Return path, "?" and query as sent, without a scheme and host.
 
-    Bytes that are not UTF-8 are replaced, as in %FF.
+    Bytes that are not UTF-8, such as %FF, are replaced.
     """
     text = request.raw_path
     if not text.startswith("/"):

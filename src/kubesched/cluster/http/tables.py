@@ -63,7 +63,7 @@ class Form:
         return self.object(item)
 
     def head(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a list without its objects; ``metadata`` is the list's."""
+        """Return a list without its objects; ``metadata`` is the metadata of the list."""
         kind, version = f"{self._resource.kind.kind}List", self._resource.api_version
         return {"kind": kind, "apiVersion": version, "metadata": metadata}
 

@@ -37,7 +37,7 @@ __all__ = [
 #: Object split at its top level; values are ``msgspec.Raw`` until opened.
 Document = dict[str, Any]
 
-#: Labels of every object that has none: never change it.
+#: Labels of every object without labels. Never change this dict.
 NO_LABELS: Final[dict[str, str]] = {}
 #: Random bits of a version 4 UUID, and its fixed bits: version and variant.
 _UID_RANDOM: Final = ~(0xF << 76 | 0x3 << 62)

@@ -40,7 +40,7 @@ def stored(
     ``same_metadata``: only the version differs from the metadata of ``before``.
 
     Raises:
-        ApiError: 400, when it holds something JSON cannot say.
+        ApiError: 400, when the document has a value that JSON cannot express.
     """
     if kind is PODS and document.keys() == _PARTS:
         return StoredPod(document, resource_version, before, same_metadata=same_metadata)

@@ -48,7 +48,7 @@ class _Quota:
         self.used: Amounts = dict.fromkeys(self.hard, 0)
 
     def covers(self, pod: Pod | None) -> bool:
-        """True if an object counts. Scopes are about pods only: a quota with scopes counts nothing else."""
+        """True if an object counts. Scopes are about pods, so a quota with scopes counts only pods."""
         if pod is None or not self.scopes:
             return not self.scopes
         given = _scopes_of(pod)

@@ -92,7 +92,7 @@ class Table:
     # -- objects ---------------------------------------------------------------------------------------
 
     def items(self, namespace: str = "") -> list[Stored]:
-        """Return all objects in key order, or those of one namespace."""
+        """Return all objects in key order, or only the objects of one namespace."""
         return self.present().within(namespace).items()
 
     def present(self) -> Moment:

@@ -1,6 +1,6 @@
 """Benchmark of the decision core alone: pop, decide, assume. Nothing is bound and nothing is watched.
 
-Nodes and pods are those of a workload: nodes of all its createNodes operations, pods of its measured operations, in
+Nodes and pods come from a workload: nodes from all its createNodes operations, pods from its measured operations, in
 order. Caller: ``kubesched bench --decisions``.
 """
 

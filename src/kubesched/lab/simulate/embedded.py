@@ -72,7 +72,8 @@ class Embedded:
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
-        ``on_bind`` is called with (namespace, name, node) once the store has accepted a binding of the scheduler's.
+        ``on_bind`` is called with (namespace, name, node) once the store has accepted a binding that the scheduler
+        sent.
         ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
         benchmark.
 

@@ -254,6 +254,6 @@ class _Engine:
         raise RuntimeError("the simulation has ended")
 
     def close(self) -> None:
-        """End the run, whatever state it is in."""
+        """End the run, in any state."""
         if not self._loop.is_closed():
             outside_any_loop(lambda: close(self._loop))

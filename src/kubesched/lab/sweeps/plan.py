@@ -34,7 +34,7 @@ class SweepError(ValueError):
 class Run(msgspec.Struct, frozen=True):
     """Run of a sweep.
 
-    ``names`` are its parameters as the table shows them, ``arguments`` those of the function call.
+    ``names`` are its parameters as the table shows them; ``arguments`` are the arguments of the function call.
     """
 
     names: dict[str, Scalar]

@@ -63,7 +63,8 @@ def read_sweep(
     grid: Mapping[str, Any] | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Description:
-    """Return the sweep of a file, or of the arguments alone. ``grid`` and ``arguments`` overrule those of the file.
+    """Return the sweep of a file, or of the arguments alone. ``grid`` and ``arguments`` overrule the values in the
+    file.
 
     Raises:
         SweepError: when it cannot be used, naming the file and the field.

@@ -144,8 +144,8 @@ class SweepTable:
 
         There is a line for each combination of the other parameters.
 
-        The defaults are the first figure that is a number, and the first parameter that has several values. ``by`` as
-        in :meth:`summary`. Returns a matplotlib figure, or the ``axes`` if some are given.
+        The defaults are the first figure that is a number, and the first parameter that has several values. For ``by``
+        see :meth:`summary`. Returns a matplotlib figure, or the ``axes`` if some are given.
 
         Raises:
             SweepError: when there is no such figure or parameter.

@@ -1,4 +1,4 @@
-"""Tasks of batch traces, whatever their format: arrival, duration, requests.
+"""Tasks of batch traces of any format: arrival, duration, requests.
 
     reader ──▶ Trace ──inflated──▶ Trace ──▶ table for ``kubesched simulate --trace``, or pods as plain objects
 

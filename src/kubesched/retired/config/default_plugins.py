@@ -1,6 +1,6 @@
 """Default plugins of the versions that listed them per extension point (v1alpha1 to v1beta2).
 
-Source: rules/configuration §9. The names are those of the files; ``profiles`` replaces names of plugins whose work
+Source: rules/configuration §9. The names are the names in such files. ``profiles`` replaces names of plugins whose work
 another plugin does today.
 """
 

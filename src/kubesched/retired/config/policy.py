@@ -165,7 +165,7 @@ _ADVICE: Final = f"a Policy starts with the lines apiVersion: {POLICY_VERSION} a
 
 _PF, _F, _R, _PB, _PS, _S = "pre_filter", "filter", "reserve", "pre_bind", "pre_score", "score"
 
-#: Plugins and their points by predicate, in the order in which filters run (whatever order the Policy has).
+#: Plugins and their points by predicate, in the order in which filters run. The order in the Policy has no effect.
 _PREDICATES: Final[dict[str, tuple[tuple[str, tuple[str, ...]], ...]]] = {
     "CheckNodeUnschedulable": (("NodeUnschedulable", (_F,)),),
     "GeneralPredicates": (

@@ -124,7 +124,9 @@ def _with_multi_point(
     multi: tuple[Plugin, ...],
     capabilities: Mapping[str, frozenset[str]],
 ) -> list[str]:
-    """Order a point's plugins: overrides in the point's order, then those of multiPoint, then the point's others."""
+    """Order a point's plugins: first its overrides of multiPoint plugins, then the other plugins of multiPoint, then
+    the other plugins of the point.
+    """
     plugin_set = profile.plugins.at(point)
     if plugin_set.disables_all:
         return explicit

@@ -129,7 +129,7 @@ class BindingCycles:
         self._running.dec()
 
     def _crashed(self, attempt: Attempt, crash: Exception) -> None:
-        """Log a defect that ended a binding, and have the pod tried again unless its binding was written."""
+        """Log a defect that ended a binding. The pod is tried again unless its binding was written."""
         _log.error("binding pod %s ended unexpectedly", attempt.assumed.key, exc_info=crash)
         if attempt.bound:
             return

@@ -22,7 +22,7 @@ _LEFT: Final = 7 / 8
 _LAYER_BYTES: Final = 6 << 10
 #: Memory that a key without a layer takes, in bytes, roughly.
 _KEY_BYTES: Final = 2 << 10
-#: Fewest items that the cache keeps, whatever memory they take.
+#: Number of items that the cache always keeps, regardless of their memory.
 _LEAST: Final = 8
 #: Fewest additions after which all layers are measured again. With many items, it is half the number of items. Layers
 #: have to be measured again because they grow with the cluster, and a new layer has no arrays yet.

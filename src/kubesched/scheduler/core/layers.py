@@ -212,7 +212,7 @@ class Layer:
         return True
 
     def _keeps_too_many_statuses(self) -> bool:
-        """Return True if a plain plugin keeps so many distinct statuses that most of them belong to no row any more.
+        """Return True if a plain plugin keeps many distinct statuses, and most of them no longer belong to any row.
 
         Statuses pile up when their reasons contain numbers.
         """

@@ -219,7 +219,7 @@ class Questions:
         return known.questions is self and known.version == self._table.questions_version
 
     def _first(self, pod: PodInfo) -> Asked:
-        """Ask all plugins, and note which have to be asked again for pods with the same spec."""
+        """Ask all plugins, and note the plugins that must be asked again for other pods with this spec."""
         keys = tuple([plugin.key(pod) for plugin in self._plugins])
         each = tuple([(place, plugin) for place, plugin in enumerate(self._plugins) if not plugin.keeps(pod)])
         asked = Asked(tuple([keys[place] for place, _ in each]), keys, self._plan(keys))

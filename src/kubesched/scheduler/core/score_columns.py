@@ -77,8 +77,8 @@ class ScoreColumns:
     ) -> bool:
         """Score some rows again; True if this changed final scores of other rows.
 
-        ``owner`` is the layer's, 0 where a row passes, and ``feasible`` the number of such rows. ``same``: the feasible
-        rows did not change since the last call.
+        ``owner`` is the layer's array of owners, which is 0 where a row passes. ``feasible`` is the number of rows that
+        pass. ``same``: the feasible rows did not change since the last call.
         """
         if isinstance(rows, dict):
             for row, whole in rows.items():

@@ -123,7 +123,7 @@ class Services(NamedTuple):
 
 
 class Wanted:
-    """Content of a list of claims. Claims of equal content share one, whatever their names."""
+    """Content of a list of claims. Claims of equal content share one object, even if they have other names."""
 
     def __init__(
         self, claims: Sequence[ResourceClaim], features: Features, classes: ClassLookup, selectors: SelectorCache

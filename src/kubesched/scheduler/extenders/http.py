@@ -118,7 +118,7 @@ class HttpExtender:
         return await self._ask(self._config.prioritize_verb, self._about_nodes(pod, nodes), messages.score_answer)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        # Not repeated: it is unknown whether the first request was carried out.
+        # The request is not repeated, because the first one may have been carried out.
         request = messages.bind_request(pod, node_name)
         if problem := await self._ask(self._config.bind_verb, request, messages.refusal, repeat=False):
             raise ExtenderError(problem)

@@ -202,7 +202,7 @@ class Handle(Protocol):
         ...
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Move pods (``namespace/name`` to pod) to the active queue, whatever their backoff."""
+        """Move pods (``namespace/name`` to pod) to the active queue, even if they are in backoff."""
         ...
 
     @property
@@ -399,7 +399,7 @@ class Contract:
         raise AssertionError("documentation only")
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Undo ``reserve``; also called when ``reserve`` never ran. It must not fail."""
+        """Undo ``reserve``. This method must not fail. It is also called if ``reserve`` never ran."""
         raise AssertionError("documentation only")
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | tuple[Status | None, float] | None:

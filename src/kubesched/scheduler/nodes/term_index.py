@@ -36,7 +36,7 @@ __all__ = ["CarriedTerm", "PodClass", "PodSet", "Role", "TermIndex"]
 _BUDGET: Final = 48 << 20
 #: Memory of a counted rule besides its arrays, in bytes.
 _RULE_BYTES: Final = 3 << 10
-#: Counted rules that are kept in any case, whatever their memory.
+#: Number of counted rules that are always kept, regardless of their memory.
 _LEAST_SETS: Final = 64
 #: Pods added or removed until a counted rule that was not used meanwhile is dropped.
 _AGE: Final = 1 << 16
@@ -283,8 +283,8 @@ class TermIndex:
         return (group for group in self._possible(frozenset((namespace,)), selector) if selector.matches(group.labels))
 
     def _most(self) -> int:
-        """Return the limit of counted rules, which is also that of counters with arrays. An array takes 4 to 16 bytes a
-        row.
+        """Return the limit of counted rules. It is also the limit of counters with arrays. An array takes 4 to 16 bytes
+        a row.
         """
         return max(_LEAST_SETS, _BUDGET // (_RULE_BYTES + 12 * self._nodes.capacity))
 

@@ -145,7 +145,7 @@ class AssumeCache(Generic[T]):
 
         ``obj`` is the API server's answer to a write, or an object still to be written.
 
-        An object still to be written is made from the object that counts now.
+        If it is still to be written, it must be made from the object that counts now.
 
         Raises:
             AssumeError: when the object is unknown, or the one that counts is newer.

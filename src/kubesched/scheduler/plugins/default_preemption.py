@@ -255,7 +255,7 @@ class DefaultPreemption(Plugin):
     def list_candidates(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> tuple[dict[str, tuple[Sequence[PodInfo], int]], dict[str, Status]]:
-        """Return all candidates, without any limit and without doing anything; none for a pod that is not eligible.
+        """Return all candidates, without a limit and without evicting. There are none for a pod that is not eligible.
 
         The first mapping has (victims, budgets violated) by node name where preemption helps. The second has the
         rejection by node name where it does not.

@@ -292,7 +292,7 @@ class SchedulingQueue:
             self._queues.unschedulable.file_again(pod.key)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Move these pods to the active queue at once, whatever their backoff; PreEnqueue may still gate them.
+        """Move these pods to the active queue at once, even if they are in backoff. PreEnqueue may still gate them.
 
         For a pod in flight the request is recorded, so that the pod is tried again if it is rejected.
         """

@@ -44,7 +44,7 @@ class SubQueues:
         pod_keys: Mapping[RejectorKey, PodKeys] | None = None,
         pop_from_backoff: bool = True,
     ) -> None:
-        """Make empty sub-queues. Other arguments are those of :class:`.scheduling_queue.SchedulingQueue`.
+        """Make empty sub-queues. For other arguments see :class:`.scheduling_queue.SchedulingQueue`.
 
         ``known_schedulers`` are the names of the profiles with queueing hints. ``pod_keys``: rejector to the function
         that returns the hint keys of a pod.

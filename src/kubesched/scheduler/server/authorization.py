@@ -25,7 +25,7 @@ _MASTERS = "system:masters"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision about a request; ``reason`` is the reviewer's, often empty."""
+    """Decision about a request. ``reason`` is the text of the reviewer; it is often empty."""
 
     allowed: bool
     reason: str = ""

@@ -133,8 +133,8 @@ def _parsed(item: Any, where: str) -> Manifests:
 def _plain(item: Any) -> Any:
     """Return an object of a client library in the API's form. Anything else is returned as it is.
 
-    The models of the official client map their attributes to the API's names; those of lightkube, kr8s and others have
-    ``to_dict`` with these names.
+    The models of the official client map their attributes to the API's names. The models of lightkube, kr8s and others
+    have ``to_dict`` with these names.
     """
     names = getattr(item, "attribute_map", None)
     if isinstance(names, Mapping):

@@ -165,7 +165,7 @@ def gather(
     pods_end: bool = False,
     present: Sequence[Node] = (),
 ) -> Intake:
-    """Load and expand the input. ``nodes`` hollow nodes are added to those of the manifests.
+    """Load and expand the input. ``nodes`` hollow nodes are added to the nodes of the manifests.
 
     With ``controllers`` ``batch``, Jobs go on beyond their first pods, and CronJobs make Jobs; with ``all`` no workload
     is expanded. ``pods_end`` is True if rules let pods end, apart from annotations. A DaemonSet makes pods for all

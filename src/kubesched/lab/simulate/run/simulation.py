@@ -203,7 +203,7 @@ def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:
 
 
 def _spec(item: Manifest) -> dict[str, Any]:
-    """Return the spec of a workload; for a CronJob that of its jobs."""
+    """Return the spec of a workload; for a CronJob, the spec of its jobs."""
     spec: dict[str, Any] = item.data.get("spec") or {}
     if item.kind == CRON_JOBS:
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -273,7 +273,7 @@ class Session:
         remarks: Sequence[str],
         on_progress: Progress,
     ) -> None:
-        """``remarks`` are the first warnings of the result; the rest as for :func:`simulate`."""
+        """``remarks`` are the first warnings of the result. For other arguments see :func:`simulate`."""
         self.loop = asyncio.get_running_loop()
         self._start = self.loop.time()
         self._arrivals = Arrivals(intake.later, self._start)

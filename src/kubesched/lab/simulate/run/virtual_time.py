@@ -166,7 +166,7 @@ class VirtualTimeLoop(BaseEventLoop):
     async def idle(self, when: float | None = None) -> None:
         """Wait until nothing else can happen at the current instant. Called from inside the loop.
 
-        No time passes, except up to ``when``.
+        Without ``when``, no time passes; with it, time may pass up to ``when``.
         """
         quiet: asyncio.Future[None] = self.create_future()
         timer = None
@@ -250,7 +250,7 @@ class VirtualTimeLoop(BaseEventLoop):
     def call_soon(  # type: ignore[override]  # as call_at
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        # As the base class's, without its checks for threads and debugging.
+        # This does the work of the base class's method, without its checks for threads and debugging.
         if self._debug:
             return super().call_soon(callback, *args, context=context)
         self._check_closed()

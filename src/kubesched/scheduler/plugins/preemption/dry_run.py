@@ -54,7 +54,9 @@ class DryRun:
         return self._potential_victims(self._pod, node)
 
     def node(self, node: NodeInfo) -> Victims | Status:
-        """Return the victims, perhaps none, or why removing pods does not help: an Error status if a plugin fails."""
+        """Return the victims, perhaps none. If removing pods does not help, return the reason as a status; it is an
+        Error if a plugin fails.
+        """
         potential = self.potential_victims(node)
         if not potential:
             return NO_VICTIMS

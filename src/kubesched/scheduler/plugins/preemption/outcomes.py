@@ -1,4 +1,4 @@
-"""Fast dry run of preemption: for all nodes at once, and remembered for preemptors that are alike.
+"""Fast dry run of preemption. It evaluates all nodes at once, and keeps its results for preemptors that are alike.
 
 It applies when only the amounts of resources that pods request can change a filter's answer: the filters that read a
 node's pods are inactive, or their questions give ``amounts``. Then
@@ -124,7 +124,7 @@ class TrialOrder:
         return len(self.rows)
 
     def part(self, start: int, most: int) -> RowArray:
-        """At most ``most`` rows of the order, from the place ``start`` on; none at the end."""
+        """Return at most ``most`` rows of the order, from the place ``start`` on. The array is empty at the end."""
         place, rows = self.first + start, self.rows
         if place < len(rows):
             return rows[place : place + most]

@@ -127,7 +127,7 @@ class Translation:
     _handle: Callable[[Any, Labels | None], str]
 
     def handle(self, owner: Volume | PersistentVolumeSpec, labels: Labels | None = None) -> str:
-        """Handle of a volume that has the source; ``labels`` are those of a PersistentVolume.
+        """Handle of a volume that has the source; ``labels`` are the labels of a PersistentVolume.
 
         The handle is "" for azureFile, whose volumes scheduling never counts by handle.
 

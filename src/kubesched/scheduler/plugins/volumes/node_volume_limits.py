@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a node can attach only so many volumes of a CSI driver (PreFilter, Filter).
+"""NodeVolumeLimits: the number of a CSI driver's volumes that a node can attach is limited (PreFilter, Filter).
 
 The volumes on nodes are counted in :mod:`.attached_volumes`; here a pod's volumes are compared with them.
 Source: rules/volumes §5.
