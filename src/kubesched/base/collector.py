@@ -37,7 +37,7 @@ PASS_SECONDS: Final = 0.1
 _YOUNG: Final = 20_000
 #: Seconds of CPU time that the process uses after a full pass until the next full pass is due.
 _FULL_SECONDS: Final = 600.0
-#: A pass that is due waits until the process has used less than this share of a CPU for _QUIET_SECONDS.
+#: A pass that is due waits until the process has been quiet for _QUIET_SECONDS: it used less than this share of a CPU.
 _QUIET_SHARE: Final = 0.1
 _QUIET_SECONDS: Final = 10.0
 #: A pass that is due is made at the latest after this multiple of _FULL_SECONDS.

@@ -216,7 +216,7 @@ def _files(source: str) -> list[Path]:
 
 
 class _Settings:
-    """Attributes of a client configuration, as far as they matter here. The loader fills them in."""
+    """Attributes of a client configuration that are used here. The loader fills them in."""
 
     def __init__(self) -> None:
         self.api_key: dict[str, str] = {}

@@ -62,7 +62,7 @@ class ConnectionLog:
         self._more = 0
 
     def failed(self, error: BaseException) -> bool:
-        """Note a failure. Return False if it does not concern the connection; then the caller has to log it."""
+        """Note a failure. Return False if it does not concern the connection, so that the caller has to log it."""
         state = _state_of(error)
         if not state:
             return False

@@ -179,7 +179,7 @@ class EventBroadcaster(Background):
                 await asyncio.sleep(0)
 
     def _take(self, now: float) -> Sequence[Entry]:
-        """Send the first queued event, as far as that needs no waiting. Return the entries left to be sent."""
+        """Begin to send the first queued event, without waiting. Return the entries that still have to be sent."""
         words, regarding, related, note, time = self._queue.popleft()
         if self._next_finish is None:
             self._next_finish = now + FINISH_SECONDS
@@ -289,8 +289,8 @@ class EventRecorder:
     ) -> None:
         """Queue an event. ``type`` is Normal or Warning; the note is cut to 1024 bytes.
 
-        A repetition continues a series. Two events are repetitions if all but the note is equal; the object's version
-        counts, too.
+        A repetition continues a series. Two events are repetitions if they differ in nothing except the note. The
+        object's version must be equal, too.
         """
         # A character takes at most four bytes.
         if len(note) > NOTE_LIMIT // 4:

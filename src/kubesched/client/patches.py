@@ -25,7 +25,8 @@ def update_pod_condition(status: PodStatus, condition: PodCondition, now: float)
     """Return ``status`` with ``condition`` set, and True if that is a change worth writing.
 
     ``lastTransitionTime`` becomes ``now`` (seconds since the epoch), unless the old condition of this type has the same
-    status: then its time stays. A new ``observedGeneration`` alone is no change, and the status is returned unchanged.
+    status; in that case its time stays. A new ``observedGeneration`` alone is no change, and the status is returned
+    unchanged.
     """
     index = next((i for i, known in enumerate(status.conditions) if known.type == condition.type), None)
     if index is None:

@@ -52,7 +52,8 @@ class _SinkFailedError(Exception):
 class Sink(Protocol):
     """Receiver of a reflector's findings. Only one call is under way at a time.
 
-    An error that a sink raises ends the reflector: a new list would not repeat what the sink believes to have already.
+    An error that a sink raises ends the reflector: a new list would not repeat objects that the sink believes to have
+    already.
     """
 
     async def replace(self, items: list[Item], version: int) -> None:

@@ -1,4 +1,4 @@
-"""Arguments of the commands for a cluster that goes on: ``up``, ``import`` and ``run``."""
+"""Arguments of the commands for a lasting cluster: ``up``, ``import`` and ``run``."""
 
 from __future__ import annotations
 

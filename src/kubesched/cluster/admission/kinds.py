@@ -1,8 +1,8 @@
 """Defaults, first status, templates and policies by kind: everything that needs more than the fields of one type.
 
-Rules that ``rules.txt`` of the schema can express are there. Caller: ``store`` on create and update, with private plain
-data whose form has been checked. Invalid values are added to the causes. Rules: the API reference, upstream ``apps/v1``
-and ``batch/v1`` defaults and the Job strategy.
+A rule that can be written in ``rules.txt`` of the schema is written there. Caller: ``store`` on create and update, with
+private plain data whose form has been checked. Invalid values are added to the causes. Rules: the API reference,
+upstream ``apps/v1`` and ``batch/v1`` defaults and the Job strategy.
 """
 
 from __future__ import annotations

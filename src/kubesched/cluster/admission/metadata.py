@@ -59,7 +59,7 @@ def new_metadata(
     metadata["creationTimestamp"] = created
     for key, value in given.items():
         if key not in SERVER_FIELDS and value:
-            # The stored labels must not be shared with the caller, who may go on using its own.
+            # The stored labels must not be shared with the caller, which may continue to use its own dict.
             metadata[key] = dict(value) if isinstance(value, dict) else value
     return metadata
 

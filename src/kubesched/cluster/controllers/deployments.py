@@ -101,7 +101,9 @@ class Member:
 
 
 def plan_rolling(rollout: Rollout, new: Member, old: list[Member]) -> list[tuple[Member, int]]:
-    """Return the sizes to set now: the new set grows into the surge, old sets shrink as far as availability allows."""
+    """Return the sizes to set now: the new set grows up to the surge, and old sets shrink within the limit of
+    availability.
+    """
     total = sum(member.replicas for member in [*old, new])
     grown = min(rollout.replicas, new.replicas + max(0, rollout.replicas + rollout.surge - total))
     if grown != new.replicas:

@@ -4,8 +4,8 @@
     consumer ended or gone ──▶ out of ``reservedFor``; after the last one the allocation and the finalizer go too
     generated claim, unused, pod ended ──▶ deleted
 
-Claims that the scheduler makes for extended resources are owned by their pod as well and are treated alike. Rules:
-upstream ``pkg/controller/resourceclaim``.
+Claims that the scheduler makes for extended resources are owned by their pod as well, and are treated in the same way.
+Rules: upstream ``pkg/controller/resourceclaim``.
 """
 
 from __future__ import annotations

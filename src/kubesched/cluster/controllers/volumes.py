@@ -129,7 +129,7 @@ class Volumes(Controller):
             await self._completed(item, volume)
         elif not claim.spec.volume_name:
             await self._unbound(item)
-        elif volume is not None:  # else the claim waits for its volume
+        elif volume is not None:  # otherwise the claim waits for its volume
             await self._prebound(item, volume)
 
     async def _completed(self, item: Item, volume: Item | None) -> None:

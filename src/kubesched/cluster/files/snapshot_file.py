@@ -105,7 +105,7 @@ def saving(store: Store, path: str | Path, *, time: float | None = None) -> Step
     restored cluster's clock starts at ``time`` (epoch seconds) or later; the default is the time of the store's clock.
 
     Raises:
-        OSError: when the file cannot be written, or is there and no regular file.
+        OSError: when the file cannot be written, or exists and is no regular file.
     """
     store.settle()
     tables = [(kind, table.present().kept()) for kind, table in store.tables.items() if kind == table.kind]

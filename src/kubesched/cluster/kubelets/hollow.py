@@ -74,9 +74,9 @@ class HollowKubelets:
         image_sizes: bytes of images by name; others get a size derived from their name.
         await_attachments: True if pods wait until their CSI volumes are attached; needs the attach controller.
 
-    With the built-in stages a pod with the annotation ``kubesched.io/duration`` finishes after it, whatever its
-    restart policy, with the phase that ``kubesched.io/exit`` names. Pods on nodes that do not exist, or that have
-    failed, are left alone until the node appears or recovers.
+    With the built-in stages a pod with the annotation ``kubesched.io/duration`` finishes after that time with the phase
+    that ``kubesched.io/exit`` names. Its restart policy has no effect on that. Pods on nodes that do not exist, or that
+    have failed, are left alone until the node appears or recovers.
     """
 
     def __init__(

@@ -91,7 +91,7 @@ def check_form(kind: Kind, raw: bytes) -> None:
     Kinds without a schema pass.
 
     Raises:
-        ApiError: 400, naming the field, its expected type and what is there.
+        ApiError: 400, naming the field, its expected type and the type found.
     """
     root = None if kind.custom else root_type(kind.group, kind.kind)
     if root is not None:

@@ -363,7 +363,7 @@ class Store(Records):
         return self._replace(old, before, document, subresource, dry_run=dry_run)
 
     def _replace(self, old: Stored, before: Document, document: Document, subresource: str, *, dry_run: bool) -> Stored:
-        """Replace ``old`` by ``document``, as far as the (sub)resource allows.
+        """Replace the parts of ``old`` that the (sub)resource allows to change by ``document``.
 
         ``before`` is the document of ``old``. A write that leaves the metadata alone shares it with ``before``.
         """

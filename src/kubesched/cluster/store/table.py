@@ -255,8 +255,8 @@ class Table:
 class Watch:
     """Reader of a table's changes.
 
-    ``drain`` returns what is there now (a part of a long initial state); ``wait`` sleeps until there may be more. One
-    consumer per watch. Close it when done, or the history it has not read is kept for it.
+    ``drain`` returns the events that are available now (of a long initial state, a part); ``wait`` sleeps until there
+    may be more. One consumer per watch. Close it when done, or the history it has not read is kept for it.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ _ADDRESS: Final = frozenset({"pod", "pass", "node", "clearedNominations", "reser
 def compare_attempt(comparison: Comparison, world: World, pod: PodInfo, expected: JSON, where: str) -> JSON | None:
     """Evaluate the pod, find its node, and compare both with the record. Returns our record.
 
-    A record that needs a plugin that is not built is left out as a whole; then the result is None.
+    A record is left out as a whole if it needs a plugin that is not built; the result is None then.
     """
     missing = missing_plugin(world, pod)
     if missing is not None:

@@ -67,7 +67,7 @@ def sweep(
     given as text (``package.module:name``, ``path/file.py:name``) or as a function of an importable module.
 
     ``results`` is a file that every result is appended to. Runs that have a result there are not made again, unless
-    they failed, or what they depend on has changed (:mod:`.inputs`).
+    they failed or their inputs have changed (:mod:`.inputs`).
 
     Runs are made by ``processes`` processes (default: one per CPU; 0: in this one, one after the other), each run is
     ended after ``timeout`` seconds; or by ``executor``, or by the Ray cluster at the address ``ray``. A run that fails

@@ -1,8 +1,8 @@
 """Allocator of devices: allocation on one node, and verdicts for many nodes (rules/devices §8).
 
-The result of a search depends on the claims and on the state of a node: how the devices that the node sees serve the
-requests, and which devices are in use. Nodes in equal states share one search. Verdicts are kept per row; only rows
-whose slices, allocations or labels changed are computed again.
+The result of a search depends on the claims and on the state of a node. The state consists of the services that its
+visible devices offer to the requests, and of the devices in use. Nodes in equal states share one search. Verdicts are
+kept per row; only rows whose slices, allocations or labels changed are computed again.
 """
 
 from __future__ import annotations

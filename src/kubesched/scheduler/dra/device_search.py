@@ -46,7 +46,7 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Device chosen for a want. ``consumption`` is what a share consumes, None for a device as a whole."""
+    """Device chosen for a want. ``consumption`` is the capacity that a share consumes; None for a device as a whole."""
 
     want: Want
     position: Position
@@ -376,7 +376,7 @@ class DeviceSearch:
         return True
 
     def _mark(self, want: Want, position: Position, service: Service) -> dict[str, Amount] | None:
-        """Note that a device is chosen. Return what a share of it consumes, None for a whole device."""
+        """Note that a device is chosen. Return the capacity that a share of it consumes; None for a whole device."""
         if not service.model.shared:
             self._picked[position] = self._picked.get(position, 0) + 1
             self._picked_by[want.claim].add(position)
@@ -407,7 +407,7 @@ class DeviceSearch:
             self._count(position, service, -1)
 
     def _give_back_share(self, position: Position, consumption: Mapping[str, Amount]) -> None:
-        """Take back what a share consumes.
+        """Take back the capacity that a share consumes.
 
         Upstream sees by consumed amounts whether a device has shares. A device whose shares name no amounts therefore
         still counts as shared after its last share is undone. A device whose amounts are all 0 no longer counts as

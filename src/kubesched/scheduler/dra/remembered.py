@@ -1,8 +1,9 @@
 """Memory of the allocator for claims of one content: results of searches by state, and a verdict per row.
 
-The state of a node decides the result of the search: how the devices of its pools serve the claims, and which of them
-are in use. The pools that nodes have in common count as one pool, whose state is a single number, the stamp. When the
-stamp changes, the rows are grouped by the rest of their state, and one row of each group is evaluated.
+The state of a node decides the result of the search. It consists of the services that the devices of its pools offer to
+the claims, and of the devices in use. The pools that nodes have in common count as one pool, whose state is a single
+number, the stamp. When the stamp changes, the rows are grouped by the rest of their state, and one row of each group is
+evaluated.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Supply:
 
     @property
     def content(self) -> Hashable:
-        """Key that is equal for pools whose devices serve alike and are in use alike."""
+        """Key that is equal for pools whose devices offer the same services and are in use in the same way."""
         return self.pool.state, self._numbers, self.in_use.key
 
     def candidates(self, want: Want) -> list[Candidate]:

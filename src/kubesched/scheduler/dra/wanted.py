@@ -71,7 +71,7 @@ class Want:
 
     @property
     def short(self) -> str:
-        """Name in messages: a subrequest goes by its own name."""
+        """Name in messages. For a subrequest, it is the name of the subrequest alone."""
         return self.name.rpartition("/")[2]
 
     def all_devices_problem(self, pool: PoolID, what: str) -> Problem:
@@ -247,7 +247,7 @@ class Wanted:
     # -- devices -----------------------------------------------------------------------------------------------
 
     def service(self, model: DeviceModel) -> Service:
-        """Return the service of a model's devices. Services that are alike have the same number."""
+        """Return the service of a model's devices. Equal services have the same number."""
         service = self._by_model.get(model.id)
         if service is not None:
             return service

@@ -172,8 +172,8 @@ class Question:
         """Turn raw scores into 0…100, int64[len(scores)].
 
         ``low`` and ``high`` are the least and the greatest raw score of all feasible rows. The result of a score must
-        depend on nothing but these and the score: the method is called for one score, for many, and for scores that no
-        row has. ``scores`` never contains NOT_SCORED.
+        depend only on these bounds and the score itself. The method is called for one score, for many, and for scores
+        that no row has. ``scores`` never contains NOT_SCORED.
         """
         raise AssertionError("documentation only")
 

@@ -60,9 +60,9 @@ def watching_plugins(
     """Watch for slow plugins while the context lasts.
 
     ``report`` is called with a text when one call of a plugin's method takes longer than ``seconds``, or when many
-    calls together do. Many calls count together if nothing else is done between them: ``progress`` returns the same
-    value. Without ``progress``, every sample has to find a plugin. ``report`` is called in a thread of its own, once
-    for each method of a plugin.
+    calls together do. Calls count together while ``progress`` returns the same value, which means that nothing else is
+    done between them. Without ``progress``, calls count together while every sample finds a plugin. ``report`` is
+    called in a thread of its own, once for each method of a plugin.
 
     The watched thread is the one that enters the context, or the one that ``thread`` returns at the time. While
     ``progress`` returns a new value each time, no call is slow, and the stack is not sampled: reading the frames of a

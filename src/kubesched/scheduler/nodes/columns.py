@@ -90,7 +90,7 @@ class LabelColumn:
 
     def __init__(self, capacity: int) -> None:
         self.codes = np.full(capacity, ABSENT, np.int32)
-        #: False once the column was dropped: then it is no longer updated.
+        #: False once the column was dropped; it is no longer updated then.
         self.is_kept = True
         self.code_of: dict[str, int] = {}
         #: Code to value; a free code keeps its last value until it is used again.

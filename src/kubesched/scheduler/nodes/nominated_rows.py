@@ -68,7 +68,7 @@ class NominatedPods:
             known = self.pods.get(row, _NO_PODS)
             if len(counting) == len(known) and all(map(_is_counted_like, counting, known)):
                 if counting:
-                    self.pods[row] = counting  # newer versions of these pods, which count alike
+                    self.pods[row] = counting  # newer versions of these pods, which count equally
                 continue
             for pod in self.pods.pop(row, ()):
                 if self.row_of.get(pod.uid) == row:

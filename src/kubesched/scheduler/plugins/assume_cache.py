@@ -61,7 +61,7 @@ class _Entry(Generic[T]):
         self.latest = self.api = obj
         #: Resource version of ``latest``, as a number.
         self.version = version
-        #: True when the assumed object was written, though ``latest`` is not the answer to the write.
+        #: True when the assumed object was written and ``latest`` is not the answer to that write.
         self.is_written = False
 
 

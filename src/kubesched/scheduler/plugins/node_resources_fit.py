@@ -213,7 +213,7 @@ class NodeResourcesFit(Plugin):
         self.scorer = ResourceScorer(args.scoring_strategy)
         self.scored = frozenset(self.scorer.names)
         self.counts = DeviceCounts(handle, self.scorer.names)
-        #: None without the gate: then no resource is left to DynamicResources.
+        #: None if the gate is off; no resource is left to DynamicResources then.
         self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:

@@ -187,7 +187,9 @@ def _spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _map_selector(obj: Mapping[str, Any]) -> dict[str, str]:
-    """Selector of a Service or ReplicationController; empty, hence ignored, when it is no map of strings."""
+    """Selector of a Service or ReplicationController. If it is no map of strings, it is empty and is therefore
+    ignored.
+    """
     selector = _spec(obj).get("selector")
     if not isinstance(selector, dict) or not all(isinstance(value, str) for value in selector.values()):
         return {}

@@ -88,7 +88,7 @@ class BackoffQueue:
         return self.expiry(record) >= (math.floor(now) if self._whole_seconds else now)
 
     def put(self, key: str, record: QueuedPodInfo) -> bool:
-        """Put a pod into its heap. True if it was in neither heap: then it counts as incoming."""
+        """Put a pod into its heap. Return True if the pod was in neither heap, so that it counts as incoming."""
         heap: SplitHeap | KeyedHeap[QueuedPodInfo]
         other: SplitHeap | KeyedHeap[QueuedPodInfo]
         heap, other = (self.pods, self.errors) if record.has_rejectors else (self.errors, self.pods)

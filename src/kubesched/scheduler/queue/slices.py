@@ -78,7 +78,7 @@ class Slices:
         self._watched = False
 
     async def run(self) -> None:
-        """Continue long operations until cancelled; then finish without a pause all that are left."""
+        """Continue long operations until cancelled. Then finish all remaining operations without a pause."""
         self._watched = True
         try:
             while True:

@@ -56,7 +56,7 @@ def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[s
     keeps both. Objects controlled by a refused object are left out.
 
     Raises:
-        RefusedError: when anything but a pod is refused; all of it is named.
+        RefusedError: when an object other than a pod is refused; all such objects are named.
     """
     problems: list[str] = []
     without: set[str] = set()  # UIDs of refused objects
@@ -108,7 +108,7 @@ def check_objects(store: Store, objects: Iterable[Manifest]) -> None:
     Each is compared with the objects in the store, and all of them with each other in a store of their own.
 
     Raises:
-        RefusedError: when anything but a pod would be refused; all of it is named.
+        RefusedError: when an object other than a pod would be refused; all such objects are named.
     """
     namespaces: set[str] = set()
     tried: list[Manifest] = []

@@ -113,7 +113,7 @@ class Binding:
     # -- Unreserve -------------------------------------------------------------------------------------
 
     def undo(self, attempt: ClaimState) -> None:
-        """Give back what the attempt holds. Allocations that were written stay."""
+        """Give back the allocations and reservations that the attempt holds. Allocations that were written stay."""
         manager, pod = self._manager, attempt.pod
         reserved: list[PodClaim] = []
         for each in attempt.claims:

@@ -55,7 +55,7 @@ class ClassMapping:
 
     @property
     def serves_any(self) -> bool:
-        """True if there is any class: then some resource is served."""
+        """True if there is any device class, because each class serves a resource."""
         return bool(self._classes)
 
     def _rank(self, name: str) -> tuple[float, str]:

@@ -110,7 +110,7 @@ class Alike:
         table, lower, at = self._table, self._lower.amounts, (self._at, rows)
         capacity, used = table.allocatable[at], table.requested[at]
         left = capacity - used
-        used |= capacity  # pods that leave are part of what is requested: their amounts are bounded, too
+        used |= capacity  # the requested sums include the pods that leave, so their amounts are bounded, too
         left += lower[at]
         if nominated.pods:
             coming = nominated.amounts()[at]

@@ -4,7 +4,7 @@ It applies when only the amounts of resources that pods request can change a fil
 node's pods are inactive, or their questions give ``amounts``. Then
 
 * columns show which nodes could hold the pod (and the nominated pods) if all pods of lower priority left;
-* on the candidates, in the order of the plain procedure, pods come back (:mod:`.reprieve`);
+* on the candidates, pods come back in the order of the plain procedure (:mod:`.reprieve`);
 * the results are remembered by row (:mod:`.alike`).
 
 The result equals that of the plain procedure (:mod:`.dry_run`), which serves all other cases, and gives the texts.
@@ -137,7 +137,7 @@ class TrialOrder:
 
 
 class _OpenRows:
-    """Rows of an order that a mask includes, taken in parts. The mask is applied only as far as rows are taken.
+    """Rows of an order that a mask includes, taken in parts. The mask is applied only to rows that are taken.
 
     Attributes:
         taken: number of rows taken so far.
@@ -343,7 +343,7 @@ class FastFound:
         values = alike.measures.take(rows, axis=0)
         text = values.tobytes()
         if text == text[: len(text) // len(rows)] * len(rows):
-            return self._candidate(rows.item(0))  # the usual case: all are alike
+            return self._candidate(rows.item(0))  # the usual case: all candidates are equally good
         for number in range(CRITERIA):
             column = values[:, number]
             best = np.flatnonzero(column == column.min())

@@ -160,7 +160,7 @@ def reprieve_rows(
         now: time in seconds; a pod that has not started counts as started at this time.
 
     Returns:
-        None for scalar resources, and when a pod has not started though others are said to start in the future.
+        None for scalar resources, and if a pod has not started while the start of another one lies in the future.
     """
     columns = [_PLACES.get(index, -1) for index in indexes]
     if -1 in columns:

@@ -163,7 +163,7 @@ _Terms = tuple[NodeSelectorTerm, ...]
 
 
 def _label_family(labels: Labels, terms: _Terms) -> tuple[str, str]:
-    """Zone and region keys that the volume uses: GA, unless only the beta zone key is there."""
+    """Zone and region keys that the volume uses: the GA keys, unless the volume has only the beta zone key."""
     keys = {requirement.key for term in terms for requirement in term.match_expressions}
     for where in (keys, labels):
         if GA_ZONE in where:

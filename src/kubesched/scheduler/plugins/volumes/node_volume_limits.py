@@ -187,7 +187,9 @@ class _NewVolumes(Question):
         return _EXCEEDED if exceeded else 0
 
     def amounts(self) -> Sequence[tuple[int, int]] | None:
-        """Return no amounts if no node has a limit: then pods that leave change no verdict. Else None."""
+        """Return an empty list if no node has a limit, because pods that leave change no verdict then; otherwise
+        None.
+        """
         self._attached.refresh()
         for side in (self._with_csi, self._without):
             if side.lacking or side.error is not None or side.installed:

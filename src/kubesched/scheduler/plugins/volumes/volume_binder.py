@@ -34,7 +34,7 @@ class VolumeBinder:
         self._timeout = timeout
 
     async def bind(self, reservation: Reservation) -> None:
-        """Write what was reserved, and wait until every claim is bound.
+        """Write the reserved volumes and claims, and wait until every claim is bound.
 
         Raises:
             BindError: when a write or the binding fails, or takes too long.

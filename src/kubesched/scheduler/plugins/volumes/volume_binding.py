@@ -2,7 +2,7 @@
 
 PreFilter, Filter, PreScore, Score, Reserve, PreBind (rules/volumes §2). The parts: :mod:`.demand` (demands of the
 claims), :mod:`.placement` (nodes that satisfy them), :mod:`.reservations` and :mod:`.volume_binder` (carrying them
-out), :mod:`.volume_cache` (claims and volumes, with what is assumed of them).
+out), :mod:`.volume_cache` (claims and volumes in their assumed versions).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _RESERVED: Final = "ReserveVolumeBinding"
 class _Claims(Question):
     """Question about the demands of a pod's claims on a node.
 
-    The key is the content of all that the claims refer to.
+    The key is the content of all objects that the claims refer to.
 
     A pod with a claim that is to be bound to one of several free volumes has no key, so its answers are not kept.
     """
@@ -222,7 +222,7 @@ class VolumeBinding(Plugin):
         try:
             found = latest.place(np.array([row], np.intp))
             if verdict := int(found.verdicts[0]):
-                # While extenders were awaited, another pod had a shared claim assumed on its node.
+                # While extenders were awaited, a shared claim was assumed for another pod on that pod's node.
                 raise PlacementError(latest.why(verdict).message())
             reservation.make(latest.chosen(found), self.state.cache)
         except (AssumeError, PlacementError) as error:

@@ -1,4 +1,4 @@
-"""Pools of volumes that are free to be bound to claims that are alike, searched for all nodes at once.
+"""Pools of free volumes, one for claims with equal criteria. A pool is searched for all nodes at once.
 
 A pool holds the free volumes of one class that suit a claim, apart from size and node, smallest first. The affinity of
 a volume in a zone or on a local disk mostly demands one of some values of one label. Such volumes are found by the
