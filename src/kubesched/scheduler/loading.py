@@ -42,7 +42,7 @@ __all__ = [
 
 
 def load_registry(plugins: Sequence[str | os.PathLike[str] | type] = ()) -> tuple[Registry, list[str]]:
-    """Return a registry with every plugin, and the names of the given ones.
+    """Return a registry with every plugin, and the names of the given plugins.
 
     Plugins are given as module names, ``.py`` files or plugin classes.
 

@@ -43,7 +43,7 @@ _PARTS: Final = re.compile(
 def states(pattern: str) -> int:
     """Return a rough upper bound of the states of a pattern's automaton.
 
-    Making the automaton takes longer than reading the pattern.
+    The bound is computed from the pattern alone, because making the automaton takes longer.
     """
     if len(pattern) > _LONGEST_PATTERN:
         return _MOST_STATES

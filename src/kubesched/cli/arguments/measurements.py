@@ -48,12 +48,12 @@ def _other_clusters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--http",
         action="store_true",
-        help="measure another run: create 6000 pods on 5000 nodes over HTTP; the cluster (`kubesched up`) has its own process",
+        help="measure another run: create 6000 pods on 5000 nodes over HTTP; `kubesched up` runs in its own process",
     )
     parser.add_argument(
         "--run",
         action="store_true",
-        help="measure another run: start `kubesched run` when 5000 pods wait on a cluster of 1000 nodes; measure its process",
+        help="measure another run: start `kubesched run` with 5000 pods pending on 1000 nodes; measure its process",
     )
     parser.add_argument(
         "--kubeconfig",

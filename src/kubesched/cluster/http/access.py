@@ -155,10 +155,10 @@ class Access:
         """Refuse a change of a claim's status that its writer may not make.
 
         Source: the Kubernetes documentation "Hardening Guide - Dynamic Resource Allocation", and
-        ``DRAResourceClaimGranularStatusAuthorization`` of 1.36: the allocation and who reserves it need the verb of the
-        request on ``resourceclaims/binding`` in all namespaces, the status of a driver's devices needs
-        ``arbitrary-node:VERB`` (or ``associated-node:VERB`` from the node) on ``resourceclaims/driver``, named as the
-        driver.
+        ``DRAResourceClaimGranularStatusAuthorization`` of 1.36: a change of the allocation or of the reservations needs
+        the verb of the request on ``resourceclaims/binding`` in all namespaces. A change of the status of a driver's
+        devices needs ``arbitrary-node:VERB`` (or ``associated-node:VERB`` from the node) on ``resourceclaims/driver``
+        with the driver's name.
 
         Raises:
             ApiError: 422, as upstream answers.

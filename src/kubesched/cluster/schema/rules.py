@@ -29,8 +29,7 @@ __all__ = [
 ]
 
 Data = dict[str, Any]
-#: Line of ``rules.txt``: a type, perhaps with a field or path, then its rules. The expression of a condition is on the
-#: next line.
+#: Line of ``rules.txt``: a type, perhaps with a field or path, then its rules. The expression of a condition is below.
 _LINE: Final = re.compile(r"(\w+)(?:\.(\S+))? ([^\n]+)(?:\n +(.+))?")
 _ERROR: Final = re.compile(r"(\w+)(?: \((.+?)\))?(?:: (.*))?")
 #: Values of the words that ``rules.txt`` has without a value.

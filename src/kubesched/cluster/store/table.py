@@ -67,8 +67,8 @@ class Change(msgspec.Struct, gc=False, eq=False):
 class Table:
     """Objects of one kind, by (namespace, name), with their history.
 
-    ``history`` is the number of changes back from which a new watch, a continued list or an exact list may begin;
-    ``backlog`` is how far a live watch may lag before its version counts as expired.
+    ``history`` is the number of past changes at which a new watch, a continued list or an exact list may begin.
+    ``backlog`` is the number of changes by which a live watch may lag before its version counts as expired.
     """
 
     def __init__(self, kind: Kind, history: int, backlog: int) -> None:

@@ -89,7 +89,7 @@ def _arrange_node(world: World, plugin: ListsCandidates, question: Question, nam
 
 
 class _OneNode:
-    """Statuses under which preemption may help on a single node."""
+    """Statuses of nodes that let preemption help on one node only."""
 
     def __init__(self, statuses: NodeToStatus, table: NodeTable, row: int) -> None:
         self._statuses = statuses

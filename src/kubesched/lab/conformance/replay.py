@@ -2,7 +2,7 @@
 
 Every vector is replayed as it is. A vector that differs is replayed again with each variant that :mod:`.variants`
 offers for it; a variant under which every record agrees explains the difference. A vector that differs under all
-variants has failed, unless :mod:`.beyond` knows that its records depend on data that was not recorded; then it is not
+variants has failed. Exception: if :mod:`.beyond` knows that its records depend on data that was not recorded, it is not
 compared. An error in a vector is a failure of that vector; the rest of the file is still replayed.
 """
 

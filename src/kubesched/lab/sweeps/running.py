@@ -69,9 +69,9 @@ def sweep(
     ``results`` is a file that every result is appended to. Runs that have a result there are not made again, unless
     they failed or their inputs have changed (:mod:`.inputs`).
 
-    Runs are made by ``processes`` processes (default: one per CPU; 0: in this one, one after the other), each run is
-    ended after ``timeout`` seconds; or by ``executor``, or by the Ray cluster at the address ``ray``. A run that fails
-    has its error in the table, and harms no other.
+    Runs are made by ``processes`` processes, by ``executor``, or by the Ray cluster at the address ``ray``. The default
+    is one process per CPU; with 0, runs are made in this process, one after the other. With processes, a run is ended
+    after ``timeout`` seconds. A run that fails has its error in the table, and harms no other.
 
     Raises:
         SweepError: when the sweep cannot be run as it is given.

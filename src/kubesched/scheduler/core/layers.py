@@ -84,8 +84,8 @@ class Layer:
         self._pod: PodInfo
         self._journal = Follower(table.journal)
         self._images_version = -1
-        #: Number of times that all totals were computed, here and (when this layer last read the base's totals) in the
-        #: base.
+        #: The first counts how often all totals were computed here. The second is the base's count at the time when
+        #: this layer last read its totals.
         self._epoch = self._base_epoch = 0
         self._feasible_rows: IntpArray | None = None
         self.owner = np.zeros(0, np.uint8)

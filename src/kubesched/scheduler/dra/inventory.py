@@ -1,8 +1,8 @@
 """Inventory of all ResourceSlices of the cluster, and the pools that each node sees in them (rules/devices §8.2).
 
-A node sees the slices that name it, those that are open to several nodes, and every slice with counters. A pool that
-has only counters for a node offers no device, but it counts while it is incomplete or invalid. This is evaluated once
-for all nodes. Open slices with the same selection are seen by the same nodes, so their pools are built once.
+A node sees the slices that name it, the slices that are open to several nodes, and every slice with counters. A pool
+that has only counters for a node offers no device, but it counts while it is incomplete or invalid. This is evaluated
+once for all nodes. Open slices with the same selection are seen by the same nodes, so their pools are built once.
 """
 
 from __future__ import annotations

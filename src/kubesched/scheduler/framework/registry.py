@@ -246,8 +246,8 @@ class Registry(Mapping[str, PluginFactory]):
     def load_entry_points(self) -> None:
         """Register the plugins of installed packages, from the entry-point group ``kubesched.scheduler.plugins``.
 
-        A plugin that cannot be imported, does not fit or has a name that is taken is left out and reported in
-        :attr:`problems`: a package that happens to be installed must not keep the scheduler from working.
+        A plugin is left out and reported in :attr:`problems` if it cannot be imported, does not fit, or has a name that
+        is taken. A package that happens to be installed must not keep the scheduler from working.
         """
         for entry in self._entry_points():
             where = f"entry point {entry.name} = {entry.value}"

@@ -38,7 +38,9 @@ def trunc_div(value: int, divisor: int) -> int:
 
 
 def broken_line(points: Sequence[tuple[int, int]], x: int) -> int:
-    """Value at ``x`` of a line through (x, y) points in rising order of x. Outside the points the line is flat."""
+    """Value at ``x`` of a broken line through (x, y) points in rising order of x. Outside the points the line is
+    flat.
+    """
     for index, (right, top) in enumerate(points):
         if x <= right:
             if index == 0:

@@ -20,7 +20,7 @@ The queue consists of parts with one idea each:
     :mod:`.queueing_hints`    pods that an event may help
     :mod:`.in_flight`         pods being scheduled, and the events meanwhile
     :mod:`.nominator`         nominations
-    :mod:`.flushing`          moves with time alone
+    :mod:`.flushing`          moves at fixed times
     :mod:`.split_heap`        pods that are popped apart, for extenders
     :mod:`.slices`            long operations
     :mod:`.views`             reading without changing

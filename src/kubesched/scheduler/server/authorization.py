@@ -1,4 +1,4 @@
-"""Authorization of users. Masters may do everything, and all users may read the open paths. Other requests need an
+"""Authorization of users. Masters may do everything, and the open paths are open to all users. Other requests need an
 access review.
 
 Caller: :mod:`.pipeline`. Source: rules/serving §6.

@@ -138,7 +138,7 @@ class TlsContexts:
         self._settings()  # unknown names are refused before any file is read
         if len(options.curve_preferences) > 1:
             _log.warning(
-                "tls-curve-preferences: only one curve can be chosen; if several are given, the TLS library's list is used"
+                "tls-curve-preferences: only one curve can be chosen; several are ignored for the TLS library's list"
             )
         self._pairs = self._read()
         self._contexts: dict[str, ssl.SSLContext] = {}

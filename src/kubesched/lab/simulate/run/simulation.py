@@ -91,8 +91,8 @@ async def simulate(
 ) -> Result:
     """Simulate a cluster.
 
-    Await it on a :class:`~.virtual_time.VirtualTimeLoop` (``run_virtual(simulate(…))``); on an ordinary event
-    loop it works too, but then a pod's hour is an hour.
+    Await it on a :class:`~.virtual_time.VirtualTimeLoop` (``run_virtual(simulate(…))``); it also works on an ordinary
+    event loop, where an hour of a pod takes an hour.
 
     ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded, Jobs run to completion, and
     CronJobs make Jobs. With ``controllers`` all controllers run, and make the pods of all workloads. ``registry`` holds

@@ -95,7 +95,7 @@ class DryRun:
         return Victims(tuple(victims), violations)
 
     def helps(self, node: NodeInfo, victims: Victims) -> bool:
-        """True if the pod fits once these victims have left. At least one victim must still be on the node.
+        """True if at least one of these victims is still on the node, and the pod fits when they have left.
 
         Raises:
             PluginFailedError: when a plugin fails.
