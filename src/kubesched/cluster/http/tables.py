@@ -90,7 +90,7 @@ class _Metadata(Form):
 
 @lru_cache(maxsize=1 << 12)
 def _report(kind: str, key: str, uid: str, version: int, problem: str) -> None:
-    """Log why the row of an object could not be made, once for each version: the cache answers repeated calls."""
+    """Log why the row of an object could not be made. The cache keeps a version from being logged twice."""
     _log.warning("%s %s: cannot be shown as a table row: %s", kind, key, problem)
 
 

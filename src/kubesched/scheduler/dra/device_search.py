@@ -429,7 +429,7 @@ class DeviceSearch:
             self._count(position, service, -1)
 
     def _make_up(self, number: int) -> None:
-        """Take from a pool's counters the parts that rejected devices keep, if the search has skipped the pool."""
+        """Take the parts that rejected devices keep from the counters of a pool that the search has skipped."""
         if self._strict:
             return
         supply = self._supply(number)

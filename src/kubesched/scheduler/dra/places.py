@@ -82,7 +82,7 @@ class PlacesWithOwn:
     """Places for a node that has own pools between the common ones. Own pools are always open."""
 
     def __init__(self, places: Places, own: Sequence[int]) -> None:
-        """``own`` are the places of the node's own pools among all, in order."""
+        """``own`` are the places of the node's own pools in the sequence of all pools, in rising order."""
         self._places = places
         self._own = own
 
