@@ -84,7 +84,7 @@ def _plain() -> bool:
 
 
 class ProgressBar:
-    """Progress bar. It draws only when :meth:`update` is called, which may be often: there are no threads."""
+    """Progress bar. It has no thread, and draws only when :meth:`update` is called. Calls may be frequent."""
 
     def update(self, done: int, total: int) -> None:
         """Take note of the progress. ``total`` 0 means unknown."""

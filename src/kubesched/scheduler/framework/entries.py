@@ -138,7 +138,7 @@ class _Entry:
             raise self._failed(error) from error
 
     def _check(self, answer: Any) -> None:
-        """Fail if one of many answers is out of range. A bound that the dtype itself ensures is not searched for."""
+        """Fail if one of many answers is out of range. A bound that the dtype cannot exceed is not checked."""
         limits = _LIMITS[answer.dtype.kind, answer.dtype.itemsize]
         if limits[0] < self._least and (least := int(answer.min())) < self._least:
             self._refuse(least, self._many)

@@ -127,7 +127,7 @@ class ObjectHandler(Protocol):
 
 
 class ProfileView(Protocol):
-    """Profile as a plugin may call it, to try what would happen if pods were elsewhere.
+    """The part of a profile that a plugin may call, to try how a pod would fare with other pods on the nodes.
 
     See ``framework.runtime.Framework``.
     """
@@ -405,8 +405,8 @@ class Contract:
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | tuple[Status | None, float] | None:
         """Allow, reject or hold the pod, at the end of the scheduling cycle.
 
-        ``(Status.wait(), seconds)`` holds the pod until the plugin allows or rejects it, or the time is over, which
-        rejects it.
+        ``(Status.wait(), seconds)`` holds the pod until the plugin allows or rejects it. The end of the time rejects
+        it, too.
         """
         raise AssertionError("documentation only")
 

@@ -211,7 +211,7 @@ def _spec(item: Manifest) -> dict[str, Any]:
 
 
 def _count(item: Manifest) -> int:
-    """Return the number of pods of a workload by its spec, which may not be exact."""
+    """Return the number of pods that a workload's spec asks for. The actual number may differ."""
     counts = [
         value for name in ("completions", "replicas", "parallelism") if (value := _spec(item).get(name)) is not None
     ]
