@@ -6,7 +6,7 @@ node that allows 110 pods by default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kubesched.api.kinds import NODES
@@ -38,9 +38,12 @@ from kubesched.api.volume_sources import ClaimSource
 from kubesched.cluster.kubelets import make_nodes
 from kubesched.cluster.schema import Stored
 from kubesched.cluster.store import Store
+from kubesched.scheduler.core.observer import AttemptObserver
+from kubesched.scheduler.framework.preemption import Preemption
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
 __all__ = [
+    "Preemptions",
     "a_container",
     "a_node",
     "a_pod",
@@ -238,3 +241,13 @@ def create_nodes(
 ) -> list[Stored]:
     """Hollow nodes in a store."""
     return [store.create(NODES, "", node) for node in make_nodes(count, template, zones=zones)]
+
+
+class Preemptions(AttemptObserver):
+    """Observer that passes every preemption on."""
+
+    def __init__(self, take: Callable[[Preemption], None]) -> None:
+        self._take = take
+
+    def preempted(self, preemption: Preemption) -> None:
+        self._take(preemption)

@@ -1,7 +1,8 @@
 """The examples of every page, run as they are printed: commands in ``console`` blocks, and ``python`` blocks.
 
 A page is one session in a folder of its own, which has ``examples`` and ``tests`` and the files of the reader that the page
-presupposes (FILES). Output printed below a command, and a value in the comment of an expression, must be what comes out. What
+presupposes (FILES). Output printed below a command, and a value in the comment of an expression, must be what comes out; a
+line ``…`` stands for lines that are left out. What
 is not run is known by its first word or its page, and that its reason holds is checked.
 """
 
@@ -155,6 +156,17 @@ def run_until(argv: list[str], text: str, code: int) -> None:
     assert process.returncode == code
 
 
+def shows(expected: list[str], printed: list[str]) -> bool:
+    """Whether the lines were printed; a line ``…`` stands for any lines, as many as there are."""
+    if "…" not in expected:
+        return printed == expected
+    cut = expected.index("…")
+    head, rest = expected[:cut], expected[cut + 1 :]
+    if printed[:cut] != head:
+        return False
+    return any(shows(rest, printed[start:]) for start in range(cut, len(printed) + 1))
+
+
 def run_command(line: str, expected: list[str], patch: pytest.MonkeyPatch, *, lasting: bool = False) -> None:
     """A command of kubesched, in this process; one that goes on, if that is wanted, as a process."""
     words = shlex.split(re.sub(r"\$\(.*?\)", "1", line))
@@ -182,7 +194,7 @@ def run_command(line: str, expected: list[str], patch: pytest.MonkeyPatch, *, la
     if target is not None:
         Path(target).write_text(out.getvalue())
     if expected:
-        assert out.getvalue().splitlines() == expected, line
+        assert shows(expected, out.getvalue().splitlines()), line
     return None
 
 

@@ -1,8 +1,8 @@
 """Kubernetes scheduler in Python.
 
 ``kubesched.simulate(...)`` schedules manifests on a simulated cluster; ``kubesched.Simulation(...)`` does so step by
-step (``docs/python.md``). ``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``). Each is imported at its first
-use.
+step (``docs/python.md``). ``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``). ``kubesched.decisions(...)``
+reads recorded decisions (``docs/decisions.md``). Each is imported at its first use.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from kubesched.lab.decisions.table import decisions
     from kubesched.lab.simulate.entry import simulate
     from kubesched.lab.simulate.results.views import SimulationResult
     from kubesched.lab.simulate.stepping import Simulation
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Simulation", "SimulationResult", "__version__", "simulate", "sweep"]
+__all__ = ["Simulation", "SimulationResult", "__version__", "decisions", "simulate", "sweep"]
 
 #: Public name to its module, and its name there.
 _LAZY: Final = {
     "Simulation": ("kubesched.lab.simulate.stepping", "Simulation"),
     "SimulationResult": ("kubesched.lab.simulate.results.views", "SimulationResult"),
+    "decisions": ("kubesched.lab.decisions.table", "decisions"),
     "simulate": ("kubesched.lab.simulate.entry", "simulate"),
     "sweep": ("kubesched.lab.sweeps", "sweep"),
 }

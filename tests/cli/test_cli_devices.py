@@ -75,7 +75,7 @@ def test_the_example_gives_out_whole_gpus_parts_and_second_choices(capsys: pytes
     assert max(late) > 7200
     ((name, text),) = pending(result).items()
     assert name == "default/too-large"
-    assert "no node has 6 free devices of class gpu with 40Gi; big-1 has 4" in text
+    assert "asks for 6 devices of class gpu with 40Gi; big-1 has 4 that match, 4 free" in text
 
 
 def test_gpus_in_use_as_a_whole_block_their_parts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cli_cluster import cluster
 from cli_kit import run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "explain" / "two-causes.yaml"
@@ -31,7 +32,7 @@ def test_causes_that_come_together_are_named_together(capsys: pytest.CaptureFixt
     assert (document["apiVersion"], document["kind"], document["placed"]) == (
         "kubesched.io/v1alpha1",
         "Explanation",
-        {},
+        [],
     )
     (group,) = document["pending"]
     assert {(one["plugin"], one["nodes"]) for one in group["obstacles"]} == {
@@ -56,8 +57,9 @@ def test_causes_that_come_together_are_named_together(capsys: pytest.CaptureFixt
 def test_pods_are_named_with_and_without_their_namespace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "placed.yaml").write_text(PLACED)
     files = ("-f", EXAMPLE, tmp_path / "placed.yaml")
-    assert run(capsys, "explain", "shop/runs", *files).out == "shop/runs has a node: cpu-1\n"
-    assert run(capsys, "explain", "runs", "-n", "shop", *files).out == "shop/runs has a node: cpu-1\n"
+    named = run(capsys, "explain", "shop/runs", *files).out
+    assert "\nshop/runs on cpu-1: place 1 of 2 nodes that fit, of 4\n" in named
+    assert run(capsys, "explain", "runs", "-n", "shop", *files).out == named
     assert "default/trainer: Unschedulable" in run(capsys, "explain", "trainer", *files).out
     missing = run(capsys, "explain", "trainer", "runs", *files)
     assert (missing.code, missing.out) == (1, "")
@@ -106,7 +108,10 @@ def test_nothing_is_pending(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ((), "give the cluster: --kubeconfig FILE, --from FILE (a dump or saved cluster), or -f MANIFESTS"),
+        (
+            (),
+            "give the cluster: --kubeconfig FILE, --from FILE (a dump or saved cluster), -f MANIFESTS, or --server URL",
+        ),
         (("--from", "a", "--kubeconfig", "b"), "--from and --kubeconfig: give one of them"),
         (("-f", EXAMPLE, "--context", "c"), "--context NAME needs --kubeconfig FILE"),
     ],
@@ -116,3 +121,60 @@ def test_sources_that_contradict_each_other_are_refused(
 ) -> None:
     ran = run(capsys, "explain", *given)
     assert (ran.code, ran.out, ran.err) == (2, "", f"kubesched: {message}\n")
+
+
+def test_a_pod_with_a_node_is_compared_with_other_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "placed.yaml").write_text(PLACED)
+    files = ("-f", EXAMPLE, tmp_path / "placed.yaml")
+    shown = run(capsys, "explain", "shop/runs", "--node", "cpu-2", "--node", "gpu-1", *files).out
+    assert "  cpu-2 is as good as cpu-1\n" in shown
+    assert "  gpu-1 does not fit:\n    taint dedicated=gpu:NoSchedule [TaintToleration]\n" in shown
+    document = json.loads(run(capsys, "explain", "shop/runs", "--node", "cpu-2", *files, "-o", "json").out)
+    (placed,) = document["placed"]
+    assert (placed["node"], placed["rank"], placed["feasible"]) == ("cpu-1", 1, 2)
+    (other,) = placed["alternatives"]
+    assert (other["node"], other["fits"], other["lostBy"]) == ("cpu-2", True, 0)
+    unknown = run(capsys, "explain", "shop/runs", "--node", "moon", *files)
+    assert (unknown.code, unknown.err) == (1, "kubesched: --node moon: there is no such node in the cluster\n")
+
+
+def test_pending_pods_of_one_namespace_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "explain", "-n", "shop", "-f", EXAMPLE).out == "no pod is pending\n"
+    everywhere = run(capsys, "explain", "-A", "-f", EXAMPLE).out
+    assert everywhere == run(capsys, "explain", "--all-pending", "-f", EXAMPLE).out
+    assert "default/trainer: Unschedulable" in everywhere
+
+
+def test_a_simulation_explains_pods_at_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "placed.yaml").write_text(PLACED)
+    files = ("-f", EXAMPLE, tmp_path / "placed.yaml")
+    shown = run(capsys, "simulate", *files, "--explain", "shop/runs", "--explain", "trainer", "--until", "60").out
+    assert "Why on this node\nshop/runs on cpu-1" in shown
+    assert "  in the queue: waits for an event that may help; tried 1 time; queued for 1s; rejected by " in shown
+    missing = run(capsys, "simulate", *files, "--explain", "moon")
+    assert missing.code == 1
+    assert "--explain default/moon: no such pod is in the cluster" in missing.err
+
+
+def test_a_cluster_tells_who_evicted_a_pod_that_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with cluster(tmp_path, "--nodes", "1") as running:
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "gone.1", "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "namespace": "default", "name": "gone"},
+            "reason": "Preempted",
+            "message": "Preempted by pod 1-2-3 on node n1",
+            "type": "Normal",
+            "lastTimestamp": "2026-01-01T00:00:00Z",
+            "source": {"component": "default-scheduler"},
+        }
+        running.request("/api/v1/namespaces/default/events", event)
+        files = ("--kubeconfig", tmp_path / "kubeconfig", "--quiet")
+        shown = run(capsys, "explain", "gone", *files)
+        missing = run(capsys, "explain", "never-there", *files)
+    assert (shown.code, shown.out) == (
+        0,
+        "default/gone was evicted at 2026-01-01T00:00:00Z, says default-scheduler: Preempted by pod 1-2-3 on node n1\n",
+    )
+    assert (missing.code, missing.err) == (1, "kubesched: default/never-there: there is no such pod in the cluster\n")

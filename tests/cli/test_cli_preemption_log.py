@@ -31,7 +31,7 @@ def written(count: int, capsys: pytest.CaptureFixture[str]) -> list[str]:
     async def main() -> Any:
         log = PreemptionLog(VirtualClock(asyncio.get_running_loop()))
         for number in range(count):
-            log(preemption(number))
+            log.preempted(preemption(number))
         await asyncio.sleep(2)
 
     run_virtual(main())

@@ -13,6 +13,7 @@ import pytest
 from harness import World, a_config, a_node, a_pod, play, server_error, world
 from recording import Answers, holder
 
+from builders import Preemptions
 from kubesched.api.kinds import BUDGETS
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError
@@ -403,7 +404,7 @@ def test_preemptions_are_reported_with_those_that_lost() -> None:
         async with world(
             config=preempting(),
             believe_priority=True,
-            on_preemption=lambda each: seen.append((each, list(each.others()), dict(each.rejected()))),
+            observers=[Preemptions(lambda each: seen.append((each, list(each.others()), dict(each.rejected()))))],
         ) as there:
             there.nodes(3)
             there.create(low("a", "3"), low("b", "3", priority=3), low("c", "3", priority=10))

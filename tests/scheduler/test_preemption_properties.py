@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from harness import World, a_node, a_pod, server_error, world
 
+from builders import Preemptions
 from kubesched.api.kinds import BUDGETS
 from kubesched.api.types import Pod
 from kubesched.base.times import parse_time
@@ -215,7 +216,7 @@ async def scheduling(there: World, judge: Judge, seed: int, extenders: Sequence[
         clock=clock,
         rng=rng,
         extenders=extenders,
-        on_preemption=lambda each: judge.judge(judge.on_preemption, each),
+        observers=[Preemptions(lambda each: judge.judge(judge.on_preemption, each))],
     )
     judge.watch(scheduler)
     events = asyncio.create_task(port.events.run())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +15,7 @@ from server_kit import OPEN, Answer, Client, ReviewingApi, a_client, run, runnin
 
 from kubesched.api.decode import decode_object
 from kubesched.api.types import Pod
+from kubesched.base.pages import Answer as PageAnswer
 from kubesched.client.lease import LeaseConfig
 from kubesched.scheduler.config import default_config, dump_config
 from kubesched.scheduler.server import HealthCheck, HealthChecks, PodResources, election_check, scheduler_checks
@@ -497,5 +498,26 @@ def test_pages_are_asked_each_time(tmp_path: Path) -> None:
         async with running(serving(tmp_path), pages={"configz": source}, authorization=OPEN) as client:
             seen = [(await client("/configz")).data["componentconfig"]["a"] for _ in range(2)]
             assert seen == [1, 2]
+
+    run(main())
+
+
+def test_added_pages_are_authorized_and_get_path_and_query(tmp_path: Path) -> None:
+    asked: list[tuple[str, dict[str, list[str]], str]] = []
+
+    async def page(path: str, query: Mapping[str, Sequence[str]], accept: str) -> PageAnswer:
+        asked.append((path, {name: list(values) for name, values in query.items()}, accept))
+        return PageAnswer(429, b"later\n", "text/plain", 7)
+
+    async def main() -> None:
+        pages = {"added": {"explain": page}}
+        async with running(serving(tmp_path), pages=pages, authorization=OPEN) as client:
+            answer = await client("/explain/pods/a/b?node=x&node=y", headers=[("Accept", "text/plain")])
+            assert (answer.status, answer.text, answer.headers["Retry-After"]) == (429, "later\n", "7")
+            assert asked == [("/explain/pods/a/b", {"node": ["x", "y"]}, "text/plain")]
+            assert (await client("/explain/x", "POST")).status == 405
+        async with running(serving(tmp_path), pages=pages) as client:
+            assert (await client("/explain/pods/a/b")).status in (401, 403)
+        assert len(asked) == 1
 
     run(main())

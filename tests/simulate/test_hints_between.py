@@ -121,8 +121,11 @@ def test_anti_affinity_says_who_is_in_the_way_and_how_many_domains_are_missing()
 def test_pods_that_keep_a_pod_away_are_named_and_their_eviction_helps() -> None:
     others = [pod("p", "a", affinity={"podAntiAffinity": required(term("w"))}), node("a", "a")]
     obstacles, hints = found(*others, pod("new"))
-    assert obstacles == ["other pods have an anti-affinity to this pod, in zone a (default/p)"]
-    assert hints == ["remove default/p from a (1 of its 1 pods): it would fit there"]
+    assert obstacles == ["other pods have an anti-affinity to pods with app=w, in zone a (default/p)"]
+    assert hints == [
+        "drop the label app=w of the pod: 1 node would fit",
+        "remove default/p from a (1 of its 1 pods): it would fit there",
+    ]
 
 
 def test_pods_that_resources_keep_away_get_no_hints_about_rules() -> None:

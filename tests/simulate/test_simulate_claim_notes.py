@@ -10,7 +10,8 @@ import pytest
 
 from kubesched.api.kinds import CLAIMS, CSI_STORAGE_CAPACITIES, PODS, STORAGE_CLASSES, VOLUMES
 from kubesched.cluster.store import Store
-from kubesched.lab.simulate.results.claim_notes import claim_notes
+from kubesched.explain.claim_notes import claim_notes
+from kubesched.lab.simulate.embedded import StoredObjects
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 
 Data = dict[str, Any]
@@ -60,7 +61,7 @@ def notes(objects: list[tuple[Any, Data]], **source: Any) -> list[str]:
         mount = {"name": "vol", **(source or {"persistentVolumeClaim": {"claimName": "data"}})}
         spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [mount]}
         pod = store.create(PODS, "default", {"metadata": {"name": "p"}, "spec": spec})
-        return claim_notes(store, pod.typed)
+        return claim_notes(StoredObjects(store), pod.typed)
 
     return run_virtual(main())
 

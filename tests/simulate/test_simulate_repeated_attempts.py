@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from builders import Preemptions
 from kubesched.api.kinds import EVENTS, NODES, PODS, Kind, kind_of
 from kubesched.lab.simulate import embedded as embedded_module
 from kubesched.lab.simulate.embedded import Embedded
@@ -188,7 +189,9 @@ async def play(seed: int, trace: Trace, *, users: bool) -> None:
         in_tree_registry(),
         clock=VirtualClock(loop),
         seed=seed,
-        on_preemption=lambda found: trace.preemptions.append((loop.time(), found.pod.key, found.chosen.node_name)),
+        observers=[
+            Preemptions(lambda found: trace.preemptions.append((loop.time(), found.pod.key, found.chosen.node_name)))
+        ],
     )
     scheduler = embedded.scheduler
     async with embedded.running():

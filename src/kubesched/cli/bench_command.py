@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 from kubesched import __version__
 from kubesched.base.data import data_folder
+from kubesched.base.lines import Line, columns
 from kubesched.lab.bench import Decisions, Param, Run, Workload, load_workloads, measure_decisions, run_workload
-from kubesched.lab.simulate.results.report import Line, columns
 from kubesched.scheduler.config import DEFAULT_GATES
 from kubesched.scheduler.framework.registry import Registry
 

@@ -19,11 +19,11 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.base.data import data_folder
+from kubesched.base.lines import Line, columns
 from kubesched.base.whole_file import write_file
 from kubesched.lab.bench import Run, Section, Workload, WorkloadError, load_workloads
 from kubesched.lab.bench.items import DataItem, items_file
 from kubesched.lab.bench.workloads import ThresholdSelector, labels_match, topic_of
-from kubesched.lab.simulate.results.report import Line, columns
 
 from .console import print_lines, write_json
 from .errors import CliError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kubesched.lab.simulate.results.report import Line
+from kubesched.base.lines import Line
 from kubesched.scheduler.config import dump_yaml
 from kubesched.scheduler.config.older import Loaded, older
 from kubesched.scheduler.loading import expand

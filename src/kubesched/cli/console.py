@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .errors import CliError
 
 if TYPE_CHECKING:
-    from kubesched.lab.simulate.results.report import Line
+    from kubesched.base.lines import Line
 
 __all__ = ["ProgressBar", "flush", "print_lines", "progress_bar", "terminal_width", "warn", "write", "write_json"]
 

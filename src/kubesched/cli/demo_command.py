@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kubesched.base.data import data_folder
+from kubesched.base.lines import Line, columns
 from kubesched.cluster.files import Manifest
-from kubesched.lab.simulate.results.report import Line, columns, pending_lines, usage_histogram
+from kubesched.explain.text import pending_lines
+from kubesched.lab.simulate.results.report import usage_histogram
 from kubesched.lab.simulate.run.showcase import ZONES, Outcome, cluster_nodes, demo_workloads, schedule
 from kubesched.scheduler.framework.registry import Registry
 from kubesched.scheduler.loading import with_plugins

@@ -32,11 +32,15 @@ def describe(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, ConfigError):
         return error.plain_message
+    from kubesched.explain.records import DecisionsError  # noqa: PLC0415
     from kubesched.lab.bench.workloads import WorkloadError  # noqa: PLC0415
     from kubesched.lab.sweeps.plan import SweepError  # noqa: PLC0415
     from kubesched.lab.traces.table import TraceError  # noqa: PLC0415
 
-    if isinstance(error, ManifestError | PluginError | ApiError | WorkloadError | StageError | SweepError | TraceError):
+    if isinstance(
+        error,
+        ManifestError | PluginError | ApiError | WorkloadError | StageError | SweepError | TraceError | DecisionsError,
+    ):
         return str(error)
     if isinstance(error, OSError):
         reason = error.strerror or str(error)

@@ -22,10 +22,10 @@ import msgspec
 
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import ApiError, Transport
+from kubesched.base.lines import Line, columns
 from kubesched.base.tasks import Supervisor, TaskCrashedError
 from kubesched.client.http import HttpTransport
 from kubesched.lab.bench.measure import Percentiles
-from kubesched.lab.simulate.results.report import Line, columns
 
 from .bench_processes import cluster, cpu_seconds, refuse_others
 from .console import ProgressBar, print_lines, progress_bar, write_json

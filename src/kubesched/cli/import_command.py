@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
-from kubesched.api.kinds import Kind
+from kubesched.api.kinds import CORE_EVENTS, Kind
 from kubesched.api.wire import ApiError, Transport, tolerate
 from kubesched.base.times import RealClock
 from kubesched.cluster.files import (
@@ -30,7 +31,7 @@ from .errors import CliError
 from .interrupts import run_loop
 from .saved_file import claimed, refuse_other_file
 
-__all__ = ["from_server", "run"]
+__all__ = ["from_server", "preemptions_of", "run"]
 
 _PAGE = 500
 
@@ -66,19 +67,56 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def from_server(kubeconfig: str, context: str | None, *, quiet: bool) -> Import:
+async def from_server(kubeconfig: str, context: str | None, *, quiet: bool, deleting: bool = False) -> Import:
     """List every kind that is imported; nothing is written. A kind that the server does not know is skipped.
+
+    ``deleting`` keeps pods that are being deleted.
 
     Raises:
         CliError: when the kubeconfig cannot be used or the server cannot be reached.
         ApiError: when the server refuses.
     """
+    found = Manifests()
+    async with _connected(kubeconfig, context) as transport:
+        with progress_bar("reading", quiet=quiet) as bar:
+            for number, kind in enumerate(IMPORTED_KINDS, 1):
+                with tolerate(404):
+                    found.objects += [
+                        Manifest(kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, kubeconfig)
+                        async for data in _list(transport, kind)
+                    ]
+                bar.update(number, len(IMPORTED_KINDS))
+    return import_manifests(found, deleting=deleting)
+
+
+async def preemptions_of(kubeconfig: str, context: str | None, names: Sequence[str]) -> list[str]:
+    """Return a sentence for each event by which a scheduler said that it preempted one of these pods.
+
+    ``names`` are ``namespace/name``. Nothing is written.
+
+    Raises:
+        CliError, ApiError: as :func:`from_server`.
+    """
+    found = []
+    async with _connected(kubeconfig, context) as transport:
+        for name in names:
+            namespace, _, pod = name.partition("/")
+            about = f"involvedObject.kind=Pod,involvedObject.name={pod},reason=Preempted"
+            page = await transport.list(CORE_EVENTS, namespace=namespace, field_selector=about, limit=_PAGE)
+            for event in (item.data() for item in page.items):
+                when = event.get("lastTimestamp") or event.get("eventTime") or "unknown time"
+                by = event.get("reportingComponent") or (event.get("source") or {}).get("component") or "a scheduler"
+                found.append(f"{name} was evicted at {when}, says {by}: {event.get('message', '')}")
+    return found
+
+
+@asynccontextmanager
+async def _connected(kubeconfig: str, context: str | None) -> AsyncIterator[Transport]:
     # Imported only here: the HTTP client is an extra.
     from kubesched.client.access import AccessError, load_kubeconfig  # noqa: PLC0415
     from kubesched.client.connection_log import connection_failure  # noqa: PLC0415
     from kubesched.client.http import HttpTransport  # noqa: PLC0415
 
-    found = Manifests()
     try:
         access = await load_kubeconfig(kubeconfig, context=context or "")
         transport = HttpTransport.connect(access)
@@ -86,19 +124,11 @@ async def from_server(kubeconfig: str, context: str | None, *, quiet: bool) -> I
         raise CliError(str(error)) from None
     try:
         async with transport:
-            with progress_bar("reading", quiet=quiet) as bar:
-                for number, kind in enumerate(IMPORTED_KINDS, 1):
-                    with tolerate(404):
-                        found.objects += [
-                            Manifest(kind, {**data, "apiVersion": kind.api_version, "kind": kind.kind}, kubeconfig)
-                            async for data in _list(transport, kind)
-                        ]
-                    bar.update(number, len(IMPORTED_KINDS))
+            yield transport
     except (ApiError, OSError) as error:
         if text := connection_failure(f"API server {access.url}", error):
             raise CliError(text) from None
         raise
-    return import_manifests(found)
 
 
 async def _list(transport: Transport, kind: Kind) -> AsyncIterator[dict[str, Any]]:

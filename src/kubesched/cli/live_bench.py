@@ -26,10 +26,10 @@ import msgspec
 
 from kubesched.api.kinds import EVENTS, PODS
 from kubesched.api.wire import ApiError, Item, Transport, WatchEvent
+from kubesched.base.lines import Line, columns
 from kubesched.base.tasks import Supervisor, TaskCrashedError
 from kubesched.client.access import AccessError, load_kubeconfig
 from kubesched.client.http import HttpTransport
-from kubesched.lab.simulate.results.report import Line, columns
 
 from .bench_processes import child, cluster, cpu_seconds, memory_mib, refuse_others
 from .console import ProgressBar, print_lines, progress_bar, write_json

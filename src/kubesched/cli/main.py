@@ -45,6 +45,12 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
         "why pods are pending, what stands in the way, and the smallest changes that help",
         simulations.explain,
     ),
+    ("audit", "what is wrong in a cluster as it stands, with the rule, the objects and what to do", simulations.audit),
+    (
+        "decisions",
+        "recorded decisions of a scheduler, and which would differ by another configuration",
+        simulations.decisions,
+    ),
     ("sweep", "many runs with different parameters, on processes or a cluster, into one table", simulations.sweep),
     ("trace", "read a published batch trace, and write its tasks as pods that arrive over time", simulations.trace),
     ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", clusters.up),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kubesched.lab.simulate.results.report import Line, columns
+from kubesched.base.lines import Line, columns
 from kubesched.scheduler.config import default_config
 from kubesched.scheduler.config.intree import IN_TREE
 from kubesched.scheduler.framework.points import POINTS

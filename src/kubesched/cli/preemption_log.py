@@ -12,8 +12,9 @@ import sys
 from typing import Final
 
 from kubesched.base.times import Clock, timestamp
-from kubesched.lab.simulate.results.preemptions import preemption_report
-from kubesched.lab.simulate.results.report import preemption_lines
+from kubesched.explain.preemptions import preemption_report
+from kubesched.explain.text import preemption_lines
+from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.framework.preemption import Preemption
 
 from .console import write
@@ -24,7 +25,7 @@ __all__ = ["PreemptionLog"]
 _MOST: Final = 3
 
 
-class PreemptionLog:
+class PreemptionLog(AttemptObserver):
     """Writes each preemption to standard output. Call it within the attempt that preempts."""
 
     def __init__(self, clock: Clock) -> None:
@@ -32,13 +33,13 @@ class PreemptionLog:
         self._clock = clock
         self._seen = 0
 
-    def __call__(self, preemption: Preemption) -> None:
+    def preempted(self, preemption: Preemption) -> None:
         if not self._seen:
             asyncio.get_running_loop().call_later(1, self._end_of_second)
         self._seen += 1
         if self._seen <= _MOST:
             now = self._clock.now()
-            lines = preemption_lines(preemption_report(preemption, now), f"at {timestamp(now)}")
+            lines = preemption_lines(preemption_report(preemption, now, now), f"at {timestamp(now)}")
             write("".join(f"{'' if line.text.startswith(' ') else 'preempted: '}{line.text}\n" for line in lines))
             sys.stdout.flush()
 

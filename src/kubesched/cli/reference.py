@@ -24,6 +24,7 @@ from kubesched.scheduler.plugins import in_tree_registry
 
 from .reference_code import contract_page, python_page
 from .reference_metrics import metrics_page
+from .reference_reasons import reasons_page
 from .reference_texts import FIELDS, GATES, SELECTOR_TYPES, WITHOUT_EFFECT
 from .run.flags import FLAG_SET
 
@@ -43,6 +44,7 @@ def pages() -> dict[str, str]:
         "metrics.md": metrics_page(_MADE),
         "plugin-contract.md": contract_page(_MADE),
         "python-reference.md": python_page(_MADE),
+        "reasons.md": reasons_page(_MADE),
     }
 
 

@@ -21,11 +21,13 @@ from kubesched.base.turns import in_turns
 from kubesched.base.whole_file import remove_leftover, whole_file
 from kubesched.cluster.files import is_saved_cluster, saving
 from kubesched.cluster.store import Store
+from kubesched.explain.records import DecisionFile
 
 from .errors import CliError
 
 __all__ = [
     "claimed",
+    "decision_file",
     "output_file",
     "refuse_inputs",
     "refuse_missing_directory",
@@ -98,6 +100,21 @@ def output_file(given: str, option: str) -> Iterator[BinaryIO]:
             if error.filename is None and error.errno in _DISK:
                 raise CliError(f"{where}: cannot be written: {error.strerror}") from None
             raise
+
+
+def decision_file(given: str) -> DecisionFile:
+    """Create the file of ``--decisions``.
+
+    Raises:
+        CliError: if it cannot be written, or holds something else.
+    """
+    if not given:
+        raise CliError("--decisions: the name of the file is empty", code=2)
+    refuse_missing_directory(given, "--decisions")
+    try:
+        return DecisionFile(given)
+    except OSError as error:
+        raise CliError(f"--decisions {given}: {error.strerror or error}") from None
 
 
 def refuse_missing_directory(given: str, option: str) -> None:

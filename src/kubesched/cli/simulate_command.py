@@ -13,6 +13,7 @@ from typing import Any
 from kubesched.base.collector import collector_off, settle_collector
 from kubesched.cluster.files import Manifests, load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template
+from kubesched.explain.records import Recorder
 from kubesched.lab.simulate.inputs.given import cluster_of, node_template_of
 from kubesched.lab.simulate.inputs.table_files import TableFileError, check_file, write_table
 from kubesched.lab.simulate.inputs.workload_table import read_table
@@ -25,7 +26,7 @@ from kubesched.lab.simulate.run.simulation import run_simulation
 from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
 from .loading import load_gates, load_setup
-from .saved_file import output_file, refuse_inputs
+from .saved_file import decision_file, output_file, refuse_inputs
 
 __all__ = ["run"]
 
@@ -41,6 +42,9 @@ def run(options: argparse.Namespace) -> int:
         # The files are opened before the run, so that an error is reported before it.
         page = outputs.enter_context(output_file(options.report, "--report")) if options.report is not None else None
         tables = [(name, path, outputs.enter_context(output_file(path, "--save"))) for name, path in options.save]
+        recorder = None
+        if options.decisions is not None:
+            recorder = Recorder(kept=0, file=decision_file(options.decisions))
         outputs.callback(settle_collector())
         result = run_simulation(
             manifests,
@@ -57,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
             remarks=[*registry.problems, *remarks],
             on_progress=bar.update,
             on_slow_plugin=warn,
+            recorder=recorder,
+            explain=[name if "/" in name else f"default/{name}" for name in options.explain],
         )
         if page is not None:
             page.write(render_html(result, title).encode(errors="backslashreplace"))
@@ -70,6 +76,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         write(render_json(result) if options.output == "json" else render_yaml(result))
     _check_result(result)
+    if result.explanation is not None and result.explanation.absent:
+        absent = ", ".join(result.explanation.absent)
+        raise CliError(f"--explain {absent}: no such pod is in the cluster at the end, and none was evicted")
     return 0
 
 
@@ -121,7 +130,11 @@ def _check_outputs(options: argparse.Namespace) -> None:
         [path for group in options.filename for path in group] + options.trace + options.stages + options.plugin_module
     )
     read += [path for path in (options.start, options.config, options.node_template) if path]
-    refuse_inputs((("--report" if path == options.report else "--save", path) for path in given), read)
+    names = [("--report" if path == options.report else "--save", path) for path in given]
+    if options.decisions:
+        given.append(options.decisions)
+        names.append(("--decisions", options.decisions))
+    refuse_inputs(names, read)
     places = [os.path.realpath(path) for path in given]
     for path, place in zip(given, places, strict=True):
         if places.count(place) > 1:

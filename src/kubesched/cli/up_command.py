@@ -14,7 +14,7 @@ import secrets
 import ssl
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +25,7 @@ from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
 from kubesched.base.collector import PASS_SECONDS, collector_paused
 from kubesched.base.loop_watch import HoldReporter, watch_loop
+from kubesched.base.pages import Page
 from kubesched.base.times import Clock, RealClock, SteadyClock, timestamp
 from kubesched.cluster.files import (
     Import,
@@ -48,11 +49,15 @@ from kubesched.cluster.http import (
 )
 from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
 from kubesched.cluster.store import Store
+from kubesched.explain.live import LivePages
+from kubesched.explain.preemptions import PreemptionMemory
+from kubesched.explain.records import Recorder
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.inputs.given import node_template_of
 from kubesched.lab.simulate.inputs.intake import in_order, unknown_fields, with_default_class, wrong_devices
 from kubesched.lab.simulate.inputs.storing import ensure_namespace
 from kubesched.lab.simulate.run.scaled_time import ScaledClock, ScaledTimeLoop
+from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.extenders.http import http_extenders
 from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins
 
@@ -62,7 +67,7 @@ from .interrupts import run_loop
 from .loading import load_setup
 from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .preemption_log import PreemptionLog
-from .saved_file import claimed, refuse_missing_directory, save_or_rescue
+from .saved_file import claimed, decision_file, refuse_missing_directory, save_or_rescue
 from .stopping import StopSignal
 
 __all__ = ["run"]
@@ -96,16 +101,24 @@ async def _up(options: argparse.Namespace) -> int:
         async with AsyncExitStack() as stack:
             with collector_paused(stack.callback, every=PASS_SECONDS * options.speed):
                 with stop.interrupts():
-                    embedded = _build(options, loop)
+                    recorder = _recorder(options)
+                    stack.callback(recorder.close)
+                    memory = PreemptionMemory()
+                    embedded = _build(options, loop, [recorder, memory])
+                    recorder.attach(embedded.scheduler)
+                    memory.attach(embedded.scheduler)
+                pages = {} if options.no_scheduler else _pages(embedded, memory, recorder)
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
                 stack.enter_context(watching_plugins(plugins, warn, progress=loop_progress(loop)))
                 stack.push_async_callback(embedded.stop)
                 await stop.unless(embedded.start(scheduler=not options.no_scheduler))
                 scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubesched-")))
-                server, kubeconfig = await stop.unless(_serve(embedded.store, options, scratch))
+                server, kubeconfig = await stop.unless(_serve(embedded.store, options, scratch, pages))
                 stack.push_async_callback(server.stop)
                 stack.push_async_callback(_save, embedded.store, server, options)
                 embedded.scheduler.debugger.install(loop)
+                if recorder.file is not None:
+                    embedded.tasks.spawn(recorder.run(), "decisions")
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
             if options.speed == 1:  # otherwise the loop's seconds are not real seconds
                 reporter = HoldReporter(logging.getLogger("kubesched.up"), least=_HOLD_SECONDS)
@@ -188,7 +201,23 @@ def _check_kubeconfig(given: str) -> None:
         raise CliError(f"--kubeconfig-out {given}: holds {found}, which is not overwritten; give another name")
 
 
-def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embedded:
+def _recorder(options: argparse.Namespace) -> Recorder:
+    if options.decisions is None:
+        return Recorder()
+    if options.no_scheduler:
+        raise CliError("--decisions: there are none with --no-scheduler", code=2)
+    return Recorder(file=decision_file(options.decisions))
+
+
+def _pages(embedded: Embedded, memory: PreemptionMemory, recorder: Recorder) -> dict[str, Page]:
+    """Return the pages about the scheduler; the same as those of ``kubesched run``."""
+    live = LivePages(embedded.scheduler, preemptions=memory, decisions=recorder.ring)
+    return dict.fromkeys(("explain", "decisions"), live.answer)
+
+
+def _build(
+    options: argparse.Namespace, loop: asyncio.AbstractEventLoop, observers: Sequence[AttemptObserver]
+) -> Embedded:
     """Return the cluster that the options describe, with all its objects. Nothing moves yet."""
     registry, config, remarks = load_setup(options, options.config)
     for remark in remarks:
@@ -213,7 +242,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
         stages=_stages(options),
         extenders=http_extenders(config.extenders),
-        on_preemption=None if options.quiet else PreemptionLog(clock),
+        observers=[*([] if options.quiet else [PreemptionLog(clock)]), *observers],
         taint_new_nodes=not options.no_controllers,
         event_cache_size=EVENT_CACHE,
     )
@@ -303,7 +332,9 @@ def _create(store: Store, item: Manifest, *, exists_is_fine: bool = False) -> No
         raise ManifestError(f"{item.source}: {item.kind.kind} {item.name} was refused: {error}") from None
 
 
-async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tuple[HttpServer, Path]:
+async def _serve(
+    store: Store, options: argparse.Namespace, scratch: Path, pages: Mapping[str, Page]
+) -> tuple[HttpServer, Path]:
     """Start the server and write the kubeconfig."""
     token = secrets.token_urlsafe(24) if options.token == "" else options.token
     cert, key, ca = options.tls_cert, options.tls_key, options.tls_ca
@@ -329,6 +360,7 @@ async def _serve(store: Store, options: argparse.Namespace, scratch: Path) -> tu
             insecure_without_token=options.insecure_without_token,
             tls_cert=cert,
             tls_key=key,
+            pages=pages,
         )
         await server.start()
     except ValueError as error:

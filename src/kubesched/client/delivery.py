@@ -38,8 +38,8 @@ class ResourceEventHandler(Protocol):
     An error that a handler raises is logged, and the object is delivered to it again. So each method must work even if
     an earlier call did all or part of its work: a known object may be added, or an unknown object deleted.
 
-    A handler may have ``on_delete_all(objs)`` as well. While it is the only handler, deletions that come together reach
-    it in one call. If that call raises, each deletion is delivered by itself.
+    A handler may have ``on_delete_all(objs)`` as well. While all handlers have it, deletions that come together reach
+    each of them in one call. If that call raises, each deletion is delivered by itself.
     """
 
     def on_add(self, obj: Any, is_initial: bool) -> None:
@@ -161,19 +161,24 @@ class Deliveries:
 
     def delete_all(self, gone: Mapping[str, Any]) -> None:
         """Deliver deletions that came together. ``gone`` maps keys to final states, in order."""
-        only = self._listeners[0] if len(self._listeners) == 1 and len(gone) > 1 else None
-        if only is not None and only.delete_all is not None and not only.behind:
+        together = [listener for listener in self._listeners if listener.delete_all is not None and not listener.behind]
+        if len(gone) < 2 or len(together) < len(self._listeners):
+            together = []
+        failed: list[_Listener] = []
+        for listener in together:
+            assert listener.delete_all is not None
             try:
-                only.delete_all(list(gone.values()))
+                listener.delete_all(list(gone.values()))
             except Exception:
                 self.errors += 1
-                name = type(only.handler).__name__
+                name = type(listener.handler).__name__
                 logger.exception("handler %s failed on %d deletions, each is delivered by itself", name, len(gone))
-            else:
-                self.deletes += len(gone)
-                return
+                failed.append(listener)
+        if together and not failed:
+            self.deletes += len(gone)
+            return
         for key, obj in gone.items():
-            self.delete(key, obj)
+            self.delete(key, obj, tuple(failed) if together else None)
 
     def _add_to(self, listener: _Listener, key: str, obj: Any, is_initial: bool) -> None:
         if listener.behind and key in listener.behind:

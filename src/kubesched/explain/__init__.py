@@ -1,13 +1,14 @@
-"""Explanations of decisions: what keeps a pod off each node, and the smallest changes that let it run.
+"""Explanations of decisions: why a pod is pending, why it is where it is, and what would change that.
 
-    pod ──obstacles──▶ what stands in the way, by row ──remedies──▶ smallest sets of changes, each evaluated
+    pending ──obstacles──▶ what stands in the way, by row ──remedies──▶ smallest sets of changes, each evaluated
+    placed  ──scores─────▶ the best nodes, by plugin      ──turns─────▶ changes after which another node wins
 
-:mod:`.obstacles` asks the plugins of the pod's profile, :mod:`.remedies` combines what they say. Both run the
-scheduler's own filters on changed copies of the pod; nothing of the cluster is changed. Callers: simulations, the
-demonstration and ``kubesched explain``.
+:class:`.explainer.Explainer` has every answer. Each is evaluated with the scheduler's own plugins, on changed copies of
+pods or in what-ifs; nothing of the cluster is changed. Callers: simulations, the demonstration, the server of a live
+scheduler, and ``kubesched explain``.
 """
 
-from .obstacles import Obstacle, Obstacles, obstacles_of
-from .remedies import Remedy, remedies_for
+from .explainer import Explainer
+from .report import Explanation
 
-__all__ = ["Obstacle", "Obstacles", "Remedy", "obstacles_of", "remedies_for"]
+__all__ = ["Explainer", "Explanation"]

@@ -1,38 +1,47 @@
-"""Evictions that would make room for a pending pod, node by node, with the profile's own filters in a what-if."""
+"""Evictions that would make room for a pending pod, node by node, with preemption's dry run over the profile's filters."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
 
 from kubesched.scheduler.core.search import Search, prepared
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.runtime import Framework
+from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes import NodeInfo, PodInfo
+from kubesched.scheduler.nodes.nominating import nominations_that_count
+from kubesched.scheduler.plugins.preemption.dry_run import victims_of
 
-from .obstacles import Obstacles, rows_without
+from .obstacles import OF_SCHEDULER, Obstacles, rows_without
 
 __all__ = ["Evictions", "evictions_for"]
 
-#: Most nodes that are tried, those with the most room first, and most pods on a node that is tried.
+#: Most nodes that are tried, those with the most room first; most pods that are tried on a node, and on all nodes.
 _MOST_NODES: Final = 32
 _MOST_PODS: Final = 256
+_MOST_TRIALS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Evictions:
-    """Pods of one node without which the pending pod fits there.
+    """Pods without which the pending pod fits a node. Most often all of them are there.
 
     Attributes:
         node: name of the node.
         pods: the pods that have to go, as ``namespace/name``; none of them is needless.
         of: number of pods on the node.
+        nodes: the node of each pod.
     """
 
     node: str
     pods: tuple[str, ...]
     of: int
+    nodes: tuple[str, ...]
 
 
 def evictions_for(framework: Framework, search: Search, obstacles: Obstacles) -> Evictions | None:
@@ -43,51 +52,70 @@ def evictions_for(framework: Framework, search: Search, obstacles: Obstacles) ->
         if outcome.status is not None and not framework.has_active_extensions(state):
             return None
         best: Evictions | None = None
+        left = _MOST_TRIALS
         for node in _candidates(framework, search, obstacles):
             if outcome.nodes is not None and node.name not in outcome.nodes:
                 continue
-            pods = _needless(framework, search, state, obstacles.pod, node)
-            if pods and (best is None or len(pods) < len(best.pods)):
-                best = Evictions(node.name, tuple(sorted(pod.pod.key for pod in pods)), len(node.pods))
+            potential = _potential(obstacles, node)
+            left -= len(potential)
+            if left < 0 and best is not None:
+                break
+            victims = _victims(framework, search, state, obstacles.pod, node, potential)
+            if victims and (best is None or len(victims) < len(best.pods)):
+                ordered = sorted((one.pod.key, at.name) for at, one in victims)
+                keys, names = zip(*ordered, strict=True)
+                best = Evictions(node.name, keys, len(node.pods), names)
+                if len(victims) == 1:
+                    break
     except PluginFailedError:
         return None
     return best
 
 
 def _candidates(framework: Framework, search: Search, obstacles: Obstacles) -> list[NodeInfo]:
-    """Nodes whose obstacles may all be gone with their pods, the most promising first."""
-    may_go = {entry.name for entry in framework.filters if entry.reads_pods or not entry.is_local}
+    """Nodes whose obstacles may all be gone with some pods, the most promising first."""
+    may_go = {entry.name for entry in framework.filters if entry.reads_pods or not entry.is_local} | {OF_SCHEDULER}
     staying = [obstacle for obstacle in obstacles.found if obstacle.plugin not in may_go]
     rows = obstacles.rows[rows_without(staying, len(obstacles.rows))]
-    nodes = [node for row in rows.tolist() if 0 < len((node := search.table.info(row)).pods) <= _MOST_PODS]
-    wanted = obstacles.pod.fit_requests
-    return sorted(nodes, key=lambda node: -_room(node, wanted.milli_cpu, wanted.memory))[:_MOST_NODES]
+    wanted, table = obstacles.pod.fit_requests, search.table
+    room = np.ones(len(rows))
+    for resource, amount in (("cpu", wanted.milli_cpu), ("memory", wanted.memory)):
+        index = table.column(resource)
+        if amount and index is not None:
+            capacity = table.allocatable[index, rows]
+            rows, room, capacity = rows[capacity >= amount], room[capacity >= amount], capacity[capacity >= amount]
+            room = np.minimum(room, (capacity - table.requested[index, rows]) / amount)
+    return [table.info(row) for row in rows[np.argsort(-room, kind="stable")[:_MOST_NODES]].tolist()]
 
 
-def _room(node: NodeInfo, milli_cpu: int, memory: int) -> float:
-    """How much of the wanted amounts is free on a node; 1 is all."""
-    free_cpu = node.allocatable.milli_cpu - node.requested.milli_cpu
-    free_memory = node.allocatable.memory - node.requested.memory
-    shares = [min(1.0, free_cpu / milli_cpu) if milli_cpu else 1.0, min(1.0, free_memory / memory) if memory else 1.0]
-    return min(shares)
+def _potential(obstacles: Obstacles, node: NodeInfo) -> list[tuple[NodeInfo, PodInfo]]:
+    """The pods that may have to go: those of the node, and those elsewhere that demands name; none when too many."""
+    found = {one.uid: (node, one) for one in node.pods.values()}
+    place = int(np.argmax(obstacles.rows == node.row))
+    for obstacle in obstacles.found:
+        if obstacle.demand is not None and obstacle.stands[place]:
+            found.update((one.uid, (at, one)) for at, one in obstacle.demand.holders(node.row))
+    return list(found.values()) if len(found) <= _MOST_PODS else []
 
 
-def _needless(framework: Framework, search: Search, state: CycleState, pod: PodInfo, node: NodeInfo) -> list[PodInfo]:
-    """The pods that a node has to lose: all leave, and come back in order of priority as long as the pod still fits."""
-    state, snapshot = state.clone(), search.snapshot
-    staying = sorted(node.pods.values(), key=lambda other: (-other.priority, other.pod.key))
-    victims: list[PodInfo] = []
-    with snapshot.what_if(node) as trial:
-        for other in staying:
-            trial.remove(other)
-            framework.remove_pod(state, pod, other, node)
-        if framework.filter_with_nominated(state, pod, snapshot, node, ()) is not None:
-            return []
-        for other in staying:
-            trial.add(other)
-            framework.add_pod(state, pod, other, node)
-            if framework.filter_with_nominated(state, pod, snapshot, node, ()) is not None:
-                trial.remove(other)
-                framework.remove_pod(state, pod, other, node)
-                victims.append(other)
-    return victims
+def _victims(
+    framework: Framework,
+    search: Search,
+    state: CycleState,
+    pod: PodInfo,
+    node: NodeInfo,
+    potential: Sequence[tuple[NodeInfo, PodInfo]],
+) -> list[tuple[NodeInfo, PodInfo]]:
+    """The pods that have to go: all leave, and come back in order of priority as long as the pod still fits."""
+    nominated = nominations_that_count(search.nominations.nominated_pods_for_node(node.name), pod)
+    if not potential:
+        return []
+
+    def groups() -> list[list[PodInfo]]:
+        return [sorted((one for _, one in potential), key=lambda other: (-other.priority, other.pod.key))]
+
+    found = victims_of(framework, search.snapshot, state, pod, node, nominated, potential, groups)
+    if isinstance(found, Status):
+        return []
+    home = {one.uid: at for at, one in potential}
+    return [(home[one.uid], one) for victims in found for one in victims]

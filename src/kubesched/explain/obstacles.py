@@ -8,37 +8,56 @@ demands. So a node's obstacles are all that has to change before the pod can run
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from heapq import nsmallest
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
+from msgspec.structs import replace
 
 from kubesched.api.types import Pod, PodSpec
-from kubesched.scheduler.core.search import prepared
+from kubesched.scheduler.core.diagnosis import Rejection
+from kubesched.scheduler.core.search import Search, prepared
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.demand import Change, Demand
 from kubesched.scheduler.framework.entries import FilterEntry
 from kubesched.scheduler.framework.failures import PluginFailedError
+from kubesched.scheduler.framework.question import VerdictArray
 from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.nodes import NodeList, NodeTable, PodInfo
-from kubesched.scheduler.nodes.columns import RowArray
+from kubesched.scheduler.nodes.columns import NO_ROWS, BoolArray, IntpArray, RowArray, equal_places, joined
+from kubesched.scheduler.plugins.demands.words import counted
 
-__all__ = ["Obstacle", "Obstacles", "changed", "obstacles_of"]
+__all__ = [
+    "Obstacle",
+    "Obstacles",
+    "affordable",
+    "changed",
+    "fits_after",
+    "made",
+    "obstacles_of",
+    "obstacles_of_plugin",
+    "rejected_by",
+    "with_changes",
+]
 
 _log = logging.getLogger(__name__)
 
 #: Most demands of a pod that are told apart: each is one bit of a 64-bit number.
 MOST_DEMANDS: Final = 62
-#: Most demands of one plugin that are told apart; what others reject is named by the plugin's reason.
-_MOST_OF_PLUGIN: Final = 24
-
-BoolArray = npt.NDArray[np.bool_]
+#: Most demands of one plugin that are told apart; nodes that others reject get the plugin's reason, which says so.
+MOST_OF_PLUGIN: Final = 24
+#: Members of a pod's spec beyond which fewer of its changes are evaluated; a pod may have thousands of terms.
+_MANY_MEMBERS: Final = 256
+#: Plugin of obstacles that no filter is the reason for.
+OF_SCHEDULER: Final = "scheduler"
+#: Most reasons of one plugin that are told apart.
+_MOST_REASONS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,12 +69,22 @@ class Obstacle:
         text: the demand with its numbers, or the plugin's reason.
         stands: bool[len(rows)], the nodes where it stands in the way.
         demand: how it could be weaker; None when no change of the pod helps.
+        data: the numbers of ``text`` for programs.
     """
 
     plugin: str
     text: str
     stands: BoolArray
     demand: Demand | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plugin: str, demand: Demand, rows: RowArray, stands: BoolArray) -> Obstacle:
+        """Make the obstacle of a demand at the rows where it ``stands``; without words when it stands nowhere."""
+        here = rows[stands]
+        if not len(here):
+            return cls(plugin, "", stands, demand)
+        return cls(plugin, demand.text(here), stands, demand, demand.data(here))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,14 +104,40 @@ class Obstacles:
     silent: list[Obstacle] = field(default_factory=list)
 
 
+def with_changes(pod: Pod, changes: Sequence[Change]) -> Pod:
+    """A copy of the pod with changes, and without its nomination."""
+    made = reduce(lambda done, change: change.of(done), changes, pod)
+    return replace(made, status=replace(made.status, nominated_node_name=""))
+
+
+@contextmanager
+def made(pod: PodInfo, changes: Sequence[Change]) -> Iterator[PodInfo]:
+    """The changed pod. Within the block, plugins see the other objects that the changes are about changed, too."""
+    with ExitStack() as stack:
+        for change in changes:
+            stack.enter_context(change.around())
+        yield PodInfo(with_changes(pod.pod, changes))
+
+
 def changed(pod: PodInfo, spec: PodSpec) -> PodInfo:
     """A copy of the pod with another spec, and without its nomination."""
-    return PodInfo(Pod(pod.pod.metadata, spec, msgspec.structs.replace(pod.pod.status, nominated_node_name="")))
+    return PodInfo(with_changes(replace(pod.pod, spec=spec), ()))
 
 
-def applied(spec: PodSpec, changes: Sequence[Change]) -> PodSpec:
-    """The spec after changes."""
-    return reduce(lambda made, change: change.of(made), changes, spec)
+def fits_after(search: Search, pod: PodInfo, changes: Sequence[Change]) -> RowArray:
+    """Rows that fit after changes, by the scheduler's own search."""
+    try:
+        with made(pod, changes) as changed:
+            evaluation = search.evaluate(CycleState(), changed)
+    except PluginFailedError:  # for a pod that no user wrote
+        return NO_ROWS
+    return NO_ROWS if isinstance(evaluation, Rejection) else np.sort(evaluation.feasible)
+
+
+def affordable(pod: PodInfo, most: int) -> int:
+    """Number of changed pods that may be evaluated: ``most``; of a pod with a very large spec fewer, but at least one."""
+    members = msgspec.json.encode(pod.spec).count(b":")
+    return max(1, most // max(1, members // _MANY_MEMBERS) ** 2)
 
 
 def obstacles_of(framework: Framework, table: NodeTable, pod: PodInfo) -> Obstacles:
@@ -99,75 +154,119 @@ def obstacles_of(framework: Framework, table: NodeTable, pod: PodInfo) -> Obstac
     return result
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rejected:
+    """What one plugin rejects: ``stands`` is bool[len(rows)]; equal ``codes`` have one reason, which ``why`` gives."""
+
+    stands: BoolArray
+    codes: VerdictArray
+    why: Callable[[int], str]
+
+
 class _Filter:
     """One Filter plugin with its PreFilter, called for all nodes with nothing else around it."""
 
-    def __init__(self, framework: Framework, entry: FilterEntry, table: NodeTable) -> None:
+    def __init__(
+        self, framework: Framework, entry: FilterEntry, table: NodeTable, rows: RowArray | None = None
+    ) -> None:
+        """``rows`` are the nodes to filter; None for all."""
         self._framework = framework
         self._entry = entry
         self._table = table
-        self.rows = table.order()
+        self.rows = table.order() if rows is None else rows
         self.name = entry.name
         self.plugin = entry.plugin
 
-    def rejects(self, pod: PodInfo) -> tuple[BoolArray, Callable[[int], str]]:
-        """bool[len(rows)]: the nodes that the plugin rejects; and the reason at a place in ``rows``.
+    def rejects(self, pod: PodInfo, changes: Sequence[Change] = ()) -> _Rejected:
+        """The nodes that the plugin rejects, after changes of the pod.
 
         Raises:
             PluginFailedError: when the plugin fails.
         """
+        if not changes:
+            return self._rejects(pod)
+        with made(pod, changes) as changed:
+            return self._rejects(changed)
+
+    def _rejects(self, pod: PodInfo) -> _Rejected:
         state, count = prepared(CycleState(), False), len(self.rows)
         table = self._table
-        outcome = self._framework.pre_filter(state, pod, NodeList(table, self.rows), {self.name})
+        outcome = self._framework.pre_filter(state, pod, NodeList(table, table.order()), {self.name})
+        verdicts = np.zeros(count, np.uint64)
         if outcome.status is not None:
             text = "; ".join(outcome.status.reasons())
-            return np.ones(count, np.bool_), lambda place: text
-        if self.name in state.skip_filter:
-            verdicts = np.zeros(count, np.uint64)
-        else:
+            return _Rejected(np.ones(count, np.bool_), verdicts, lambda code: text)
+        if self.name not in state.skip_filter:
             verdicts = self._entry.many(state, pod, table, self.rows.copy())
         stands = verdicts != 0
         if outcome.nodes is not None:
-            allowed = np.array([table.info(row).name in outcome.nodes for row in self.rows.tolist()], np.bool_)
-            stands = stands | ~allowed
+            allowed = np.zeros(table.capacity, np.bool_)
+            allowed[[row for row in map(table.row_of, outcome.nodes) if row is not None]] = True
+            stands = stands | ~allowed[self.rows]
 
-        def why(place: int) -> str:
-            verdict = int(verdicts[place])
-            if not verdict:
+        def why(code: int) -> str:
+            if not code:
                 return f"node is not among those that {self.name} allows"
-            return "; ".join(self._entry.status(state, pod, verdict).reasons())
+            return "; ".join(self._entry.status(state, pod, code).reasons())
 
-        return stands, why
+        return _Rejected(stands, verdicts, why)
+
+
+def rejected_by(framework: Framework, entry: FilterEntry, table: NodeTable, pod: PodInfo) -> BoolArray:
+    """Return bool[nodes], in list order: the nodes that one plugin rejects, with nothing else around it.
+
+    Raises:
+        PluginFailedError: when the plugin fails.
+    """
+    return _Filter(framework, entry, table).rejects(pod).stands
+
+
+def obstacles_of_plugin(
+    framework: Framework, entry: FilterEntry, table: NodeTable, pod: PodInfo, rows: RowArray | None = None
+) -> list[Obstacle]:
+    """Return the obstacles that one plugin sees on some nodes; ``rows`` None for all.
+
+    Raises:
+        PluginFailedError: when the plugin fails for the pod as it is.
+    """
+    found = _of_plugin(_Filter(framework, entry, table, rows), table, pod)
+    return [one for one in found if one.stands.any()]
 
 
 def _of_plugin(check: _Filter, table: NodeTable, pod: PodInfo) -> Iterator[Obstacle]:
     """The obstacles that one plugin sees."""
-    rejected, why = check.rejects(pod)
-    if not rejected.any():
+    rejected = check.rejects(pod)
+    if not rejected.stands.any():
         return
-    demands = _demands(check, table, pod)
-    fixed = "; ".join(demand.text(check.rows) for demand in demands if demand.without is None)
+    demands, is_cut = _demands(check, table, pod)
+    note = f" (only the first {counted(len(demands), 'demand')} told apart)" if is_cut else ""
     weak = [(demand, demand.without) for demand in demands if demand.without is not None]
-    left = rejected
+    left = rejected.stands
     try:
         if weak:
-            beyond, _ = check.rejects(changed(pod, applied(pod.spec, [without for _, without in weak])))
-            left = rejected & beyond
-            yield from _alone(check, pod, weak, rejected & ~beyond)
+            beyond = check.rejects(pod, [without for _, without in weak]).stands
+            left = rejected.stands & beyond
+            yield from _alone(check, pod, weak, rejected.stands & ~beyond)
     except PluginFailedError:  # a changed pod is none that a user wrote: the plugin's own reasons have to do
-        left = rejected
-    yield from _by_reason(check.name, left, (lambda place: fixed) if fixed else why)
+        left = rejected.stands
+    fixed = [demand.text(check.rows[left]) for demand in demands if demand.without is None] if left.any() else []
+    yield from _by_reason(check.name, rejected, left, "; ".join(fixed), note)
 
 
-def _demands(check: _Filter, table: NodeTable, pod: PodInfo) -> list[Demand]:
-    """Return the demands that a plugin names; none when it names none or fails, which the log says."""
+def _demands(check: _Filter, table: NodeTable, pod: PodInfo) -> tuple[list[Demand], bool]:
+    """Return the demands that a plugin names, and if there are more of them than are told apart.
+
+    None when the plugin names none or fails, which the log says.
+    """
     if not hasattr(check.plugin, "demands"):
-        return []
+        return [], False
+    most = affordable(pod, MOST_OF_PLUGIN)
     try:
-        return list(islice(check.plugin.demands(pod, table), _MOST_OF_PLUGIN))
+        found = list(islice(check.plugin.demands(pod, table), most + 1))
     except Exception:
         _log.warning("plugin %s failed to name the demands of pod %s", check.name, pod.pod.key, exc_info=True)
-        return []
+        return [], False
+    return found[:most], len(found) > most
 
 
 def _alone(
@@ -175,7 +274,7 @@ def _alone(
 ) -> Iterator[Obstacle]:
     """Each demand without the plugin's others, among nodes that are ``rejected`` for nothing else.
 
-    The last obstacle is all demands together, at the nodes where no single one is to blame.
+    The last obstacle is at the nodes where no single one is to blame.
 
     Raises:
         PluginFailedError: when the plugin fails for a changed pod.
@@ -183,24 +282,57 @@ def _alone(
     covered = np.zeros(len(check.rows), np.bool_)
     for demand, _ in weak:
         others = [without for other, without in weak if other is not demand]
-        stands = rejected & check.rejects(changed(pod, applied(pod.spec, others)))[0] if others else rejected
+        stands = rejected & check.rejects(pod, others).stands if others else rejected
         covered |= stands
-        yield Obstacle(check.name, demand.text(check.rows[stands]), stands, demand)
-    every = [without for _, without in weak]
-    whole = Change(" and ".join(change.text for change in every), lambda spec: applied(spec, every))
+        yield Obstacle.of(check.name, demand, check.rows, stands)
     together = rejected & ~covered
-    text = "; ".join(demand.text(check.rows[together]) for demand, _ in weak)
-    yield Obstacle(check.name, text, together, Demand(lambda rows: text, whole))
+    if together.any():
+        yield _together(check, pod, weak, together)
 
 
-def _by_reason(plugin: str, stands: BoolArray, why: Callable[[int], str]) -> Iterator[Obstacle]:
-    """Rejections that no change of the pod lifts, by the plugin's reasons."""
-    places: dict[str, list[int]] = {}
-    for place in np.flatnonzero(stands).tolist():
-        places.setdefault(why(place), []).append(place)
-    for text, listed in places.items():
-        mask = np.zeros(len(stands), np.bool_)
-        mask[listed] = True
+def _together(check: _Filter, pod: PodInfo, weak: Sequence[tuple[Demand, Change]], stands: BoolArray) -> Obstacle:
+    """All demands together, at nodes where no single one is to blame.
+
+    When it is enough to drop one of them, such as a constraint of a claim, it is named by the first of these. The others
+    are tried as well: they are among the demands that stand in the way of no node alone.
+
+    Raises:
+        PluginFailedError: when the plugin fails for a changed pod.
+    """
+    rows = check.rows[stands]
+    for demand, without in weak:
+        if not check.rejects(pod, [without]).stands[stands].all():
+            return Obstacle.of(check.name, demand, check.rows, stands)
+    text = "; ".join(demand.text(rows) for demand, _ in weak)
+    return Obstacle(check.name, text, stands, Demand(lambda rows: text, _whole([without for _, without in weak])))
+
+
+def _whole(changes: Sequence[Change]) -> Change:
+    """Several changes as one."""
+
+    @contextmanager
+    def around() -> Iterator[None]:
+        with ExitStack() as stack:
+            for change in changes:
+                stack.enter_context(change.around())
+            yield
+
+    words = " and ".join(change.text for change in changes)
+    return Change(words, lambda pod: reduce(lambda done, change: change.of(done), changes, pod), around)
+
+
+def _by_reason(plugin: str, rejected: _Rejected, left: BoolArray, fixed: str, note: str) -> Iterator[Obstacle]:
+    """Rejections that no change lifts, by ``fixed``, the texts of the demands there, or by the plugin's reasons."""
+    places: dict[str, list[IntpArray]] = {}
+    at = np.flatnonzero(left)
+    for code, mine in equal_places(rejected.codes[at]):
+        text = (fixed or rejected.why(code)) + note
+        if text not in places and len(places) >= _MOST_REASONS:
+            text = "other reasons" + note
+        places.setdefault(text, []).append(at[mine])
+    for text, parts in places.items():
+        mask = np.zeros(len(left), np.bool_)
+        mask[joined(parts)] = True
         yield Obstacle(plugin, text, mask)
 
 

@@ -13,15 +13,15 @@ from typing import Final
 
 import numpy as np
 
-from kubesched.api.types import PodSpec
-from kubesched.scheduler.nodes.columns import NO_ROWS, RowArray
+from kubesched.scheduler.framework.demand import Change
+from kubesched.scheduler.nodes.columns import NO_ROWS, BoolArray, RowArray
 
-from .obstacles import MOST_DEMANDS, BoolArray, Obstacle, Obstacles, applied, rows_without
+from .obstacles import MOST_DEMANDS, Obstacle, Obstacles, affordable, rows_without
 
 __all__ = ["Remedy", "remedies_for"]
 
-#: Rows that fit with a spec; the scheduler's search.
-Fits = Callable[[PodSpec], RowArray]
+#: Rows that fit after changes; the scheduler's search.
+Fits = Callable[[Sequence[Change]], RowArray]
 
 #: Most sets of obstacles that are tried, and weaker forms of one demand.
 _MOST_SETS: Final = 12
@@ -37,39 +37,41 @@ class Remedy:
     """Changes that together let the pod run.
 
     Attributes:
-        changes: the changes in words; all of them are needed.
+        changes: the changes; all of them are needed.
         rows: the nodes that fit afterwards, by row.
-        spec: the pod's spec with the changes.
         dropped: number of resources that are no longer asked for at all.
     """
 
-    changes: tuple[str, ...]
+    changes: tuple[Change, ...]
     rows: RowArray
-    spec: PodSpec
     dropped: int = 0
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The changes in words."""
+        return tuple(change.text for change in self.changes)
 
 
 def remedies_for(obstacles: Obstacles, fits: Fits) -> list[Remedy]:
     """The smallest sets of changes that help, best first; empty when no change of the pod helps.
 
-    Larger sets follow only while every smaller one asks for none of some resource. ``fits`` evaluates a spec; each
-    remedy was evaluated by it.
+    Larger sets follow only while every smaller one asks for none of some resource. Each remedy was evaluated by ``fits``.
     """
-    evaluations = 0
+    evaluations, most_evaluations = 0, affordable(obstacles.pod, _MOST_EVALUATIONS)
 
-    def evaluated(spec: PodSpec) -> RowArray:
+    def evaluated(changes: Sequence[Change]) -> RowArray:
         nonlocal evaluations
         evaluations += 1
-        return fits(spec) if evaluations <= _MOST_EVALUATIONS else NO_ROWS
+        return fits(changes) if evaluations <= most_evaluations else NO_ROWS
 
     weak = [obstacle for obstacle in obstacles.found if obstacle.demand is not None]
     open_, closed = weak[:MOST_DEMANDS], [one for one in obstacles.found if one.demand is None] + weak[MOST_DEMANDS:]
     found: dict[tuple[str, ...], Remedy] = {}
 
     def attempt(needed: Sequence[Obstacle]) -> bool:
-        remedy = _tried(obstacles, needed, evaluated)
+        remedy = _tried(needed, evaluated)
         if remedy is not None:
-            found.setdefault(remedy.changes, remedy)
+            found.setdefault(remedy.texts, remedy)
         return remedy is not None
 
     for needed in _sets(open_, rows_without(closed, len(obstacles.rows))):
@@ -81,6 +83,9 @@ def remedies_for(obstacles: Obstacles, fits: Fits) -> list[Remedy]:
     if not found:
         _least([*open_, *obstacles.silent], attempt)
     fewest = min(map(len, found), default=0)
+    if fewest == 1:
+        for silent in obstacles.silent[:_MOST_COMBINATIONS]:
+            attempt([silent])
     for size in range(1, fewest):
         for fewer in islice(combinations(open_, size), _MOST_COMBINATIONS):
             attempt(fewer)
@@ -88,7 +93,7 @@ def remedies_for(obstacles: Obstacles, fits: Fits) -> list[Remedy]:
             break
     most = min((len(one.changes) for one in found.values() if not one.dropped), default=fewest)
     kept = [one for one in found.values() if len(one.changes) <= most]
-    return sorted(kept, key=lambda one: (one.dropped, len(one.changes), -len(one.rows), one.changes))
+    return sorted(kept, key=lambda one: (one.dropped, len(one.changes), -len(one.rows), one.texts))
 
 
 def _sets(found: Sequence[Obstacle], reachable: BoolArray) -> Iterator[list[Obstacle]]:
@@ -113,11 +118,11 @@ def _least(found: Sequence[Obstacle], attempt: Callable[[Sequence[Obstacle]], bo
             needed = fewer
 
 
-def _tried(obstacles: Obstacles, needed: Sequence[Obstacle], fits: Fits) -> Remedy | None:
+def _tried(needed: Sequence[Obstacle], fits: Fits) -> Remedy | None:
     """The smallest changes that lift these obstacles, evaluated; None when even dropping all demands does not help."""
     demands = [obstacle.demand for obstacle in needed if obstacle.demand is not None]
-    spec, chosen = obstacles.pod.spec, [demand.without for demand in demands if demand.without is not None]
-    rows = fits(applied(spec, chosen))
+    chosen = [demand.without for demand in demands if demand.without is not None]
+    rows = fits(chosen)
     if not len(rows):
         return None
     amounts = {place: demand.amounts for place, demand in enumerate(demands) if demand.amounts is not None}
@@ -130,13 +135,12 @@ def _tried(obstacles: Obstacles, needed: Sequence[Obstacle], fits: Fits) -> Reme
         for (place, each), less in zip(amounts.items(), least, strict=True):
             chosen[place] = each.less(int(less))
             dropped += less >= each.asked
-        rows = fits(applied(spec, chosen))
+        rows = fits(chosen)
     for place, demand in enumerate(demands):
         for weaker in demand.weaker[:_MOST_WEAKER]:
             tried = [*chosen[:place], weaker, *chosen[place + 1 :]]
-            fitting = fits(applied(spec, tried))
+            fitting = fits(tried)
             if len(fitting):
                 chosen, rows = tried, fitting
                 break
-    texts = tuple(change.text for change in chosen)
-    return Remedy(texts, rows, applied(spec, chosen), dropped) if len(rows) else None
+    return Remedy(tuple(chosen), rows, dropped) if len(rows) else None

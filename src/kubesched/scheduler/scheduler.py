@@ -22,6 +22,7 @@ from .core.binding import BindingCycles
 from .core.cycle import Cycle
 from .core.failure import FailureHandler
 from .core.handle import Backends, PluginRequests
+from .core.observer import AttemptObserver
 from .core.port import Port
 from .core.profiles import build_frameworks, build_profiles
 from .core.search import Search
@@ -33,8 +34,6 @@ from .extenders.support import ExtenderRejections, checked_extenders, connect_ex
 from .framework.enqueue import queueing_hints
 from .framework.holding import Holder
 from .framework.metrics import SchedulerMetrics
-from .framework.preemption import Preemption
-from .framework.queued import QueuedPodInfo
 from .framework.registry import Registry
 from .handlers import watch
 from .informers import Informers
@@ -68,14 +67,13 @@ class Scheduler:
         max_in_unschedulable: float = 300.0,
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
-        on_preemption: Callable[[Preemption], None] | None = None,
-        on_attempt: Callable[[QueuedPodInfo], None] | None = None,
+        observers: Sequence[AttemptObserver] = (),
     ) -> None:
         """Build all parts; nothing runs yet. Call it in a running event loop.
 
-        ``extenders`` has, by name, an object for each extender of the configuration, and perhaps further ones;
-        :meth:`stop` closes all of them. ``wrap_search`` may wrap the search of each profile, for example in a
-        stopwatch. ``on_preemption`` receives every successful preemption, and ``on_attempt`` every pod that is popped.
+        ``extenders`` are the objects for the configuration's extenders, by name, and perhaps more; :meth:`stop` closes
+        them. ``wrap_search`` may wrap the search of each profile, for example in a stopwatch. ``observers`` see
+        every attempt.
 
         Raises:
             ConfigError: when a profile cannot be built, or a configured extender is missing from ``extenders``.
@@ -105,9 +103,11 @@ class Scheduler:
         self.statuses = statuses = StatusWriter(port, informers.live_pod, tasks)
         self._requests.connect(queue, statuses)
         attempts = AttemptMetrics(metrics, clock)
-        failures = FailureHandler(queue, cache, statuses, attempts, informers.live_pod)
-        self.bindings = BindingCycles(queue, failures, statuses, backends, extenders, attempts, metrics, tasks)
-        self.cycle = Cycle(queue, cache, profiles, self.bindings, failures, metrics, clock, on_preemption, on_attempt)
+        failures = FailureHandler(queue, cache, statuses, attempts, informers.live_pod, observers)
+        self.bindings = BindingCycles(
+            queue, failures, statuses, backends, extenders, attempts, metrics, tasks, observers
+        )
+        self.cycle = Cycle(queue, cache, profiles, self.bindings, failures, metrics, clock, observers)
         self._lane = ExtenderLane(extenders, queue, self.cycle, informers.live_pod, metrics)
         # Changes of the cluster.
         watch(informers, cache, queue, profiles, hints, backends, metrics)

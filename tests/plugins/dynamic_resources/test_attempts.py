@@ -505,10 +505,9 @@ def test_a_claim_whose_devices_failed_is_deallocated_by_the_next_attempt() -> No
 
 
 def explained(house: House, asking: Pod) -> list[str]:
-    found = house.find(asking)
-    assert isinstance(found, Rejection)
+    assert isinstance(house.find(asking), Rejection)
     table = house.cache.table
-    return [each.text for each in house.plugin.explain(found.state, PodInfo(asking), table, table.order())]
+    return [each.text(table.order()) for each in house.plugin.demands(PodInfo(asking), table)]
 
 
 def test_what_is_missing_is_said_in_plain_words() -> None:
@@ -524,13 +523,15 @@ def test_what_is_missing_is_said_in_plain_words() -> None:
         house.server.put(claim(requests=[{"name": "gpu", "exactly": exactly}]))
         house.objects.remove("resourceslices", f"n1-{DRIVER}")
         assert explained(house, pod("p", "c")) == [
-            "no node has 2 free devices of class gpu with 40Gi; n2 has 2 with 24Gi"
+            "claim c, request gpu: asks for 2 devices of class gpu with 40Gi; none matches, but n2 has 2 of the class with 24Gi"
         ]
         house.server.put(claim("many", count=3))
-        assert explained(house, pod("p", "many")) == ["no node has 3 free devices of class gpu; n2 has 2"]
+        assert explained(house, pod("p", "many")) == [
+            "claim many, request gpu: asks for 3 devices of class gpu; n2 has 2 that match, 2 free"
+        ]
         house.server.put(claim("taken", allocation=results("gpu-0", "gpu-1", pool="n2")))
         house.server.put(claim("one"))
-        text = "no node has 1 free device of class gpu; n2 has 2, none of them free"
+        text = "claim one, request gpu: asks for 1 device of class gpu; n2 has 2 that match, 0 free, 2 used by claim default/taken"
         assert explained(house, pod("p", "one")) == [text]
 
     scenario(main)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .options import enable_plugin, node_resources, plugin_modules, quiet, real_cluster, stages, start_from
+from .options import decisions, enable_plugin, node_resources, plugin_modules, quiet, real_cluster, stages, start_from
 from .values import duration, node_count, port, speed, zones
 
 __all__ = ["import_", "run", "up"]
@@ -103,6 +103,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
         metavar="FILE",
         help="save to this file at the end. Without --from, start from the file if it exists, at its time if that is later",
     )
+    decisions(parser)
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of ties and names (default: 0)")
     quiet(parser)
 

@@ -7,6 +7,7 @@ import argparse
 from .values import setting
 
 __all__ = [
+    "decisions",
     "enable_plugin",
     "json_output",
     "manifests",
@@ -78,6 +79,15 @@ def scheduler_setup(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="feature gates of kube-scheduler, such as DRADeviceTaintRules=true; may be given again",
+    )
+
+
+def decisions(parser: argparse.ArgumentParser) -> None:
+    """Add ``--decisions``."""
+    parser.add_argument(
+        "--decisions",
+        metavar="FILE",
+        help="write every decision of the scheduler and its reasons to this file, compressed; see kubesched decisions",
     )
 
 

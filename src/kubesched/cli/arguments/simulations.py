@@ -1,10 +1,13 @@
-"""Arguments of the commands that simulate: ``simulate``, ``explain`` and ``sweep``, and ``trace`` for their input."""
+"""Arguments of the commands that simulate: ``simulate``, ``explain``, ``audit`` and ``sweep``, and ``trace`` for their input."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Final
 
+from .options import (
+    decisions as decisions_file,
+)
 from .options import (
     manifests,
     node_resources,
@@ -15,9 +18,9 @@ from .options import (
     stages,
     start_from,
 )
-from .values import TABLES, count, duration, factor, node_count, positive, saved_table, seconds, setting
+from .values import TABLES, count, duration, factor, moment, node_count, positive, saved_table, seconds, setting
 
-__all__ = ["TRACE_FORMATS", "explain", "simulate", "sweep", "trace"]
+__all__ = ["TRACE_FORMATS", "audit", "decisions", "explain", "simulate", "sweep", "trace"]
 
 
 def _result_files(parser: argparse.ArgumentParser) -> None:
@@ -90,38 +93,142 @@ warnings."""
         type=duration,
         help="end at this virtual time: seconds, or 90m, 72h (default: a day after the last arrival)",
     )
+    parser.add_argument(
+        "--explain",
+        metavar="POD",
+        action="append",
+        default=[],
+        help="say why this pod, NAME or NAMESPACE/NAME, is where it is, or was evicted, at the end (--until sets the "
+        "moment); may be given again",
+    )
     _result_files(parser)
+    decisions_file(parser)
     quiet(parser, "no progress bar")
 
 
 def explain(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Say why pods are pending: everything that stands in the way, with its numbers and nodes, and the smallest changes after
-which the pod fits, each tried by the scheduler's own filters. Causes that come together are named together. Nothing is
-scheduled, and a cluster is only read."""
+which the pod fits, each tried by the scheduler's own filters. Say why a pod is on its node: the scores of the best
+nodes, what decided, and what would have turned it. Nothing is scheduled, and a cluster is only read."""
     parser.epilog = """\
 examples: kubesched explain --kubeconfig ~/.kube/config
           kubesched explain web-7d4b9-x2x5k -n shop --from dump.yaml
+          kubesched explain web-7d4b9-x2x5k -n shop --node node-7 --from dump.yaml
           kubesched explain -f examples/web-shop examples/nodes
-Exit code: 0 even if pods are pending; 1 if the input cannot be used or a named pod does not exist."""
+          kubesched explain --message '0/3 nodes are available: 3 Insufficient cpu.'
+Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named pod or node does not exist."""
     parser.add_argument(
         "pod", metavar="POD", nargs="*", help="a pod, as NAME or NAMESPACE/NAME (default: all pending pods)"
     )
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "-n",
         "--namespace",
         metavar="NAME",
-        default="default",
-        help="the namespace of pods that are named without one (default: default)",
+        help="of pods named without one (default: default); without a pod: pending pods of this namespace only",
     )
+    where.add_argument(
+        "-A",
+        "--all-namespaces",
+        "--all-pending",
+        action="store_true",
+        help="all pending pods of all namespaces, which is the default without a pod",
+    )
+    parser.add_argument(
+        "--node",
+        metavar="NODE",
+        action="append",
+        default=[],
+        help="say why not on this node: what keeps pods off it, or by how much it loses; may be given again",
+    )
+    parser.add_argument(
+        "--message",
+        metavar="TEXT",
+        help="explain this message of a scheduler, from an event or a condition, instead of pods; -: standard input",
+    )
+    server = parser.add_argument_group("a live scheduler")
+    server.add_argument(
+        "--server",
+        metavar="URL",
+        help="ask a running scheduler, kubesched run or up, what it decided and what it waits for",
+    )
+    server.add_argument("--token-file", metavar="FILE", help="bearer token for it")
+    server.add_argument("--certificate-authority", metavar="FILE", help="certificate that its server's is checked with")
+    server.add_argument("--client-certificate", metavar="FILE", help="certificate to present to it")
+    server.add_argument("--client-key", metavar="FILE", help="key of that certificate")
+    server.add_argument("--insecure-skip-tls-verify", action="store_true", help="do not check its certificate")
     real_cluster(parser, "read this cluster")
     start_from(parser)
     manifests(parser)
     scheduler_setup(parser)
+    parser.add_argument("-o", "--output", choices=("text", "wide", "json", "yaml"), default="text")
+    parser.add_argument("--wide", action="store_true", help="like -o wide: show everything, however much it is")
+    quiet(parser, "no progress bar")
+
+
+def decisions(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Show the decisions in a file that kubesched run, up or simulate wrote with --decisions: where each pod went or why it
+did not, with the best nodes and their scores. "replay" makes the decisions again by another configuration, each in the
+state in which it was made, and shows which would differ and why. A recorded node that would be among the best again is
+no difference, as chance decides among those. Nothing but the file is read."""
+    parser.epilog = """\
+examples: kubesched decisions decisions.gz --outcome unschedulable --since 10m
+          kubesched decisions decisions.gz --pod shop/web-7d4b9-x2x5k -o wide
+          kubesched decisions replay decisions.gz --config new.yaml
+Exit code: 0 even if decisions differ; 1 if the file cannot be used."""
+    parser.add_argument("words", metavar="[replay] FILE", nargs="+", help="the file; its predecessor is FILE.1")
+    parser.add_argument("--pod", metavar="POD", default="", help="only of this pod: NAME, NAMESPACE/NAME or UID")
+    parser.add_argument("--node", metavar="NODE", default="", help="only with this node chosen or near the top")
     parser.add_argument(
-        "-o", "--output", choices=("table", "json", "yaml"), default="table", help="form of the result (default: table)"
+        "--plugin",
+        metavar="NAME",
+        default="",
+        help="only those in which this plugin rejected nodes, or scored the best nodes differently",
     )
-    parser.add_argument("--wide", action="store_true", help="show every group of pods, however many there are")
+    parser.add_argument("--outcome", choices=("bound", "unschedulable", "rejected", "error"), default="")
+    parser.add_argument("--since", metavar="TIME", type=moment, help="from this time, or this long ago: 10m, 2h")
+    parser.add_argument("--until", metavar="TIME", type=moment, help="before this time, or this long ago")
+    parser.add_argument("--last", metavar="N", type=positive, help="only the last N")
+    parser.add_argument("-F", "--follow", action="store_true", help="go on with new decisions, until Ctrl-C")
+    scheduler_setup(parser)
+    parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml"), default="table")
+    quiet(parser, "no progress bar")
+
+
+def audit(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Check a cluster as it stands, and name what is wrong: pods that their own node would reject today, over-committed nodes,
+pods that can never be scheduled, budgets that block drains, priorities that starve, and what makes the scheduler slow.
+Each finding has its rule, the objects, numbers and what to do. A cluster is only read."""
+    parser.epilog = """\
+examples: kubesched audit --kubeconfig ~/.kube/config
+          kubesched audit --from dump.yaml -o json --fail-on warning
+          kubesched audit -f examples/audit
+JSON and YAML have kind Audit, see docs/audit.md. Ages refer to now with --kubeconfig, else to the newest timestamp of a
+pod in the input.
+Exit code: 0 whatever is found; with --fail-on 1 if there is a finding of that level or above; 1 if the input cannot be
+used."""
+    real_cluster(parser, "read this cluster")
+    start_from(parser)
+    manifests(parser)
+    scheduler_setup(parser)
+    parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml"), default="table")
+    parser.add_argument("--wide", action="store_true", help="every finding and every object; also in JSON and YAML")
+    parser.add_argument(
+        "--fail-on",
+        choices=("error", "warning", "info", "never"),
+        default="never",
+        help="exit with 1 if there are findings of this level or above (default: never)",
+    )
+    parser.add_argument(
+        "--older-than",
+        metavar="DURATION",
+        type=duration,
+        default=600.0,
+        help="time after which pods that wait or are being deleted have taken too long (default: 10m)",
+    )
     quiet(parser, "no progress bar")
 
 

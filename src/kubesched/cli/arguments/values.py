@@ -6,13 +6,14 @@ import argparse
 import math
 from typing import Final
 
-from kubesched.base.times import parse_duration
+from kubesched.base.times import parse_duration, parse_time
 
 __all__ = [
     "TABLES",
     "count",
     "duration",
     "factor",
+    "moment",
     "node_count",
     "port",
     "positive",
@@ -71,6 +72,18 @@ def duration(text: str) -> float:
     if not (value >= 0 and math.isfinite(value)):
         raise argparse.ArgumentTypeError(f"must be a duration that is not negative, such as 90m: {text}")
     return value
+
+
+def moment(text: str) -> float:
+    """Parse a time, to epoch seconds; or a duration, to the negative number of seconds."""
+    try:
+        return -parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        return parse_time(text)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"must be a time such as 2026-01-31T12:00:00Z, or 10m: {text}") from None
 
 
 #: Tables of a result that can be saved to a file.

@@ -28,6 +28,7 @@ from kubesched.api.kinds import kind_by_plural
 from kubesched.api.wire import ApiError
 from kubesched.base.collector import collector_paused
 from kubesched.base.loop_watch import HoldReporter, watch_loop
+from kubesched.base.pages import Answer
 from kubesched.base.tasks import Supervisor, TaskCrashedError
 from kubesched.base.times import RealClock, SteadyClock
 from kubesched.base.whole_file import write_file
@@ -36,6 +37,9 @@ from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.port import ApiPort
+from kubesched.explain.live import LivePages
+from kubesched.explain.preemptions import PreemptionMemory
+from kubesched.explain.records import DecisionFile, Recorder
 from kubesched.scheduler.config import (
     IN_TREE,
     ConfigError,
@@ -194,6 +198,13 @@ class _Process:
             process_metrics.follow_election(elector)
         # The listener is opened before the scheduler is built, so that an address in use is reported first.
         scheduler: Scheduler | None = None
+        explanations: LivePages | None = None
+
+        async def explained(path: str, query: Mapping[str, Sequence[str]], accept: str) -> Answer:
+            if explanations is None:
+                return Answer(503, b"the scheduler is not built yet\n", "text/plain", 1)
+            return await explanations.answer(path, query, accept)
+
         pages = Pages(
             exposition_of(flags, process_metrics, scheduler_metrics),
             scheduler_checks(
@@ -210,11 +221,14 @@ class _Process:
             versions=(KUBERNETES_VERSION, "1.36") if gates.enabled("ComponentStatusz") else None,
             profiling=config.enable_profiling,
             set_verbosity=logs.set_verbosity,
+            added=dict.fromkeys(("explain", "decisions"), explained),
         )
         server = await self._server(pages, process_metrics, connections, gates)
         if server is not None:
             server.bind()
             self._stack.push_async_callback(server.stop)
+        recorder = self._recorder()
+        memory = PreemptionMemory()
         scheduler = Scheduler(
             config,
             registry,
@@ -225,14 +239,24 @@ class _Process:
             metrics=scheduler_metrics,
             max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
             extenders=http_extenders(config.extenders),
+            observers=(memory,) if recorder is None else (memory, recorder),
         )
+        memory.attach(scheduler)
+        explanations = LivePages(
+            scheduler,
+            ready=lambda: self._synced,
+            preemptions=memory,
+            decisions=recorder.ring if recorder is not None else None,
+        )
+        if recorder is not None:
+            recorder.attach(scheduler)
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
         if path := flags["write-config-to"]:
             write_file(path, text.encode())
             _log.info("Wrote configuration", extra=with_pairs(file=path))
             return 0
-        return await self._work(config, scheduler, port, server, elector, candidate)
+        return await self._work(config, scheduler, port, server, elector, candidate, recorder)
 
     async def _work(
         self,
@@ -242,6 +266,7 @@ class _Process:
         server: Server | None,
         elector: LeaderElector | None,
         candidate: LeaseCandidate | None,
+        recorder: Recorder | None,
     ) -> int:
         _log.info("Starting Kubernetes Scheduler", extra=with_pairs(version=KUBERNETES_VERSION, kubesched=__version__))
         loop = asyncio.get_running_loop()
@@ -254,6 +279,8 @@ class _Process:
         try:
             with tasks.guard():
                 tasks.spawn(port.events.run(), "events")
+                if recorder is not None and recorder.file is not None:
+                    tasks.spawn(recorder.run(), "decisions")
                 if server is not None:
                     await server.start()
                 if candidate is not None:
@@ -320,6 +347,16 @@ class _Process:
         async with HttpTransport.connect(access) as transport:
             found: Mapping[str, Any] = (await transport.get(kind, namespace, name)).data().get("data") or {}
         return found
+
+    def _recorder(self) -> Recorder | None:
+        """Return the recorder of decisions, if there is one. Its file ends with the process."""
+        flags = self._flags
+        path, kept = flags["decisions"], flags["decisions-kept"]
+        if not path and kept <= 0:
+            return None
+        recorder = Recorder(kept=max(kept, 0), file=DecisionFile(path) if path else None)
+        self._stack.callback(recorder.close)
+        return recorder
 
     async def _server(
         self, pages: Pages, metrics: ProcessMetrics, connections: Connections, gates: FeatureGates

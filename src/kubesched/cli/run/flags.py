@@ -76,6 +76,13 @@ _MISC: Final = (
         (),
         "Enable a plugin at all the extension points it has, in every profile. Repeatable. (kubesched only)",
     ),
+    _misc(
+        "decisions",
+        STRING,
+        "",
+        "Write every decision and its reasons to this file, for kubesched decisions. Compressed, at most 512 MiB. (kubesched only)",
+    ),
+    _misc("decisions-kept", INT, 0, "Keep the newest N decisions in memory. (kubesched only)"),
     _misc("seed", INT, 0, "The seed of the random choices; 0 takes one from the system. (kubesched only)"),
 )
 

@@ -77,8 +77,10 @@ class Import:
         return refused
 
 
-def import_dump(paths: Iterable[str | Path]) -> Import:
+def import_dump(paths: Iterable[str | Path], *, deleting: bool = False) -> Import:
     """Read dumps: files (also ``.gz``) and the YAML and JSON files below directories. Repeated objects count once.
+
+    ``deleting`` keeps pods that are being deleted.
 
     Raises:
         ManifestError: for a path that does not exist, text that does not parse, or fields of the wrong type.
@@ -87,11 +89,14 @@ def import_dump(paths: Iterable[str | Path]) -> Import:
     for path, _ in manifest_files(paths, found.problems):
         with found.collecting():
             found.extend(parse_manifests(read_text(path), str(path).removesuffix(".gz")))
-    return import_manifests(found.close())
+    return import_manifests(found.close(), deleting=deleting)
 
 
-def import_manifests(found: Manifests) -> Import:
-    """Choose, clean and order objects that were read. Repeated objects count once."""
+def import_manifests(found: Manifests, *, deleting: bool = False) -> Import:
+    """Choose, clean and order objects that were read. Repeated objects count once.
+
+    ``deleting`` keeps pods that are being deleted.
+    """
     result = Import(warnings=found.warnings)
     seen: set[tuple[Kind, str, str]] = set()
     namespaces: dict[str, str] = {}
@@ -104,7 +109,7 @@ def import_manifests(found: Manifests) -> Import:
         if key in seen or (kind == PRIORITY_CLASSES and manifest.name in SYSTEM_PRIORITIES):
             continue
         seen.add(key)
-        if kind == PODS and manifest.data["metadata"].get("deletionTimestamp"):
+        if kind == PODS and not deleting and manifest.data["metadata"].get("deletionTimestamp"):
             result.left_out["pods being deleted"] += 1
             continue
         if manifest.namespace:

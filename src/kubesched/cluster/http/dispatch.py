@@ -6,13 +6,15 @@ OpenAPI, discovery.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
+from urllib.parse import parse_qs
 
 from aiohttp import web
 
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import ApiError
+from kubesched.base.pages import Page
 
 from ..store import Store
 from .access import Access
@@ -39,7 +41,16 @@ _WRITES: Final = {"PUT": update, "PATCH": patch, "DELETE": delete}
 class Dispatcher:
     """Dispatcher of requests on one store. Reviews ask ``access``; ``address`` is the address of the server."""
 
-    def __init__(self, store: Store, watches: Watches, access: Access, address: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        watches: Watches,
+        access: Access,
+        address: Callable[[], str],
+        pages: Mapping[str, Page],
+    ) -> None:
+        """Keep the parts; ``pages`` are further pages, by the first segment of their paths."""
+        self._pages = pages
         self.store = store
         self.catalog = Catalog(store)
         self.documents = Documents(self.catalog, address)
@@ -64,6 +75,8 @@ class Dispatcher:
             _only_get(request)
         if first in _HEALTH:
             return self._health(path, query)
+        if first in self._pages:
+            return await _added(self._pages[first], request, path, query_text)
         form = accepted(request.headers.get("Accept", ""))
         found = self.documents.find(path, form)
         if found is None:
@@ -185,3 +198,13 @@ class Dispatcher:
 def _only_get(request: web.BaseRequest) -> None:
     if request.method not in ("GET", "HEAD"):
         raise wrong_method()
+
+
+async def _added(page: Page, request: web.BaseRequest, path: str, query_text: str) -> web.Response:
+    """Answer with a page of the program that serves the store. The query was read before, so it is well-formed."""
+    _only_get(request)
+    answer = await page(path, parse_qs(query_text, errors="replace"), request.headers.get("Accept", ""))
+    headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff"}
+    if answer.retry_after:
+        headers["Retry-After"] = str(answer.retry_after)
+    return web.Response(status=answer.status, body=answer.body, headers=headers)

@@ -13,7 +13,7 @@ import logging
 import re
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
@@ -24,6 +24,7 @@ from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooL
 from kubesched.api.wire import ApiError
 from kubesched.base.connections import Connection, Connections
 from kubesched.base.followed_files import FollowedContext
+from kubesched.base.pages import Page
 
 from ..store import Store
 from .access import Access
@@ -70,6 +71,8 @@ class HttpServer:
     all. There may be a thousand more connections than watches. A request has ``head_seconds`` for its head, then
     ``body_seconds`` for its body. ``rng`` spreads the ends of watches without a timeout.
 
+    ``pages`` are further pages, by the first segment of their paths; who may read the API may read them.
+
     Raises:
         OSError: from ``start``, when the address is taken.
         ValueError: for a certificate without a key, or a key without a certificate; for an address that others can
@@ -94,6 +97,7 @@ class HttpServer:
         head_seconds: float = 32.0,
         body_seconds: float = 60.0,
         bookmark_seconds: float = 30.0,
+        pages: Mapping[str, Page] | None = None,
     ) -> None:
         if (tls_cert is None) is not (tls_key is None):
             raise ValueError("a TLS certificate needs its key: give both tls_cert and tls_key, or neither")
@@ -106,7 +110,9 @@ class HttpServer:
         self._origins = Origins(host, allowed_hosts) if token is None else None
         self._tls = (Path(tls_cert), Path(tls_key)) if tls_cert is not None and tls_key is not None else None
         self.watches = Watches(store, rng or Random(0), limit=max_watches, bookmark_seconds=bookmark_seconds)
-        self._dispatcher = Dispatcher(store, self.watches, self.access, lambda: f"{self._host}:{self._port}")
+        self._dispatcher = Dispatcher(
+            store, self.watches, self.access, lambda: f"{self._host}:{self._port}", pages or {}
+        )
         self.intake = Intake(allowance=max_body_bytes_in_flight, seconds=body_seconds)
         self._head_seconds = head_seconds
         self._requests = Requests(self._dispatcher.catalog, store, self.watches)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kubesched.base.large_json import large_json
+from kubesched.base.lines import Line, columns
 
-from ..simulate.results.report import Line, columns
 from .comparison import AreaResult, Finding, Verdict
 from .coverage import FORMS, Coverage
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
-from kubesched.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kubesched.api.kinds import CORE_EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from kubesched.api.types import Node, Pod
 from kubesched.base.tasks import Supervisor
 from kubesched.base.times import Clock
@@ -21,17 +21,18 @@ from kubesched.client.port import ApiPort
 from kubesched.cluster.controllers import ALL, Attachments, Controller, ControllerManager, ControllerSettings
 from kubesched.cluster.kubelets import HollowKubelets, Stage
 from kubesched.cluster.store import Faults, InProcessClient, Store
+from kubesched.explain import Explainer
+from kubesched.explain.report import Pending
 from kubesched.scheduler.cache.check import check_cache, compare_with_server
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.core.search import Search
 from kubesched.scheduler.dra.check import check_allocations
 from kubesched.scheduler.extenders.interface import Extender
-from kubesched.scheduler.framework.preemption import Preemption
-from kubesched.scheduler.framework.queued import QueuedPodInfo
 from kubesched.scheduler.framework.registry import Registry
 from kubesched.scheduler.scheduler import Scheduler
 
-__all__ = ["Embedded"]
+__all__ = ["Embedded", "StoredObjects"]
 
 _Chosen: TypeAlias = Sequence[type[Controller] | str]
 
@@ -65,8 +66,7 @@ class Embedded:
         stages: Sequence[Stage] = (),
         extenders: Sequence[Extender] = (),
         wrap_search: Callable[[Search], Search] = lambda search: search,
-        on_preemption: Callable[[Preemption], None] | None = None,
-        on_attempt: Callable[[QueuedPodInfo], None] | None = None,
+        observers: Sequence[AttemptObserver] = (),
         taint_new_nodes: bool = False,
         with_faults: bool = True,
     ) -> None:
@@ -83,7 +83,7 @@ class Embedded:
 
         Without ``with_faults`` no faults can be injected, and no data is kept for them.
 
-        ``extenders``, ``wrap_search``, ``on_preemption`` and ``on_attempt`` are passed on to
+        ``extenders``, ``wrap_search`` and ``observers`` are passed on to
         :class:`~kubesched.scheduler.scheduler.Scheduler`. ``taint_new_nodes`` keeps pods off nodes that are created
         without being Ready, until their kubelet reports; it needs the controller ``nodelifecycle``.
 
@@ -117,8 +117,7 @@ class Embedded:
             gates=gates,
             extenders=extenders,
             wrap_search=wrap_search,
-            on_preemption=on_preemption,
-            on_attempt=on_attempt,
+            observers=observers,
         )
         chosen = ALL if controllers is True else tuple(controllers or ())
         self.kubelets = self._new_kubelets(_split(rng), chosen, stages, kubelet_options or {}) if kubelets else None
@@ -190,6 +189,15 @@ class Embedded:
 
     # -- looking ---------------------------------------------------------------------------------------
 
+    @property
+    def objects(self) -> StoredObjects:
+        """API objects, for explanations."""
+        return StoredObjects(self.store)
+
+    def explain(self, pods: Iterable[Pod], on_progress: Callable[[int], None] = lambda done: None) -> list[Pending]:
+        """Explain pods without a node, equal ones together; the largest group first."""
+        return Explainer(self.scheduler, self.objects).pending(pods, on_progress)
+
     def pods(self) -> list[Pod]:
         """Return all pods in the store."""
         return [item.typed for item in self.store.list(PODS).items]
@@ -226,6 +234,42 @@ class Embedded:
         claims, slices = (self.store.list(kind).items for kind in (RESOURCE_CLAIMS, RESOURCE_SLICES))
         problems += check_allocations((item.typed for item in claims), (item.typed for item in slices))
         return problems + compare_with_server(scheduler.cache, self.nodes(), visible, queued)
+
+
+class StoredObjects:
+    """Objects of a store as explanations read them (:class:`kubesched.explain.objects.Objects`)."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def knows(self, kind: Kind) -> bool:
+        """Return True: a store has every kind."""
+        return True
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Any:
+        item = self._store.table(kind).objects.get((namespace, name))
+        return None if item is None else item.typed
+
+    def all(self, kind: Kind) -> Iterable[Any]:
+        return (item.typed for item in self._store.table(kind).items())
+
+    def controller(self, kind: Kind, namespace: str, name: str) -> tuple[str, str] | None:
+        item = self._store.table(kind).objects.get((namespace, name))
+        owners = item.section("metadata").get("ownerReferences") if item is not None else None
+        return next(((owner["kind"], owner["name"]) for owner in owners or () if owner.get("controller")), None)
+
+    def warning(self, namespace: str, uid: str) -> str:
+        newest: dict[str, Any] = {}
+        for item in self._store.table(CORE_EVENTS).items(namespace):
+            event = item.data()
+            about = event.get("involvedObject") or {}
+            if about.get("uid") == uid and event.get("type") == "Warning" and _when(event) >= _when(newest):
+                newest = event
+        return f"{newest['reason']}: {newest['message']}" if newest else ""
+
+
+def _when(event: dict[str, Any]) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
 
 
 def _split(rng: random.Random) -> random.Random:

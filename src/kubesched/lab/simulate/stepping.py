@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, Unpack
 
 from kubesched.api.kinds import KINDS
 from kubesched.api.types import Pod
+from kubesched.explain import Explanation
 
 from .embedded import Embedded
 from .entry import Options, options_of, seconds_of
@@ -137,6 +138,24 @@ class Simulation:
     def nodes(self) -> list[NodeUse]:
         """All nodes by name, with the requests on them, from the scheduler's cache."""
         return node_uses(self.embedded)
+
+    def explain(self, *pods: str, node: str | Sequence[str] = ()) -> Explanation:
+        """Explain pods now: ``explain("web-1", "shop/web-2")``; without names, all pods that have no node.
+
+        ``node`` names nodes to compare with. Evicted pods are explained, too.
+
+        Raises:
+            ValueError: when there is no such pod or node.
+        """
+        names = [name if "/" in name else f"default/{name}" for name in pods]
+        against = [node] if isinstance(node, str) else list(node)
+        known = {one.name for one in self.embedded.nodes()}
+        found = self._session.explain(names, against)
+        if found.absent:
+            raise ValueError(f"there is no such pod: {', '.join(found.absent)}")
+        if unknown := [name for name in against if name not in known]:
+            raise ValueError(f"there is no such node: {', '.join(unknown)}")
+        return found
 
     @property
     def queue(self) -> list[QueuedPod]:

@@ -39,6 +39,7 @@ class Attempt:
         state: the plugins' data for this attempt; set together with ``node_name``.
         assumed: the pod with its node filled in; set together with ``node_name``.
         bound: True once the binding was written.
+        stage: the extension point that the attempt has reached once a node is chosen: Reserve, Permit, PreBind or Bind.
     """
 
     queued: QueuedPodInfo
@@ -46,6 +47,7 @@ class Attempt:
     start: float
     node_name: str = ""
     bound: bool = False
+    stage: str = ""
     state: CycleState = field(init=False)
     assumed: PodInfo = field(init=False)
 
@@ -54,6 +56,7 @@ class Attempt:
         self.state = state
         self.assumed = self.queued.pod_info.on_node(node_name)
         self.node_name = node_name
+        self.stage = "Reserve"
 
     def on_chosen_node(self, status: Status) -> Status | Rejection:
         """Return a rejection by Reserve or Permit as a rejection of the chosen node alone; an error stays as it is."""

@@ -27,6 +27,7 @@ from .attempt import Attempt, AttemptMetrics
 from .diagnosis import Rejection
 from .failure import FailureHandler, is_rejected
 from .handle import Backends
+from .observer import AttemptObserver
 from .status_writer import StatusWriter
 
 __all__ = ["BindingCycles"]
@@ -51,12 +52,14 @@ class BindingCycles:
         attempts: AttemptMetrics,
         metrics: SchedulerMetrics,
         supervisor: Supervisor,
+        observers: Sequence[AttemptObserver] = (),
     ) -> None:
         """Keep the parts that a binding works with.
 
         The first of ``extenders`` that can bind and is interested in a pod binds it, in place of the Bind plugins.
         """
         self._queue = queue
+        self._observers = observers
         self._failures = failures
         self._statuses = statuses
         self._waiting = backends.waiting_pods
@@ -94,6 +97,7 @@ class BindingCycles:
             self._spawn(attempt, self._bind(attempt))
             return
         self._queue.done(assumed.uid)
+        attempt.stage = "Bind"
         try:
             answer = attempt.profile.framework.binding.bind(attempt.state, assumed, attempt.node_name)
             if answer is None or isinstance(answer, Status):
@@ -193,6 +197,8 @@ class BindingCycles:
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {attempt.node_name}"
         attempt.profile.recorder.record(pod, *SCHEDULED, note)
         self._attempts.scheduled(attempt)
+        for observer in self._observers:
+            observer.ended(attempt, None, None)
         framework.binding.post_bind(attempt.state, assumed, attempt.node_name)
         if pods := attempt.take_pods_to_activate():
             self._queue.activate(pods)
@@ -231,11 +237,13 @@ class BindingCycles:
         """Run PreBind and Bind. Run only Bind if all PreBind plugins returned Skip."""
         framework, state = attempt.profile.framework, attempt.state
         if not self._publish_node or framework.binding.has_pre_bind_work(state, attempt.assumed):
+            attempt.stage = "PreBind"
             status = await self._pre_bind(attempt)
             if status is not None:
                 return status
         # A status patch of an earlier attempt must be written before the binding, not after it.
         await self._statuses.settle(attempt.assumed.uid)
+        attempt.stage = "Bind"
         try:
             if self._extenders and await extender_calls.bind(self._extenders, attempt.assumed, attempt.node_name):
                 return None

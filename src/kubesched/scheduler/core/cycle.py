@@ -11,7 +11,7 @@ Source: rules/cycle §2 to §8.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 
 from kubesched.base.times import Clock
 
@@ -21,7 +21,6 @@ from ..framework.failures import PluginFailedError
 from ..framework.interface import PostFilterResult
 from ..framework.metrics import Sampling, SchedulerMetrics
 from ..framework.outcomes import PostFilterAnswer
-from ..framework.preemption import Preemption
 from ..framework.queued import QueuedPodInfo
 from ..framework.recorded_events import FAILED_SCHEDULING
 from ..framework.status import Code, Status
@@ -31,6 +30,7 @@ from .attempt import Attempt
 from .binding import BindingCycles
 from .diagnosis import Rejection
 from .failure import FailureHandler
+from .observer import AttemptObserver
 from .profiles import Profile
 from .search import Decision
 
@@ -51,16 +51,10 @@ class Cycle:
         failures: FailureHandler,
         metrics: SchedulerMetrics,
         clock: Clock,
-        on_preemption: Callable[[Preemption], None] | None = None,
-        on_attempt: Callable[[QueuedPodInfo], None] | None = None,
+        observers: Sequence[AttemptObserver] = (),
     ) -> None:
-        """Keep the parts that a cycle works with.
-
-        ``profiles`` are by scheduler name. For reports, ``on_preemption`` receives every successful preemption, and
-        ``on_attempt`` every popped pod.
-        """
-        self._on_preemption = on_preemption
-        self._on_attempt = on_attempt
+        """Keep the parts that a cycle works with. ``profiles`` are by scheduler name."""
+        self._observers = observers
         self._queue = queue
         self._cache = cache
         self._profiles = profiles
@@ -89,8 +83,8 @@ class Cycle:
 
     def begin(self, queued: QueuedPodInfo) -> Attempt | None:
         """Return an attempt for a popped pod; None when the pod needs none any more."""
-        if self._on_attempt is not None:
-            self._on_attempt(queued)
+        for observer in self._observers:
+            observer.attempted(queued)
         profile = self._profiles.get(queued.pod_info.spec.scheduler_name)
         if profile is None:
             self._queue.done(queued.uid)
@@ -116,6 +110,8 @@ class Cycle:
         The answer must hold for the cache as it is now. The caller awaits the result if it is not None.
         """
         try:
+            for observer in self._observers:
+                observer.decided(attempt, outcome)
             if isinstance(outcome, Rejection):
                 return self._post_filter(attempt, outcome)
             self._search_durations.observe(self._clock.now() - attempt.start)
@@ -177,9 +173,10 @@ class Cycle:
                 "PostFilter for pod %s failed; the pod waits: %s", attempt.queued.key, error, extra={"cause": error}
             )
         rejection = rejection.with_post_filter(status.message() if status is not None else "")
+        if result is not None and result.preemption is not None:
+            for observer in self._observers:
+                observer.preempted(result.preemption)
         self._failures.fail(attempt, rejection, result.nominating if result is not None else None)
-        if result is not None and result.preemption is not None and self._on_preemption is not None:
-            self._on_preemption(result.preemption)
 
     def _assume(self, attempt: Attempt, decision: Decision) -> None:
         attempt.choose(decision.node.name, decision.state)
@@ -199,6 +196,7 @@ class Cycle:
         status = framework.reserve(state, assumed, node_name)
         if status is not None:
             return status, {}
+        attempt.stage = "Permit"
         status, timeouts = framework.permit(state, assumed, node_name)
         return None if status is None or status.code is Code.WAIT else status, timeouts
 

@@ -78,6 +78,12 @@ class NodeStatuses:
         yield from ((status, len(rows)) for status, rows in self._groups)
         yield from ((status, 1) for status in self._single.values())
 
+    def counts(self, all_nodes: int) -> list[tuple[Status, int]]:
+        """Return each distinct status with its number of nodes. Of ``all_nodes``, the rest has the ``absent`` status."""
+        counted = list(self._counted())
+        left = all_nodes - sum(nodes for _, nodes in counted)
+        return [*counted, (self.absent, left)] if left > 0 else counted
+
     def freeze(self) -> None:
         """Keep the statuses by node name, because rows may belong to other nodes later."""
         for status, names in list(self.groups()):

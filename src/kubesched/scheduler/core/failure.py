@@ -6,7 +6,7 @@ Called by the scheduling cycle and by binding cycles. Source: rules/cycle §10.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kubesched.api.quantity import QuantityError
@@ -20,6 +20,7 @@ from ..nodes.podinfo import PodInfo
 from ..queue import QueueError, SchedulingQueue
 from .attempt import Attempt, AttemptMetrics
 from .diagnosis import Rejection
+from .observer import AttemptObserver
 from .status_writer import StatusWriter
 
 __all__ = ["FailureHandler", "is_rejected"]
@@ -44,6 +45,7 @@ class FailureHandler:
         statuses: StatusWriter,
         metrics: AttemptMetrics,
         live_pod: Callable[[str, str], Pod | None],
+        observers: Sequence[AttemptObserver] = (),
     ) -> None:
         """``live_pod`` returns the pod of a namespace and name as the API server last showed it, or None."""
         self._queue = queue
@@ -51,6 +53,7 @@ class FailureHandler:
         self._statuses = statuses
         self._metrics = metrics
         self._live_pod = live_pod
+        self._observers = observers
 
     def give_back(self, attempt: Attempt) -> bool:
         """Undo Reserve and Assume; False if the cache did not know the pod as assumed any more."""
@@ -75,6 +78,8 @@ class FailureHandler:
 
         By default the pod's nomination is cleared; ``nominating`` None leaves it as it is.
         """
+        for observer in self._observers:
+            observer.ended(attempt, why, nominating)
         rejected, text, queued = is_rejected(why), why.message(), attempt.queued
         self._metrics.failed(attempt, rejected=rejected)
         pod = queued.pod_info.pod

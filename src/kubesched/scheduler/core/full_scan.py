@@ -99,6 +99,7 @@ class Evaluation:
         scores: int64[n] by plugin, normalised and weighted, of the plugins that this scan called; None if not scored.
         totals: int64[n]; the sum of ``scores`` and of the totals that a layer remembers; None if not scored.
         by_nomination: the pod's nominated node fits, and no other node was evaluated.
+        layer: the layer whose remembered totals are part of ``totals``, or None.
     """
 
     feasible: RowArray
@@ -106,6 +107,7 @@ class Evaluation:
     scores: dict[str, IntArray] | None = None
     totals: IntArray | None = None
     by_nomination: bool = False
+    layer: Layer | None = None
 
 
 def nodes_to_find(nodes: int, percentage: int) -> int:
@@ -126,7 +128,13 @@ class FullScan:
         self._snapshot = snapshot
         self._table: NodeTable = snapshot.table
         self._rotation = rotation
+        #: Place in the node list at which the last scan began, if it was sampled.
+        self.started = 0
         self._percentage = percentage
+
+    def start_at(self, place: int) -> None:
+        """Have the next sampled scan begin at a place of the node list, as an earlier scan did."""
+        self._rotation.start = place
 
     def evaluate(self, request: ScanRequest) -> Evaluation | Rejection:
         """Filter the candidate nodes, and score the nodes that fit if there are several.
@@ -182,6 +190,7 @@ class FullScan:
         sampled = request.only is None and (request.sampled or bool(self._percentage) or expensive)
         want = nodes_to_find(len(rows), self._percentage) if sampled else len(rows)
         if want < len(rows):
+            self.started = self._rotation.start
             start = self._rotation.start % len(rows)
             rows = np.concatenate((rows[start:], rows[:start]))
         owners = layer.owner[rows] if layer is not None else np.zeros(len(rows), np.uint8)
@@ -365,4 +374,4 @@ class FullScan:
                 scores[entry.name] = entry.final_of_all(state, pod, nodes, raw)
                 totals += scores[entry.name]
         framework.observe_success("Score", framework.now() - start)
-        return Evaluation(rows, evaluation.statuses, scores, totals)
+        return Evaluation(rows, evaluation.statuses, scores, totals, layer=request.layer)

@@ -47,6 +47,8 @@ __all__ = ["NO_NODE", "PASSES", "Layer"]
 PASSES: Final = 0
 #: Owner of a row that has no node, or that the base layer rejects.
 NO_NODE: Final = 255
+#: Most rows whose final scores are kept one by one.
+_KEPT_FINALS: Final = 64
 
 
 class Layer:
@@ -88,6 +90,8 @@ class Layer:
         #: this layer last read its totals.
         self._epoch = self._base_epoch = 0
         self._feasible_rows: IntpArray | None = None
+        #: Final scores of rows that were asked for, until their totals are computed again.
+        self._finals: dict[int, tuple[int, ...]] = {}
         self.owner = np.zeros(0, np.uint8)
         self.verdict: npt.NDArray[np.unsignedinteger] = np.zeros(0, np.uint8)
 
@@ -139,6 +143,32 @@ class Layer:
             total: IntArray = self.ranking.total[rows].astype(np.int64)
             return total
         return self.columns.totals_of_only(rows)
+
+    def scores_at(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[int, ...]]]:
+        """Return the score plugins, the base's first, and each row's final scores, weighted, in their order.
+
+        Scores of a row are kept until its total is computed again. The layer must have been scored, and :meth:`holds`
+        its totals.
+        """
+        known, columns = self._finals, self.columns
+        names = columns.names if self.base is None else self.base.columns.names + columns.names
+        if len(known) > _KEPT_FINALS:
+            known.clear()
+        missing = [row for row in rows if row not in known]
+        if missing:
+            finals = columns.final_at(missing)
+            if self.base is not None:
+                finals = self.base.columns.final_at(missing) + finals
+            known.update(zip(missing, zip(*finals, strict=True) if finals else [()] * len(missing), strict=True))
+        return names, [known[row] for row in rows]
+
+    def scores_among(self, rows: RowArray, among: RowArray) -> dict[str, list[int]]:
+        """Return the final scores of ``rows``, weighted, by plugin, if only the rows ``among`` are left to choose from.
+
+        A signature layer answers, once it is scored.
+        """
+        finals = self.columns.final_of(rows, among)
+        return {name: scores.tolist() for name, scores in zip(self.columns.names, finals, strict=True)}
 
     # -- why not ---------------------------------------------------------------------------------------
 
@@ -393,6 +423,12 @@ class Layer:
 
     def _total(self, rows: Rows) -> None:
         """Compute the totals of these rows again."""
+        if self._finals:
+            if isinstance(rows, dict):
+                for row in rows:
+                    self._finals.pop(row, None)
+            else:
+                self._finals.clear()
         base = self.base.ranking.total if self.base is not None else None
         ranking = self.ranking
         if isinstance(rows, dict):

@@ -87,8 +87,9 @@ class Plan:
 
     Attributes:
         absent: names of the plugins that have nothing to do for the pod.
-        signed: share of the signature layer: the signed plugins. Scores that can only be normalised over all nodes
-            together are not in it.
+        keyless: names of the plugins that give no key, so that nothing is kept of their answers.
+        signed: share of the signature layer: the signed plugins, without scores that can only be normalised over all
+            nodes together.
         unsigned: all other plugins that have something to do for the pod; an interaction layer or a full scan calls
             them.
         can_interact: an interaction layer can evaluate ``unsigned``: each plugin has a key and names rows that change.
@@ -98,12 +99,13 @@ class Plan:
 
     def __init__(self, framework: Framework, keys: dict[str, Key]) -> None:
         self.absent = frozenset(name for name, key in keys.items() if key is not None and not key)
+        self.keyless = frozenset(name for name, key in keys.items() if key is None)
         signed = frozenset(name for name, key in keys.items() if key is not None and len(key) == 1)
         concerned = frozenset(keys) - self.absent
         scored = signed - {entry.name for entry in framework.scores if entry.needs_all}
         self.signed = Share(framework, signed, scored)
         self.unsigned = unsigned = Share(framework, concerned - signed, concerned - scored)
-        self.can_interact = scored == signed and all(key is not None for key in keys.values())
+        self.can_interact = scored == signed and not self.keyless
         self.has_others = not self.can_interact and bool(unsigned.names)
         failing = [entry.index for entry in unsigned.filters if framework.answering[entry.name].may_fail]
         #: Index of the first unsigned filter that may fail for a node, or None.

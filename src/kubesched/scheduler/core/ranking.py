@@ -132,14 +132,16 @@ class Ranking:
 
     Attributes:
         total: int32[n] or int64[n]; INFEASIBLE where no pod may go. Read only; write through the methods.
+        ties: number of rows among which the last :meth:`best` chose.
     """
 
-    __slots__ = ("_best", "_block_count", "_block_max", "_changed", "_choices", "total")
+    __slots__ = ("_best", "_block_count", "_block_max", "_changed", "_choices", "ties", "total")
 
     def __init__(self, most: int) -> None:
         """``most`` is the greatest possible total."""
         self.total: RowArray = np.zeros(0, np.int32 if most < 1 << 31 else np.int64)
         self._best = BestRows()
+        self.ties = 0
         #: Number of searches for the best rows since many totals changed; the second one makes the list.
         self._choices = 0
         self._block_max: RowArray = self.total
@@ -214,14 +216,32 @@ class Ranking:
         self._block_count = (blocks == self._block_max[:, None]).sum(axis=1)
         self._changed = set()
 
+    def top(self, count: int) -> list[int]:
+        """Return the rows with the greatest totals, best first; fewer than ``count`` if fewer are feasible.
+
+        It may only be called right after :meth:`best`.
+        """
+        if self._best.count >= count:
+            return [self._best.at(index) for index in range(count)]
+        total = self.total
+        if self.ties >= count:
+            best = np.maximum.reduce(self._block_max if self._changed is not None else total)
+            return (total == best).nonzero()[0][:count].tolist()  # type: ignore[no-any-return]
+        rows = np.argpartition(total, -count)[-count:] if count < len(total) else np.arange(len(total))
+        totals = total[rows].tolist()
+        found = sorted(zip(totals, rows.tolist(), strict=True), key=lambda pair: (-pair[0], pair[1]))
+        return [row for value, row in found if value != INFEASIBLE]
+
     def best(self, rng: random.Random) -> int:
         """Choose a row with the greatest total; all such rows have the same chance. There must be a feasible row."""
         best = self._best
         if best.count:
+            self.ties = best.count
             return best.at(rng.randrange(best.count) if best.count > 1 else 0)
         self._choices += 1
         if self._changed is None:
             rows = _best_rows(self.total)
+            self.ties = len(rows)
             if self._choices > 1:
                 best.replace(rows, self.total.item(rows[0]))
             return int(rows[rng.randrange(len(rows))] if len(rows) > 1 else rows[0])
@@ -229,7 +249,7 @@ class Ranking:
         total = np.maximum.reduce(self._block_max)
         blocks = (self._block_max == total).nonzero()[0]
         ends = self._block_count[blocks].cumsum()
-        ties = int(ends[-1])
+        self.ties = ties = int(ends[-1])
         pick = rng.randrange(ties) if ties > 1 else 0
         if self._choices > 1 and ties >= _WORTH_A_LIST:
             best.replace((self.total == total).nonzero()[0], int(total))

@@ -28,11 +28,13 @@ class ScoreColumns:
     Writing and reading raise PluginFailedError when a plugin fails.
     """
 
-    __slots__ = ("_all", "_bounded", "_of_pods")
+    __slots__ = ("_all", "_bounded", "_of_pods", "names")
 
     def __init__(self, entries: Sequence[ScoreEntry] = (), size: int = 0) -> None:
         self._all = [ScoreColumn(entry, size) for entry in entries]
-        #: First the columns whose raw scores change with a node's pods, then the columns that are normalised.
+        #: The plugins of the columns.
+        self.names = tuple([entry.name for entry in entries])
+        #: Columns whose raw scores change with a node's pods; columns that are normalised.
         self._of_pods = [column for column in self._all if column.entry.reads_pods]
         self._bounded = [column for column in self._all if not column.entry.is_raw]
 
@@ -104,6 +106,18 @@ class ScoreColumns:
         ``rows`` is only called if the answer depends on the rows.
         """
         return all(column.is_flat or column.holds(rows()) for column in self._all)
+
+    def final_at(self, rows: Sequence[int]) -> list[list[int]]:
+        """Return the final scores of a few rows, weighted, by column."""
+        return [column.final_of_few(rows) for column in self._all]
+
+    def final_of(self, rows: RowArray, among: RowArray) -> list[IntArray]:
+        """Return int64[len(rows)] by column: final scores, weighted, as if only the rows ``among`` existed."""
+        finals = []
+        for column in self._all:
+            limits = column.entry.bounds(column.raw(among))
+            finals.append(column.entry.final_or_zero(column.raw(rows), *limits))
+        return finals
 
     def total(self, row: int) -> int:
         """Return the sum of a row's final scores, weighted."""

@@ -43,13 +43,14 @@ _Key = tuple[Hashable, tuple[Hashable, ...] | int | None]
 class Decision(NamedTuple):
     """Chosen node, the number of nodes that were evaluated, and the number of nodes that fit.
 
-    Reserve and the binding cycle go on with ``state``.
+    Reserve and the binding cycle go on with ``state``. ``basis`` has the scores that decided, until the cluster changes.
     """
 
     node: NodeInfo
     state: CycleState
     evaluated: int
     feasible: int
+    basis: Layer | Evaluation | None = None
 
 
 class Path(enum.Enum):
@@ -69,6 +70,7 @@ class Search:
         snapshot: the nodes as plugins see them, with what-ifs.
         scan: the profile's full scan.
         observer: callback with the path of every attempt that :meth:`find` answers, or None.
+        path: the path of the last answer of :meth:`find`.
     """
 
     def __init__(
@@ -91,6 +93,12 @@ class Search:
         self._questions = Questions(framework, self.table)
         self._layers = LayerCache(self.table)
         self.observer: Callable[[Path], None] | None = None
+        self.path = Path.FULL_SCAN
+
+    @property
+    def nominations(self) -> Nominations:
+        """Nominations of pods to nodes, which count in the search."""
+        return self._nominated.nominations
 
     def ask(self, pod: PodInfo) -> Asked:
         """Ask the plugins for the keys of their questions about the pod. Call it at the start of an attempt.
@@ -123,6 +131,7 @@ class Search:
             # the failing call may not happen at all, so a full scan, which keeps that order, decides.
             state = prepared(CycleState(), record_plugin_metrics)
             path, answer = Path.FULL_SCAN, self._chosen(self.request(pod, state))
+        self.path = path
         if self.observer is not None:
             self.observer(path)
         return answer
@@ -148,7 +157,7 @@ class Search:
             if row is not None:
                 if path is Path.INTERACTION:
                     state.adopt(top.state)  # Reserve needs the questions of the unsigned plugins, too
-                return path, Decision(self.table.info(row), state, len(self.table), top.feasible)
+                return path, Decision(self.table.info(row), state, len(self.table), top.feasible, top)
             known = _known(top) if is_answered else None
             if known is not None:
                 return path, Rejection(len(self.table), known, state)
@@ -242,7 +251,8 @@ class Search:
         """Choose a node with the greatest total; each of them has the same chance."""
         rows, totals = scores.feasible, scores.totals
         best = pick_uniformly(self._rng, totals) if totals is not None else 0
-        return Decision(self.table.info(int(rows[best])), state, len(rows) + len(scores.statuses), len(rows))
+        examined = len(rows) + len(scores.statuses)
+        return Decision(self.table.info(int(rows[best])), state, examined, len(rows), scores)
 
     def _chosen(self, request: ScanRequest) -> Decision | Rejection:
         found = self.scan.evaluate(request)

@@ -28,7 +28,7 @@ from .inventory import Inventory
 from .pools import PoolState
 from .remembered import NO_KIND, Outcome, Remembered, Rows, Scores, Verdicts
 from .results import allocation_result
-from .selectors import SelectorCache
+from .selectors import Selector, SelectorCache
 from .survey import Survey, devices_of_class, survey
 from .view import NodeView
 from .wanted import Problem, Wanted, content_key, shape_key
@@ -160,17 +160,25 @@ class Allocator:
         again = self._search(Remembered(demand.wanted, self.allocated, NO_KIND, Follower(self._changed_rows)), view)
         return again if isinstance(again, Problem) else found
 
-    def survey(self, demand: ClaimDemand, node: Node) -> list[Survey]:
-        """Survey the devices of a node for each request of the demand; see :mod:`.survey`.
+    def surveys(self, demand: ClaimDemand, nodes: Iterable[Node]) -> Iterator[list[Survey]]:
+        """Survey the devices of each node for each request of the demand; see :mod:`.survey`.
+
+        Nodes in equal states get one object, up to names; of those in an incomplete pool nothing is counted.
 
         Raises:
             AllocationTimeoutError: when the selectors take too long.
+            AllocationError: when a slice's node selector cannot be parsed.
         """
         self._refresh()
-        view = self._view(node)
         remembered = demand.remembered
-        with self._limited(node.name):
-            return survey(demand.wanted, [remembered.supply(pool) for pool in view.pools])
+        known: dict[Hashable, list[Survey]] = {}
+        for node in nodes:
+            view = self._view(node)
+            with self._limited(node.name):
+                state = remembered.state_of(view)
+                if state not in known:
+                    known[state] = survey(demand.wanted, [remembered.supply(pool) for pool in view.pools])
+            yield known[state]
 
     def devices_of_class(self, name: str, nodes: Iterable[Node]) -> list[tuple[int, int]]:
         """Count a class's devices by node, as (devices, devices in use); (0, 0) if that is unknown.
@@ -178,13 +186,9 @@ class Allocator:
         Selectors get one time allowance for all nodes. When it is used up, the list ends early: call again with the
         remaining nodes.
         """
-        found = self._classes(name)
-        if found is None:
+        selectors = self._selectors_of(name)
+        if selectors is None:
             return [(0, 0) for _ in nodes]
-        self._selectors.allowance.renew()
-        self._refresh()
-        expressions = [item.cel.expression if item.cel is not None else "" for item in found.spec.selectors]
-        selectors = [self._selectors.selector(expression) for expression in expressions]
         counts: list[tuple[int, int]] = []
         with suppress(EvaluationInterruptedError):
             for node in nodes:
@@ -194,6 +198,26 @@ class Allocator:
                 except AllocationError:
                     counts.append((0, 0))
         return counts
+
+    def all_of_class(self, name: str) -> tuple[int, int]:
+        """Count all devices of a class in the cluster, as (devices, devices in use); (0, 0) if that is unknown."""
+        selectors = self._selectors_of(name)
+        if selectors is None:
+            return 0, 0
+        pools = [(pool, pool.in_use(self.allocated)) for pool in self.inventory.whole_pools()]
+        with suppress(EvaluationInterruptedError):
+            return devices_of_class(selectors, pools) or (0, 0)
+        return 0, 0
+
+    def _selectors_of(self, name: str) -> list[Selector] | None:
+        """Return the selectors of a class, with a time allowance; None without the class."""
+        found = self._classes(name)
+        if found is None:
+            return None
+        self._selectors.allowance.renew()
+        self._refresh()
+        expressions = [item.cel.expression if item.cel is not None else "" for item in found.spec.selectors]
+        return [self._selectors.selector(expression) for expression in expressions]
 
     @contextmanager
     def _limited(self, node_name: str) -> Iterator[None]:

@@ -7,7 +7,7 @@ once for all nodes. Open slices with the same selection are seen by the same nod
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final
 
@@ -105,6 +105,23 @@ class Inventory:
     def slices(self) -> list[ResourceSlice]:
         """Return every slice, in no order."""
         return [entry.resource_slice for entry in self._slices.values()]
+
+    def whole_pools(self) -> Iterator[Pool]:
+        """Yield every pool with all devices of its newest slices, whichever nodes they are for."""
+        for pool_id, entries in self._by_pool.items():
+            newest = max(entry.generation for entry in entries.values())
+            pool = Pool(pool_id, PoolState.COMPLETE)
+            for entry in entries.values():
+                pool.devices += entry.devices if entry.generation == newest else ()
+            pool.by_name = {device.name: place for place, device in enumerate(pool.devices)}
+            yield pool
+
+    def slices_of(self, node: str) -> list[ResourceSlice]:
+        """Return the slices that name a node, and those with the counters of their pools."""
+        local = list(self._local.get(node, {}).values())
+        pools = dict.fromkeys(entry.pool for entry in local)
+        counters = [entry for pool in pools for entry in self._counters.get(pool, {}).values()]
+        return [entry.resource_slice for entry in (*local, *counters) if entry.resource_slice.spec.node_name == node]
 
     # -- pools of nodes ----------------------------------------------------------------------------------------
 

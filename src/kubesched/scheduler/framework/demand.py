@@ -8,27 +8,52 @@ Reader: :mod:`kubesched.explain`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
-from kubesched.api.types import PodSpec
+from msgspec.structs import replace
 
+from kubesched.api.types import Pod, PodSpec
+
+from ..nodes.nodeinfo import NodeInfo
+from ..nodes.podinfo import PodInfo
 from .question import IntArray, RowArray
 
 __all__ = ["Amounts", "Change", "Demand"]
 
 
+def _unchanged(pod: Pod) -> Pod:
+    return pod
+
+
+def _nobody(row: int) -> Iterable[tuple[NodeInfo, PodInfo]]:
+    return ()
+
+
+def _no_data(rows: RowArray) -> Mapping[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change of a pod's spec.
+    """Change of a pod, or of an object that it uses.
 
     Attributes:
         text: the change in words, as an imperative: ``tolerate the taint dedicated=gpu:NoSchedule``.
-        of: makes the changed spec.
+        of: makes the changed pod.
+        around: of a change of another object, such as a claim: a what-if, within which the plugin sees the changed object.
     """
 
     text: str
-    of: Callable[[PodSpec], PodSpec]
+    of: Callable[[Pod], Pod] = _unchanged
+    around: Callable[[], AbstractContextManager[object]] = nullcontext
+
+    @classmethod
+    def of_spec(cls, text: str, of: Callable[[PodSpec], PodSpec]) -> Change:
+        """Make a change of the pod's spec."""
+        return cls(text, lambda pod: replace(pod, spec=of(pod.spec)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +78,17 @@ class Demand:
     Attributes:
         text: the demand and its numbers at the rows where it stands in the way, such as
             ``cpu: asks for 100; at most 32 is free (n1)``.
-        without: the change that drops the demand. None if no change of this pod can drop it, for example when other
-            pods keep this pod away.
+        without: the change that drops it; None when no change does.
         weaker: smaller changes, the smallest first; each is tried before the demand is dropped.
-        amounts: the amount that each node lacks, if the demand is for an amount of a resource. Such a demand is
-            lowered, never dropped.
+        amounts: of a demand for an amount: the amount that each node lacks. Dropping it is then no proposal.
+        data: the numbers of ``text`` for programs, at the same rows: names to plain data.
+        holders: returns the pods, each with its node, that stand in the way of this demand at a row. Only pods of other
+            nodes have to be named: those of the node itself are tried in any case.
     """
 
     text: Callable[[RowArray], str]
     without: Change | None
     weaker: Sequence[Change] = field(default=())
     amounts: Amounts | None = None
+    data: Callable[[RowArray], Mapping[str, Any]] = _no_data
+    holders: Callable[[int], Iterable[tuple[NodeInfo, PodInfo]]] = _nobody

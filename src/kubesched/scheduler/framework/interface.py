@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -43,7 +44,6 @@ __all__ = [
     "MAX_NODE_SCORE",
     "NOT_SCORED",
     "Contract",
-    "Explanation",
     "Handle",
     "IntArray",
     "NodeToStatus",
@@ -74,14 +74,6 @@ class PostFilterResult:
 
     nominating: NominatingInfo | None = None
     preemption: Preemption | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Explanation why nodes do not fit a pod, as text and as data for programs."""
-
-    text: str
-    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,14 +357,18 @@ class Contract:
         """
         raise AssertionError("documentation only")
 
-    def explain(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Sequence[Explanation]:
-        """Optional, for reports: explain what the nodes in ``rows`` lack. This plugin's Filter rejected all of them."""
-        raise AssertionError("documentation only")
-
     def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
         """Demands of a pod that this plugin's filter checks, for explanations: each in words, and how it could be weaker.
 
-        Called for pods that fit nowhere, never during an attempt.
+        Called for pods that fit nowhere, never during an attempt. A plugin without the method is explained by the
+        reasons of its statuses.
+        """
+        raise AssertionError("documentation only")
+
+    def new_node(self, name: str, like: NodeInfo) -> AbstractContextManager[object]:
+        """Show, within a block, what a new node has besides its object, such as devices, when it is like another node.
+
+        For explanations, which try if one more node of a kind would help. Without the method it has nothing.
         """
         raise AssertionError("documentation only")
 

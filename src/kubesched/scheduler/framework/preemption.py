@@ -37,19 +37,21 @@ class Candidate:
 class Preemption:
     """Successful preemption: the preemptor, its node and victims, and why the other nodes lost.
 
-    ``others`` and ``rejected`` must be called within the attempt: afterwards the data that they read has changed.
+    ``others``, ``rejected`` and ``budgets`` must be called within the attempt: afterwards the data that they read has changed.
 
     Attributes:
         pod: the preemptor.
         chosen: the node that won, with its victims.
         others: returns the candidates that lost, each with the criterion that decided against it.
         rejected: returns, by node name, why evictions there would not have made room.
+        budgets: returns the disruption budgets that the victims violate, as ``namespace/name``.
     """
 
     pod: PodInfo
     chosen: Candidate
     others: Callable[[], Sequence[tuple[Candidate, str]]]
     rejected: Callable[[], Mapping[str, Status]]
+    budgets: Callable[[], Sequence[str]] = tuple
 
 
 class PreemptionExtender(Protocol):

@@ -240,6 +240,8 @@ class LabelColumns:
         for requirement in requirements:
             column = self.column(requirement.key)
             result &= column.lookup(requirement)[column.codes[rows]]
+            if not result.any():
+                break  # a selector may have thousands of keys, and each needs a column
         return result
 
 

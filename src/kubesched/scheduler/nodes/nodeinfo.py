@@ -9,19 +9,17 @@ Source: rules/cache-and-events §4.2.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from kubesched.api.requests import Resources
 from kubesched.api.types import Labels, Node, Taint
 
 from .disks import DiskUse
-from .podinfo import HostPort, PodInfo
+from .podinfo import WILDCARD_IP, HostPort, PodInfo
 
 __all__ = ["NodeInfo", "PortTable"]
 
 _Key = TypeVar("_Key")
-
-_WILDCARD_IP: Final = "0.0.0.0"
 
 
 class PortTable:
@@ -55,9 +53,9 @@ class PortTable:
         if not self.by_ip:
             return False
         ip, protocol, port = wanted
-        if ip == _WILDCARD_IP:
+        if ip == WILDCARD_IP:
             return any((protocol, port) in used for used in self.by_ip.values())
-        return any((protocol, port) in self.by_ip.get(at, ()) for at in (ip, _WILDCARD_IP))
+        return any((protocol, port) in self.by_ip.get(at, ()) for at in (ip, WILDCARD_IP))
 
     def __iter__(self) -> Iterator[HostPort]:
         for ip, used in self.by_ip.items():

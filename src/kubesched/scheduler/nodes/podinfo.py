@@ -51,7 +51,7 @@ __all__ = [
 #: (IP, protocol, port), with the defaults ``0.0.0.0`` and ``TCP`` filled in.
 HostPort = tuple[str, str, int]
 
-_WILDCARD_IP: Final = "0.0.0.0"
+WILDCARD_IP: Final = "0.0.0.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def affinity_terms(pod: Pod) -> AffinityTerms:
 
 
 def _wanted(port: ContainerPort) -> HostPort:
-    return (port.host_ip or _WILDCARD_IP, port.protocol or "TCP", port.host_port)
+    return (port.host_ip or WILDCARD_IP, port.protocol or "TCP", port.host_port)
 
 
 def _port_containers(pod: Pod) -> tuple[Container, ...]:

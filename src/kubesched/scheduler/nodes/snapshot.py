@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from kubesched.api.types import Node
+
 from .columns import RowArray
 from .node_table import NodeTable
 from .nodeinfo import NodeInfo
@@ -46,7 +48,7 @@ class NodeList(Sequence[NodeInfo]):
 class Snapshot:
     """Snapshot of all nodes in list order.
 
-    What-if changes: :meth:`what_if`, :meth:`without`, :meth:`with_pods`.
+    What-if changes: :meth:`what_if`, :meth:`without`, :meth:`with_pods`, :meth:`with_node`.
     """
 
     def __init__(self, table: NodeTable) -> None:
@@ -86,6 +88,18 @@ class Snapshot:
             yield trial
         finally:
             trial.undo()
+
+    @contextmanager
+    def with_node(self, node: Node) -> Iterator[NodeInfo]:
+        """Show the cluster within the block with one more node, whose name no node has.
+
+        The node comes and goes as a real one: it is in the journal, and answers about all nodes are computed again.
+        """
+        row = self.table.set_node(node)
+        try:
+            yield self.table.info(row)
+        finally:
+            self.table.remove_node(node.name)
 
     @contextmanager
     def without(self, victims: Iterable[tuple[NodeInfo, PodInfo]]) -> Iterator[None]:

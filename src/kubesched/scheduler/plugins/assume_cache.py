@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from kubesched.api.resource import ResourceClaim
@@ -111,6 +112,20 @@ class AssumeCache(Generic[T]):
         """Return the object as the informer showed it last, or None."""
         entry = self._entries.get(key)
         return None if entry is None else entry.api
+
+    @contextmanager
+    def what_if(self, key: str, change: Callable[[T], T]) -> Iterator[None]:
+        """Let a changed object count within the block. Subscribers do not hear of it, and nothing else may happen there.
+
+        Raises:
+            AssumeError: when there is no such object.
+        """
+        entry = self._entry(key)
+        before, entry.latest = entry.latest, change(entry.latest)
+        try:
+            yield
+        finally:
+            entry.latest = before
 
     def keys(self) -> set[str]:
         return set(self._entries)

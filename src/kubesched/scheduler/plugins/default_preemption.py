@@ -21,7 +21,7 @@ from ..nodes import NodeList
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.nominating import NominatingInfo
 from ..nodes.podinfo import PodInfo
-from .preemption.budgets import BudgetReader
+from .preemption.budgets import BudgetReader, Budgets
 from .preemption.candidates import Found, candidates_wanted, find_candidates
 from .preemption.choose import choose, losers
 from .preemption.dry_run import NO_VICTIMS, DryRun
@@ -156,7 +156,13 @@ class DefaultPreemption(Plugin):
         if isinstance(found, FastFound):
             self._awaited.add(found.trial, chosen.node_name)
         self._evictions.start(pod, chosen.node_name, chosen.victims.pods)
-        preemption = Preemption(pod, chosen, lambda: losers(found.candidates(), chosen, now), found.rejected)
+        preemption = Preemption(
+            pod,
+            chosen,
+            lambda: losers(found.candidates(), chosen, now),
+            found.rejected,
+            lambda: self._read_budgets().violated_by(chosen.victims.pods),
+        )
         return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
 
     def _why_not_eligible(self, pod: PodInfo, statuses: NodeToStatus) -> str:
@@ -177,8 +183,11 @@ class DefaultPreemption(Plugin):
         return None if row is None else self.handle.snapshot.table.info(row)
 
     def _dry_run(self, state: CycleState, pod: PodInfo) -> DryRun:
-        budgets = self._budgets.read(self.handle.informed("poddisruptionbudgets"))
-        return DryRun(self.handle, state, pod, budgets, self.potential_victims, self.importance)
+        return DryRun(self.handle, state, pod, self._read_budgets(), self.potential_victims, self.importance)
+
+    def _read_budgets(self) -> Budgets:
+        """Return the disruption budgets as they are now."""
+        return self._budgets.read(self.handle.informed("poddisruptionbudgets"))
 
     def _find(
         self, state: CycleState, pod: PodInfo, nodes: NodeList, rejecting: AbstractSet[str] = frozenset()
@@ -233,7 +242,8 @@ class DefaultPreemption(Plugin):
                 await self._evictions.evict(pod, chosen.node_name, chosen.victims.pods)
         except Exception as error:
             return None, _prefixed(Status.from_error(error))
-        preemption = Preemption(pod, chosen, lambda: lost, lambda: rejected)
+        budgets = self._read_budgets().violated_by(chosen.victims.pods)
+        preemption = Preemption(pod, chosen, lambda: lost, lambda: rejected, lambda: budgets)
         return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
 
     def _still_helpful(self, pod: PodInfo, candidates: Sequence[Candidate]) -> list[Candidate]:

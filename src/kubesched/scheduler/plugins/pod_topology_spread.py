@@ -301,7 +301,7 @@ class PodTopologySpread(Plugin):
     # -- queue -----------------------------------------------------------------------------------------
 
     def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
-        return between_pods.spreading(pod, nodes)
+        return between_pods.spreading(pod, self._constraints.of(pod, HARD))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return pod_topology_spread_hints.events(lambda pod: self._constraints.constraints(pod, HARD))

@@ -118,6 +118,11 @@ class KeyedHeap(Generic[Item]):
         """Return all items, in the order in which they were first put in."""
         return [entry[3] for entry in self._entries.values()]
 
+    def before(self, key: str) -> int:
+        """Return the number of items that come out before the item of a key; compares all of them."""
+        mine = self._entries[key][:2]
+        return sum(entry[:2] < mine for entry in self._entries.values())
+
     def _compact(self) -> None:
         live = len(self._entries)
         if len(self._heap) + len(self._run) > 2 * live + _SLACK:

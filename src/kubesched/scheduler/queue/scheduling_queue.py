@@ -143,7 +143,15 @@ class SchedulingQueue:
         self._scheduling_cycle = 0
         self._closed = False
         #: Read access: places of pods, lists of pods, the checker.
-        self.views = QueueViews(self._queues, self._in_flight, self.nominator, metrics.unschedulable_pods, self._slices)
+        self.views = QueueViews(
+            self._queues,
+            self._in_flight,
+            self.nominator,
+            metrics.unschedulable_pods,
+            self._slices,
+            self._hints,
+            max_in_unschedulable,
+        )
 
     # -- what event handlers call ----------------------------------------------------------------------
 

@@ -62,6 +62,10 @@ class SplitHeap:
     def __len__(self) -> int:
         return len(self.usual) + len(self.apart)
 
+    def before(self, key: str) -> int:
+        """Return the number of pods of the same part that are popped before the pod of a key."""
+        return (self.usual if key in self.usual else self.apart).before(key)
+
     def items(self) -> list[QueuedPodInfo]:
         return self.usual.items() + self.apart.items()
 

@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from kubesched.api.types import Pod
 from kubesched.base.turns import Steps, finish
 
+from ..framework.events import ClusterEvent
 from ..framework.metrics import Gauge
 from ..framework.queued import QueuedPodInfo
 from .in_flight import InFlight
 from .nominator import Nominator
+from .queueing_hints import Hints
 from .slices import Slices
 from .sub_queues import SubQueues
 
@@ -28,7 +30,7 @@ class QueueViews:
     While a long operation is under way, lists of pods show its effect so far.
     """
 
-    __slots__ = ("_in_flight", "_nominator", "_queues", "_rejected_by", "_slices")
+    __slots__ = ("_hints", "_in_flight", "_max_in_unschedulable", "_nominator", "_queues", "_rejected_by", "_slices")
 
     def __init__(
         self,
@@ -37,8 +39,15 @@ class QueueViews:
         nominator: Nominator,
         rejected_by: Gauge,
         slices: Slices,
+        hints: Hints,
+        max_in_unschedulable: float,
     ) -> None:
-        """``rejected_by`` is the metric of pods by plugin that rejected them and profile, for :meth:`check`."""
+        """``rejected_by`` is the metric of pods by plugin that rejected them and profile, for :meth:`check`.
+
+        ``max_in_unschedulable`` are seconds, as for the queue.
+        """
+        self._hints = hints
+        self._max_in_unschedulable = max_in_unschedulable
         self._queues = queues
         self._in_flight = in_flight
         self._nominator = nominator
@@ -61,6 +70,24 @@ class QueueViews:
     def get_pod(self, name: str, namespace: str) -> QueuedPodInfo | None:
         """Return the queued pod of a name; None when it is not queued."""
         return self._queues.get(f"{namespace}/{name}" if namespace else name)
+
+    def ahead_of(self, record: QueuedPodInfo) -> int:
+        """Return the number of active pods that are popped before an active pod."""
+        return self._queues.active.before(record.key)
+
+    def retry_at(self, record: QueuedPodInfo) -> float:
+        """Return the time from which on a waiting pod is tried again without an event; some seconds later it is."""
+        return record.timestamp + self._max_in_unschedulable
+
+    def wakes(self, record: QueuedPodInfo) -> list[tuple[str, ClusterEvent]]:
+        """Return the events that the plugins which rejected a pod wait for, with the plugins, by name.
+
+        A gated pod waits for the events of the plugin that gates it.
+        """
+        names = sorted(record.unschedulable_plugins | record.pending_plugins)
+        if record.gating_plugin:
+            return [(record.gating_plugin, event) for event in record.gating_plugin_events]
+        return [(name, event) for name in names for event in self._hints.events_of(name)]
 
     def in_flight_pods(self) -> list[Pod]:
         """Return the pods in flight, in the order in which they were popped."""

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import to_yaml
+from kubesched.base.pages import Page
 from kubesched.base.times import Clock
 
 from . import profiling, zpages
@@ -41,7 +42,8 @@ class Pages:
 
     ``configz`` returns the configuration as plain data, ``flags`` every flag with its effective value. ``versions`` are
     the program's own version and the Kubernetes version that it behaves like. ``profiling`` serves ``/debug``, where
-    ``set_verbosity`` changes the log level. ``exposition`` is required.
+    ``set_verbosity`` changes the log level. ``added`` are pages by the first segment of their paths. ``exposition`` is
+    required.
     """
 
     exposition: Exposition
@@ -52,6 +54,7 @@ class Pages:
     versions: tuple[str, str] | None = None
     profiling: bool = False
     set_verbosity: Callable[[int], None] | None = None
+    added: Mapping[str, Page] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +117,17 @@ class Endpoints:
     @property
     def paths(self) -> list[str]:
         """First segments of all paths, sorted, without the unlisted ones."""
-        return sorted({f"/{path.split('/')[1]}" for path in self._routes} - _UNLISTED)
+        own = {f"/{path.split('/')[1]}" for path in self._routes} - _UNLISTED
+        return sorted(own.union(f"/{name}" for name in self._pages.added))
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """Answer an authorized request."""
         route = self._routes.get(request.path)
+        added = self._pages.added.get(request.path.split("/")[1]) if route is None else None
+        if added is not None:
+            if request.method not in _GET:
+                return method_not_allowed(", ".join(_GET))
+            return await _added(added, request)
         if route is None:
             missing_profile = self._pages.profiling and request.path.startswith("/debug/pprof/")
             return not_found("Unknown profile" if missing_profile else "404 page not found")
@@ -250,6 +259,15 @@ def _accepts_gzip(header: str) -> bool:
         if coding in ("gzip", "*"):
             return not any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
     return False
+
+
+async def _added(page: Page, request: web.BaseRequest) -> web.Response:
+    query = {name: request.query.getall(name) for name in request.query}
+    answer = await page(request.path, query, request.headers.get("Accept", ""))
+    headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff"}
+    if answer.retry_after:
+        headers["Retry-After"] = str(answer.retry_after)
+    return web.Response(status=answer.status, body=answer.body, headers=headers)
 
 
 async def _redirect(_: web.BaseRequest) -> web.Response:

@@ -89,14 +89,15 @@ def manifests_of(given: Objects, name: str) -> Manifests:
     return found
 
 
-def cluster_of(path: str) -> Manifests:
+def cluster_of(path: str, *, deleting: bool = False) -> Manifests:
     """Return the objects of a saved cluster, or of a dump of a real one (``kubectl get -o yaml``). Only reads the file.
 
+    ``deleting`` keeps pods of a dump that are being deleted.
     Unusable parts are reported in the ``problems`` of the result.
     """
     try:
         if not is_saved_cluster(path):
-            dump = import_dump([path])
+            dump = import_dump([path], deleting=deleting)
             return Manifests(dump.objects, dump.warnings)
         items = read(path).items
     except ManifestError as error:

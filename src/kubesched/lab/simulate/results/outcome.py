@@ -5,8 +5,7 @@ Caller: :mod:`..run.simulation`; the demonstration asks for the use of the nodes
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -14,11 +13,13 @@ import msgspec
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from kubesched.api.requests import PODS as POD_COUNT
 from kubesched.api.types import Pod
+from kubesched.base.said_once import said_once
+from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.nodes.nodeinfo import NodeInfo
 
 from ..embedded import Embedded
 from .course import Course
-from .pending import Workloads, explain_pending
+from .device_uses import cluster_devices, node_devices
 from .pod_times import PodBook, run_times
 from .result import MissingNode, NodeUse, Placement, Refusal, ResourceUse, Result, Stopped, Totals
 
@@ -26,7 +27,6 @@ __all__ = ["node_uses", "outcome"]
 
 #: Most names in one message.
 _MOST_NAMES: Final = 5
-_QUOTED: Final = re.compile(r'"[^"]*"')
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 
@@ -48,7 +48,7 @@ def outcome(
     lost = {key for item in missing for key in item.pods}
     placed = [pod for pod in pods if pod.spec.node_name and pod.key not in lost]
     waiting = [pod for pod in pods if not pod.spec.node_name]
-    pending = explain_pending(embedded, waiting)
+    pending = embedded.explain(waiting)
     infos = _infos(embedded)
     names = _resource_names(infos)
     attempts = embedded.scheduler.metrics.schedule_attempts_total
@@ -70,8 +70,8 @@ def outcome(
         stopped=stopped,
         virtual_seconds=end,
         totals=totals,
-        resources=_cluster_use(infos, names, course.peak),
-        nodes=[_node_use(info, names) for info in infos],
+        resources=[*_cluster_use(infos, names, course.peak), *cluster_devices(embedded)],
+        nodes=_node_uses(embedded, infos, names),
         placements=_placements(embedded, book, placed),
         pending=pending,
         refused=refused,
@@ -86,18 +86,9 @@ def outcome(
                 + (f" and {item.count - _MOST_NAMES:,} more" if item.count > _MOST_NAMES else "")
                 for item in missing
             ),
-            *_once(text for one in embedded.movers for text in one.problems),
+            *said_once(text for one in embedded.movers for text in one.problems),
         ],
     )
-
-
-def _once(texts: Iterable[str]) -> Iterator[str]:
-    """Yield each kind of problem once. Texts that differ only within quotation marks are alike."""
-    kinds: dict[str, list[str]] = {}
-    for text in texts:
-        kinds.setdefault(_QUOTED.sub("", text), []).append(text)
-    for alike in kinds.values():
-        yield alike[0] + (f" (and {len(alike) - 1:,} more like this)" if len(alike) > 1 else "")
 
 
 def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:
@@ -112,7 +103,7 @@ def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:
 
 
 def _placements(embedded: Embedded, book: PodBook, placed: list[Pod]) -> list[Placement]:
-    workloads = Workloads(embedded.store)
+    workloads = Workloads(embedded.objects)
     found = [
         Placement(
             namespace=pod.namespace,
@@ -139,7 +130,12 @@ def node_uses(embedded: Embedded) -> list[NodeUse]:
     """Return every node by name, with the requests on it, as the scheduler accounts them now."""
     infos = _infos(embedded)
     names = _resource_names(infos)
-    return [_node_use(info, names) for info in infos]
+    return _node_uses(embedded, infos, names)
+
+
+def _node_uses(embedded: Embedded, infos: list[NodeInfo], names: list[str]) -> list[NodeUse]:
+    devices = node_devices(embedded, infos)
+    return [_node_use(info, names, devices.get(info.name, ())) for info in infos]
 
 
 def _resource_names(infos: list[NodeInfo]) -> list[str]:
@@ -154,14 +150,17 @@ def _requested(info: NodeInfo, name: str) -> int:
     return len(info.pods) if name == POD_COUNT else info.requested.get(name)
 
 
-def _node_use(info: NodeInfo, names: list[str]) -> NodeUse:
+def _node_use(info: NodeInfo, names: list[str], devices: Iterable[ResourceUse]) -> NodeUse:
     return NodeUse(
         name=info.name,
         zone=info.labels.get(_ZONE, ""),
         resources=[
-            ResourceUse(name=name, allocatable=info.allocatable.get(name), requested=_requested(info, name))
-            for name in names
-            if name in (CPU, MEMORY, POD_COUNT) or info.allocatable.get(name) or info.requested.get(name)
+            *(
+                ResourceUse(name=name, allocatable=info.allocatable.get(name), requested=_requested(info, name))
+                for name in names
+                if name in (CPU, MEMORY, POD_COUNT) or info.allocatable.get(name) or info.requested.get(name)
+            ),
+            *devices,
         ],
     )
 

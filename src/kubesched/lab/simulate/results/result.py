@@ -10,21 +10,19 @@ The schema is versioned by ``apiVersion``: within ``kubesched.io/v1alpha1`` fiel
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
+
+from kubesched.explain.report import Explanation, Pending, PreemptionReport
 
 __all__ = [
     "Distribution",
     "ErrorReport",
-    "ExplanationReport",
     "MissingNode",
     "NodeUse",
-    "Pending",
-    "PendingReason",
     "Placement",
     "PodTimes",
-    "Reason",
     "Refusal",
     "ResourceShare",
     "ResourceUse",
@@ -39,14 +37,6 @@ __all__ = [
 #: pods are tried again and again in vain (a plugin fails, for example), or a workload's pods are replaced without end
 #: in one moment.
 Stopped = Literal["settled", "until", "noProgress"]
-
-#: Reason why pods have no node. ``Unschedulable``: no node fits. ``SchedulingGated``: held back by a PreEnqueue plugin,
-#: most often by scheduling gates. ``UnknownScheduler``: schedulerName is no profile's. ``NoNodes``: the cluster is
-#: empty. ``SchedulerError``: a plugin failed. ``Deleting``: being deleted. ``Waiting``: nodes fit, but the pod was
-#: rejected later (Reserve, Permit, binding) or the simulation ended before its turn.
-PendingReason = Literal[
-    "Unschedulable", "SchedulingGated", "UnknownScheduler", "NoNodes", "SchedulerError", "Deleting", "Waiting"
-]
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="camel"):
@@ -84,7 +74,7 @@ class ResourceUse(_Struct, frozen=True, kw_only=True):
     allocatable: int
     #: Amount at the end.
     requested: int
-    #: Most that was ever requested at once; only given for the whole cluster.
+    #: Most that was ever requested at once; only given for the whole cluster, and not for devices.
     peak: int | None = None
 
 
@@ -100,112 +90,15 @@ class Placement(_Struct, frozen=True, kw_only=True):
     bound_at: float | None
 
 
-class LostCandidate(_Struct, frozen=True, kw_only=True):
-    """Node whose victims were spared, and the criterion that decided against it."""
-
-    node: str
-    #: ``namespace/name``, the most important first.
-    victims: list[str]
-    budget_violations: int
-    why: str
-
-
-class PreemptionReport(_Struct, frozen=True, kw_only=True):
-    """Preemption: victims, node and preemptor, and why other nodes were not chosen."""
-
-    #: ``namespace/name`` of the preemptor.
-    pod: str
-    priority: int
-    node: str
-    #: ``namespace/name``, the most important first.
-    victims: list[str]
-    budget_violations: int
-    at: float
-    #: Number of candidate nodes, the chosen one included; the first of the others are listed.
-    candidates: int
-    lost: list[LostCandidate]
-    #: Number of nodes by the reason why evicting pods there would not have helped.
-    not_helpful: dict[str, int]
-
-
 class NodeUse(_Struct, frozen=True, kw_only=True):
-    """Node with its amounts of cpu, memory, ephemeral-storage, pods and extended resources, in this order."""
+    """Node with its amounts of cpu, memory, ephemeral-storage, pods, extended resources and devices, in this order.
+
+    The devices of a class ``gpu`` are the resource ``gpu (devices)``; ``requested`` are those in use.
+    """
 
     name: str
     zone: str
     resources: list[ResourceUse]
-
-
-class Reason(_Struct, frozen=True, kw_only=True):
-    """Reason against some nodes. ``examples`` are the first few of the ``nodes`` nodes, by name.
-
-    ``preemptable``: removing pods from these nodes could help (code Unschedulable, not …AndUnresolvable).
-    """
-
-    text: str
-    plugin: str
-    nodes: int
-    examples: list[str]
-    preemptable: bool
-
-
-class ExplanationReport(_Struct, frozen=True, kw_only=True):
-    """Explanation of a plugin for the nodes that it rejected. ``data`` is the plugin's own."""
-
-    plugin: str
-    text: str
-    data: dict[str, Any]
-
-
-class ObstacleReport(_Struct, frozen=True, kw_only=True):
-    """One thing that keeps pods off nodes, with its numbers; a node may have several. ``examples`` are names of nodes."""
-
-    plugin: str
-    text: str
-    nodes: int
-    examples: list[str]
-
-
-class RemedyReport(_Struct, frozen=True, kw_only=True):
-    """Changes of a pod that help when all of them are made; ``nodes`` fit then, of which ``examples`` are some."""
-
-    changes: list[str]
-    nodes: int
-    examples: list[str]
-
-
-class EvictionReport(_Struct, frozen=True, kw_only=True):
-    """Pods of one node without which a pod fits there; ``of`` is the number of pods on the node."""
-
-    node: str
-    pods: list[str]
-    of: int
-
-
-class Pending(_Struct, frozen=True, kw_only=True):
-    """Pods without a node for the same reasons; the largest group first.
-
-    ``message`` is the text of the pod's PodScheduled condition. ``reasons`` has the first reason against each node,
-    ``obstacles`` every one. ``remedies`` and ``evictions`` were tried against the cluster as it stands at the end;
-    ``hints`` has them in words.
-    """
-
-    reason: PendingReason
-    workload: str
-    message: str
-    count: int
-    #: ``namespace/name``, sorted.
-    pods: list[str]
-    reasons: list[Reason] = []
-    gates: list[str] = []
-    scheduler_name: str = ""
-    hints: list[str] = []
-    obstacles: list[ObstacleReport] = []
-    remedies: list[RemedyReport] = []
-    evictions: EvictionReport | None = None
-    explanations: list[ExplanationReport] = []
-    #: State of objects that the pods need besides a node, such as their claims.
-    waits_for: list[str] = []
 
 
 class Refusal(_Struct, frozen=True, kw_only=True):
@@ -350,6 +243,8 @@ class Result(_Struct, frozen=True, kw_only=True):
     warnings: list[str]
     #: Preemptions in the order in which they happened.
     preemptions: list[PreemptionReport] = []
+    #: Explanation of the pods that were asked for.
+    explanation: Explanation | None = None
     #: Missing nodes by name.
     missing_nodes: list[MissingNode] = []
     #: Exceptions in the order in which they were first met. The run went on, but its results may be wrong.

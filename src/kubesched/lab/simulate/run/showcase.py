@@ -20,6 +20,8 @@ from kubesched.base.data import data_folder
 from kubesched.base.times import RealClock
 from kubesched.cluster.files import Manifest, load_manifests
 from kubesched.cluster.kubelets import make_nodes, node_template
+from kubesched.explain.report import Pending
+from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.config import KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
 
@@ -27,8 +29,7 @@ from ..embedded import Embedded
 from ..inputs.intake import gather
 from ..inputs.storing import store_objects
 from ..results.outcome import node_uses
-from ..results.pending import Workloads, explain_pending
-from ..results.result import NodeUse, Pending
+from ..results.result import NodeUse
 
 __all__ = ["ZONES", "Outcome", "cluster_nodes", "demo_workloads", "schedule"]
 
@@ -140,11 +141,11 @@ async def schedule(
 def _outcome(embedded: Embedded, bound: int, seconds: float, cpu: float) -> Outcome:
     pods = embedded.pods()
     zone_of = {node.name: node.labels.get("topology.kubernetes.io/zone", "") for node in embedded.nodes()}
-    workloads = Workloads(embedded.store)
+    workloads = Workloads(embedded.objects)
     per_zone: dict[str, dict[str, int]] = {}
     for pod in pods:
         if pod.spec.node_name:
             counts = per_zone.setdefault(workloads.of(pod) or f"Pod/{pod.name}", dict.fromkeys(ZONES, 0))
             counts[zone_of[pod.spec.node_name]] += 1
-    pending = explain_pending(embedded, [pod for pod in pods if not pod.spec.node_name])
+    pending = embedded.explain([pod for pod in pods if not pod.spec.node_name])
     return Outcome(len(pods), bound, seconds, cpu, dict(sorted(per_zone.items())), node_uses(embedded), pending)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +24,11 @@ from kubesched.base.collector import collector_off
 from kubesched.cluster.controllers import ALL, BATCH, DEVICES, STORAGE, Controller
 from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.kubelets import Stage
+from kubesched.explain import Explainer, Explanation
+from kubesched.explain.preemptions import preemption_report
+from kubesched.explain.records import Recorder
+from kubesched.explain.report import PreemptionReport
+from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.config import (
     DEFAULT_GATES,
     ConfigError,
@@ -31,6 +36,7 @@ from kubesched.scheduler.config import (
     KubeSchedulerConfiguration,
     default_config,
 )
+from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.preemption import Preemption
 from kubesched.scheduler.framework.queued import QueuedPodInfo
@@ -43,11 +49,9 @@ from ..inputs.intake import Controllers, Intake, Source, gather, in_order, is_un
 from ..inputs.storing import RefusedError, check_objects, refusals, store_objects
 from ..results.course import Course, Shapes
 from ..results.outcome import outcome
-from ..results.pending import Workloads
 from ..results.pod_times import PodBook, amounts
-from ..results.preemptions import preemption_report
 from ..results.problems import ProblemLog
-from ..results.result import PreemptionReport, Refusal, Result, Stopped
+from ..results.result import Refusal, Result, Stopped
 from ..results.turnover import Turnover
 from .settings_remarks import settings_without_effect
 from .virtual_time import VirtualClock, VirtualTimeError, VirtualTimeLoop, run_virtual
@@ -88,6 +92,8 @@ async def simulate(
     on_progress: Progress = lambda done, total: None,
     drive: Drive | None = None,
     on_slow_plugin: Callable[[str], None] | None = None,
+    recorder: Recorder | None = None,
+    explain: Sequence[str] = (),
 ) -> Result:
     """Simulate a cluster.
 
@@ -99,9 +105,10 @@ async def simulate(
     the plugins (``kubesched.scheduler.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods and
     volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last arrival
-    (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result, about settings of the
-    caller's configuration that have no effect. ``drive`` decides the end of the run instead. ``on_slow_plugin``
-    receives, in another thread, a text about each plugin that holds the run up for a second.
+    (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the caller's
+    configuration asks for and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives,
+    in another thread, a text about each plugin that holds the run up for a second. ``recorder`` records the decisions,
+    and is closed at the end. ``explain`` are pods, as ``namespace/name``, that are explained at the end.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -139,19 +146,23 @@ async def simulate(
         controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
         stages=stages,
         extenders=extenders,
-        on_preemption=session.preempted,
-        on_attempt=session.attempted,
+        observers=(session,) if recorder is None else (session, recorder),
         with_faults=drive is not None,
     )
+    if recorder is not None:
+        recorder.attach(embedded.scheduler)
     session.follow(embedded, Shapes(*_requests(intake)))
     # Running objects exist when the scheduler starts. Pods to be placed follow in the order of the manifests.
     before, new = intake.split()
     session.refused += _stored(embedded, before, intake)
-    with session.problems, _watching(embedded, session.loop, on_slow_plugin):
+    closing_records = nullcontext() if recorder is None else closing(recorder)
+    with session.problems, _watching(embedded, session.loop, on_slow_plugin), closing_records:
         async with embedded.running():
             session.refused += _stored(embedded, new, intake)
             session.total = _pods_to_come(intake)
             found = session.look(await (drive(session) if drive is not None else session.until_settled(session.until)))
+            if explain:
+                found = msgspec.structs.replace(found, explanation=session.explain(explain))
     if session.progress_error is not None:
         raise session.progress_error
     return session.complete(found)
@@ -247,7 +258,7 @@ def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
     return found, counts
 
 
-class Session:
+class Session(AttemptObserver):
     """Simulation under way: arrivals, bindings, and the test if anything still moves.
 
     Attributes:
@@ -302,7 +313,7 @@ class Session:
         self.embedded = embedded
         store, scheduler = embedded.store, embedded.scheduler
         self._book = PodBook(
-            lambda: self.now, embedded.clock.now(), Workloads(store).of, Turnover(self._replaced_forever)
+            lambda: self.now, embedded.clock.now(), Workloads(embedded.objects).of, Turnover(self._replaced_forever)
         )
         store.follow(self._book.changed)
         self._course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
@@ -317,8 +328,28 @@ class Session:
             self.loop.end_idle()
 
     def preempted(self, preemption: Preemption) -> None:
-        self._preemptions.append(preemption_report(preemption, self.now))
+        self._preemptions.append(preemption_report(preemption, self.now, self.embedded.clock.now()))
         self._book.preempted(preemption.chosen.victims.pods)
+
+    def explain(self, names: Sequence[str] = (), against: Sequence[str] = ()) -> Explanation:
+        """Explain pods as they are now, as ``namespace/name``, also evicted ones; without names those that are pending.
+
+        ``against`` are names of nodes to compare with.
+        """
+        pods = {pod.key: pod for pod in self.embedded.pods()}
+        chosen = (
+            [pods[name] for name in dict.fromkeys(names) if name in pods]
+            if names
+            else [pod for pod in pods.values() if not pod.spec.node_name]
+        )
+        explainer = Explainer(self.embedded.scheduler, self.embedded.objects, live=True)
+        evicted = [one for one in self._preemptions if not set(names).isdisjoint(one.victims)]
+        gone = {name for one in evicted for name in one.victims}
+        return msgspec.structs.replace(
+            explainer.explain(chosen, against),
+            evicted=evicted,
+            absent=[name for name in names if name not in pods and name not in gone],
+        )
 
     def attempted(self, record: QueuedPodInfo) -> None:
         self._book.attempted(record)

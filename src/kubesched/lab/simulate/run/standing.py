@@ -1,27 +1,33 @@
 """Cluster that does not move: its objects are stored and the scheduler sees them, but nothing is decided.
 
-Caller: ``kubesched explain``.
+Callers: ``kubesched explain`` and ``kubesched audit``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import msgspec
+
+from kubesched.api.kinds import PODS
 from kubesched.api.types import Pod
-from kubesched.cluster.files import ManifestError, Manifests
+from kubesched.base.said_once import said_once
+from kubesched.cluster.files import Manifest, ManifestError, Manifests
+from kubesched.cluster.store import Store
+from kubesched.explain import Explainer, Explanation
+from kubesched.explain.audit import Audit, Limits, audit_cluster
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
 
 from ..embedded import Embedded
 from ..inputs.intake import gather
 from ..inputs.storing import RefusedError, store_objects
-from ..results.pending import explain_pending
-from ..results.result import Pending
 from .virtual_time import VirtualClock, run_virtual
 
-__all__ = ["Standing", "explain_standing"]
+__all__ = ["Standing", "audit_standing", "explain_standing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +35,13 @@ class Standing:
     """Explained pods of a cluster.
 
     Attributes:
-        pending: pods without a node, grouped by workload and reason.
-        placed: pods that were named and have a node, as ``namespace/name``, with the node's name.
-        absent: names that no pod has.
+        document: the explanation.
+        unknown_nodes: names of nodes to compare with that the cluster does not have.
         warnings: remarks about the input.
     """
 
-    pending: list[Pending]
-    placed: dict[str, str]
-    absent: list[str]
+    document: Explanation
+    unknown_nodes: list[str]
     warnings: list[str]
 
 
@@ -45,12 +49,16 @@ def explain_standing(
     manifests: Manifests,
     names: Sequence[str] = (),
     *,
+    namespace: str | None = None,
+    against: Sequence[str] = (),
     registry: Registry,
     config: KubeSchedulerConfiguration,
     gates: FeatureGates = DEFAULT_GATES,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Standing:
-    """Explain pods of a cluster: the pods named as ``namespace/name``, or all pending pods.
+    """Explain pods of a cluster: those named as ``namespace/name``, or all that are pending (in a namespace, if given).
+
+    ``against`` are nodes to compare with.
 
     Nothing is scheduled and no controller runs. If a workload has no pods yet, they are made from its template.
     Must not be called inside a running event loop.
@@ -59,39 +67,113 @@ def explain_standing(
         ManifestError: when an object cannot be used.
         ConfigError: when a profile cannot be built.
     """
-    return run_virtual(_explain(manifests, names, registry, config, gates, on_progress))
+    return run_virtual(_explain(manifests, names, namespace, against, registry, config, gates, on_progress))
 
 
 async def _explain(
     manifests: Manifests,
     names: Sequence[str],
+    namespace: str | None,
+    against: Sequence[str],
     registry: Registry,
     config: KubeSchedulerConfiguration,
     gates: FeatureGates,
     on_progress: Callable[[int], None],
 ) -> Standing:
+    async with _standing(manifests, registry, config, gates) as (embedded, warnings):
+        pods = {pod.key: pod for pod in embedded.pods()}
+        wanted = [pods[name] for name in dict.fromkeys(names) if name in pods] if names else _pending(pods, namespace)
+        known = {node.name for node in embedded.nodes()}
+        explainer = Explainer(embedded.scheduler, embedded.objects)
+        document = explainer.explain(wanted, against, on_progress)
+        return Standing(
+            document=msgspec.structs.replace(document, absent=[name for name in names if name not in pods]),
+            unknown_nodes=[name for name in against if name not in known],
+            warnings=warnings,
+        )
+
+
+def audit_standing(
+    manifests: Manifests,
+    *,
+    registry: Registry,
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates = DEFAULT_GATES,
+    now: float | None = None,
+    limits: Limits | None = None,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> tuple[Audit, list[str]]:
+    """Audit a cluster (:func:`kubesched.explain.audit.audit_cluster`). Return the audit, and remarks about the input.
+
+    Extenders of the configuration are not called. Must not be called inside a running event loop.
+
+    Raises:
+        ManifestError: when an object cannot be used.
+        ConfigError: when a profile cannot be built.
+    """
+
+    async def audited() -> tuple[Audit, list[str]]:
+        alone = msgspec.structs.replace(config, extenders=())
+        async with _standing(manifests, registry, alone, gates) as (embedded, warnings):
+            audit = audit_cluster(
+                embedded.scheduler,
+                embedded.objects,
+                embedded.pods(),
+                config=config,
+                now=now,
+                limits=limits,
+                on_progress=on_progress,
+            )
+        return audit, warnings
+
+    return run_virtual(audited())
+
+
+@asynccontextmanager
+async def _standing(
+    manifests: Manifests, registry: Registry, config: KubeSchedulerConfiguration, gates: FeatureGates
+) -> AsyncIterator[tuple[Embedded, list[str]]]:
+    """Context with the cluster, its scheduler, and remarks about the input.
+
+    Raises:
+        ManifestError: when an object cannot be used.
+        ConfigError: when a profile cannot be built.
+    """
     intake = gather(manifests)
     clock = VirtualClock(asyncio.get_running_loop())
     embedded = Embedded(config, registry, clock=clock, gates=gates, kubelets=False)
     try:
-        refused = store_objects(embedded.store, intake.everything())
+        objects = list(intake.everything())
+        refused = store_objects(embedded.store, objects)
     except RefusedError as error:
         raise ManifestError(*error.problems) from None
+    _mark_deleted(embedded.store, objects)
     await embedded.start(scheduler=False)
     try:
         await embedded.scheduler.start()
-        pods = {pod.key: pod for pod in embedded.pods()}
-        wanted = [pods[name] for name in dict.fromkeys(names) if name in pods] if names else list(pods.values())
-        warnings = [*intake.warnings, *(f"{item.source}: {item.message}" for item in refused)]
-        return Standing(
-            pending=explain_pending(embedded, [pod for pod in wanted if _is_pending(pod)], on_progress),
-            placed={pod.key: pod.spec.node_name for pod in wanted if names and pod.spec.node_name},
-            absent=[name for name in names if name not in pods],
-            warnings=warnings,
-        )
+        yield embedded, list(said_once([*intake.warnings, *(f"{item.source}: {item.message}" for item in refused)]))
     finally:
         await embedded.stop()
 
 
-def _is_pending(pod: Pod) -> bool:
-    return not pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")
+def _mark_deleted(store: Store, objects: Iterable[Manifest]) -> None:
+    """Give pods that are being deleted their timestamps back, which the creation of an object does not take over."""
+    for item in objects:
+        given = item.data["metadata"] if item.kind == PODS else {}
+        stored = store.table(PODS).objects.get((item.namespace, item.name)) if given.get("deletionTimestamp") else None
+        if stored is not None:
+            document = stored.document()
+            fields = ("deletionTimestamp", "deletionGracePeriodSeconds")
+            document["metadata"] |= {name: given[name] for name in fields if name in given}
+            store.commit(PODS, document, stored)
+
+
+def _pending(pods: Mapping[str, Pod], namespace: str | None) -> list[Pod]:
+    """Return the pods without a node that have not finished."""
+    return [
+        pod
+        for pod in pods.values()
+        if not pod.spec.node_name
+        and pod.status.phase not in ("Succeeded", "Failed")
+        and (namespace is None or pod.namespace == namespace)
+    ]

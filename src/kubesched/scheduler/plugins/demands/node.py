@@ -22,8 +22,10 @@ from kubesched.api.types import (
 )
 
 from ...framework.demand import Change, Demand
+from ...framework.question import RowArray
 from ...nodes import NodeTable, PodInfo
 from ...nodes.columns import ABSENT
+from ...nodes.podinfo import WILDCARD_IP
 from .words import always, listed, requirement_text
 
 __all__ = ["cordons", "labels", "node_name", "ports", "taints"]
@@ -57,7 +59,9 @@ def taints(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
 
 def _toleration(taint: Taint, words: str) -> Change:
     added = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
-    return Change(f"{words}{_taint_text(taint)}", lambda spec: replace(spec, tolerations=(*spec.tolerations, added)))
+    return Change.of_spec(
+        f"{words}{_taint_text(taint)}", lambda spec: replace(spec, tolerations=(*spec.tolerations, added))
+    )
 
 
 def _taint_text(taint: Taint) -> str:
@@ -69,7 +73,8 @@ def node_name(pod: PodInfo) -> Iterator[Demand]:
     name = pod.spec.node_name
     if name:
         yield Demand(
-            always(f"nodeName {name}"), Change(f"drop nodeName {name}", lambda spec: replace(spec, node_name=""))
+            always(f"nodeName {name}"),
+            Change.of_spec(f"drop nodeName {name}", lambda spec: replace(spec, node_name="")),
         )
 
 
@@ -83,14 +88,14 @@ def labels(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
     spec = pod.spec
     for key, value in sorted((spec.node_selector or {}).items()):
         text = f"nodeSelector {key}={value}: {_values(nodes, key)}"
-        yield Demand(always(text), Change(f"drop nodeSelector {key}={value}", partial(_without_label, key)))
+        yield Demand(always(text), Change.of_spec(f"drop nodeSelector {key}={value}", partial(_without_label, key)))
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = affinity.required if affinity is not None else None
     if required is None:
         return
     if len(required.node_selector_terms) != 1:
         text = f"node affinity with {len(required.node_selector_terms)} terms, of which none matches"
-        yield Demand(always(text), Change("drop the required node affinity", partial(_with_terms, ())))
+        yield Demand(always(text), Change.of_spec("drop the required node affinity", partial(_with_terms, ())))
         return
     (term,) = required.node_selector_terms
     for requirement in term.match_expressions:
@@ -101,7 +106,7 @@ def labels(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
 
 def _requirement(requirement: NodeSelectorRequirement, values: str = "") -> Demand:
     text = f"node affinity {requirement_text(requirement)}"
-    return Demand(always(text + values), Change(f"drop the {text}", partial(_without_requirement, requirement)))
+    return Demand(always(text + values), Change.of_spec(f"drop the {text}", partial(_without_requirement, requirement)))
 
 
 def _values(nodes: NodeTable, key: str) -> str:
@@ -154,17 +159,29 @@ def ports(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
     """Demands of each host port, with the pods that hold the port."""
     for wanted in pod.ports:
         _, protocol, number = wanted
-        holders = [
-            f"{other.pod.key} on {node.name}"
-            for row in sorted(nodes.port_rows.get(wanted[1:], ()))
-            if (node := nodes.info(row)).used_ports.conflicts(wanted)
-            for other in node.pods.values()
-            if any(port[1:] == wanted[1:] for port in other.ports)
-        ]
-        if holders:
-            text = f"host port {number}/{protocol}: held by {listed(holders[:_MOST_LISTED], len(holders))}"
-            change = Change(f"do without the host port {number}/{protocol}", partial(_without_port, protocol, number))
-            yield Demand(always(text), change)
+        if nodes.port_rows.get(wanted[1:]):
+            change = Change.of_spec(
+                f"do without the host port {number}/{protocol}", partial(_without_port, protocol, number)
+            )
+            yield Demand(partial(_port_text, nodes, wanted), change)
+
+
+def _port_text(nodes: NodeTable, wanted: tuple[str, str, int], rows: RowArray) -> str:
+    """The port with its holders on these nodes."""
+    there = nodes.port_rows.get(wanted[1:], set())
+    held = [node for row in rows.tolist() if row in there and (node := nodes.info(row)).used_ports.conflicts(wanted)]
+    holders = [
+        f"{other.pod.key} on {node.name}"
+        for node in sorted(held, key=lambda node: node.name)[:_MOST_LISTED]
+        for other in node.pods.values()
+        if any(port[1:] == wanted[1:] and _overlap(port[0], wanted[0]) for port in other.ports)
+    ]
+    return f"host port {wanted[2]}/{wanted[1]}: held by {listed(holders[:_MOST_LISTED], max(len(held), len(holders)))}"
+
+
+def _overlap(first: str, second: str) -> bool:
+    """True if two host IPs cannot both have a port."""
+    return first == second or WILDCARD_IP in (first, second)
 
 
 def _without_port(protocol: str, number: int, spec: PodSpec) -> PodSpec:

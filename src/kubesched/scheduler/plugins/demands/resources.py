@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from heapq import nsmallest
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -13,10 +15,14 @@ from kubesched.api.types import Container, PodSpec, ResourceRequirements
 
 from ...framework.demand import Amounts, Change, Demand
 from ...framework.question import IntArray, RowArray
-from ...nodes import NodeTable, PodInfo
-from .words import amount_text
+from ...nodes import NodeInfo, NodeTable, PodInfo
+from ...nodes.node_table import PODS_ROW
+from .words import amount_text, listed
 
-__all__ = ["amounts"]
+__all__ = ["amounts", "ask_less"]
+
+#: Pods that one text lists.
+_MOST_USERS: Final = 3
 
 
 def amounts(pod: PodInfo, nodes: NodeTable, wanted: Mapping[str, int], delegated: Collection[str]) -> Iterator[Demand]:
@@ -27,9 +33,21 @@ def amounts(pod: PodInfo, nodes: NodeTable, wanted: Mapping[str, int], delegated
     for resource, amount in wanted.items():
         if amount <= 0:
             continue
-        less = partial(_less, pod, resource)
+        less = partial(ask_less, pod, resource)
         lacking = partial(_lacking, nodes, resource, amount, resource in delegated)
         yield Demand(partial(_text, nodes, resource, amount), less(amount), amounts=Amounts(amount, lacking, less))
+    order = nodes.order()
+    if (nodes.requested[PODS_ROW, order] >= nodes.allocatable[PODS_ROW, order]).any():
+        yield Demand(partial(_pods_text, nodes), None)
+
+
+def _pods_text(nodes: NodeTable, rows: RowArray) -> str:
+    full = rows[nodes.requested[PODS_ROW, rows] >= nodes.allocatable[PODS_ROW, rows]]
+    if not len(full):
+        return "pods: the node has as many as it may have"
+    most = int(full[nodes.allocatable[PODS_ROW, full].argmax()])
+    count, limit = int(nodes.requested[PODS_ROW, most]), int(nodes.allocatable[PODS_ROW, most])
+    return f"pods: each of these nodes has as many as it may have, at most {count:,} of {limit:,} ({nodes.info(most).name})"
 
 
 def _lacking(nodes: NodeTable, resource: str, amount: int, is_delegated: bool, rows: RowArray) -> IntArray:
@@ -50,18 +68,30 @@ def _text(nodes: NodeTable, resource: str, amount: int, rows: RowArray) -> str:
         return f"{asked}, and none of these nodes has any"
     free = capacity - nodes.requested[index, rows]
     place = int(free.argmax())
-    most = f"at most {amount_text(resource, max(0, int(free[place])))} is free ({nodes.info(int(rows[place])).name})"
+    nearest = nodes.info(int(rows[place]))
+    users = _users(nearest, resource)
+    where = f"{nearest.name}, used by {users}" if users else nearest.name
+    most = f"at most {amount_text(resource, max(0, int(free[place])))} is free ({where})"
     if amount > largest:
         return f"{asked}, but the largest of these nodes has {amount_text(resource, largest)}; {most}"
     return f"{asked}; {most}"
 
 
-def _less(pod: PodInfo, resource: str, amount: int) -> Change:
+def _users(node: NodeInfo, resource: str) -> str:
+    """The pods of a node that ask for most of a resource."""
+    asking = {other.pod.key: other.requests.get(resource) for other in node.pods.values()}
+    using = [key for key, amount in asking.items() if amount > 0]
+    largest = nsmallest(_MOST_USERS, using, key=lambda key: (-asking[key], key))
+    return listed([f"{key} {amount_text(resource, asking[key])}" for key in largest], len(using))
+
+
+def ask_less(pod: PodInfo, resource: str, amount: int) -> Change:
+    """Make the change that asks for so much less of a resource."""
     total = pod.fit_requests.get(resource)
     if amount >= total:
-        return Change(f"ask for no {resource}", partial(_with_request, pod, resource, 0))
+        return Change.of_spec(f"ask for no {resource}", partial(_with_request, pod, resource, 0))
     text = f"ask for {amount_text(resource, amount)} less {resource}"
-    return Change(text, partial(_with_request, pod, resource, total - amount))
+    return Change.of_spec(text, partial(_with_request, pod, resource, total - amount))
 
 
 def _with_request(pod: PodInfo, resource: str, amount: int, spec: PodSpec) -> PodSpec:

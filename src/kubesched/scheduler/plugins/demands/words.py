@@ -6,11 +6,21 @@ from collections.abc import Callable, Sequence
 
 from kubesched.api.quantity import format_bytes, format_milli
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
+from kubesched.api.selectors import Operator, Selector
 from kubesched.api.types import LabelSelector, LabelSelectorRequirement, NodeSelectorRequirement
 
 from ...framework.question import RowArray
 
-__all__ = ["always", "amount_text", "counted", "listed", "requirement_text", "selector_text"]
+__all__ = [
+    "always",
+    "amount_text",
+    "as_label_selector",
+    "compiled_text",
+    "counted",
+    "listed",
+    "requirement_text",
+    "selector_text",
+]
 
 
 def always(text: str) -> Callable[[RowArray], str]:
@@ -51,3 +61,19 @@ def selector_text(selector: LabelSelector | None) -> str:
     parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
     parts += map(requirement_text, selector.match_expressions)
     return " and ".join(parts) or "any labels"
+
+
+def as_label_selector(selector: Selector) -> LabelSelector:
+    """A compiled label selector as it would be written."""
+    labels, expressions = {}, []
+    for one in selector.requirements:
+        if one.operator is Operator.IN and len(one.values) == 1 and one.key not in labels:
+            (labels[one.key],) = one.values
+        else:
+            expressions.append(LabelSelectorRequirement(one.key, one.operator, tuple(sorted(one.values))))
+    return LabelSelector(labels, tuple(expressions))
+
+
+def compiled_text(selector: Selector) -> str:
+    """A compiled label selector in words."""
+    return selector_text(None if selector.matches_nothing else as_label_selector(selector))

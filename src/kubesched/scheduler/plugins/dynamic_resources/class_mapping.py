@@ -39,6 +39,10 @@ class ClassMapping:
         """Return the class of a name, or None."""
         return self._classes.get(name)
 
+    def names(self) -> list[str]:
+        """Return the names of all classes, sorted."""
+        return sorted(self._classes)
+
     def class_of(self, resource: str) -> str | None:
         """Name of the class that serves a resource, or None."""
         first = self._first.get(resource)

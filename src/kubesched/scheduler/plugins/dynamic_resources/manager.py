@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from kubesched.api.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION, AllocationResult, ResourceClaim, ResourceSlice
 from kubesched.api.types import Pod
 from kubesched.base.change_log import Follower
 
-from ...dra.allocated import AllocatedDevices
+from ...dra.allocated import AllocatedDevices, DeviceID
 from ...dra.allocator import Allocator, ClaimDemand
 from ...dra.check import check_allocations, compare_allocated
 from ...dra.features import Features
@@ -124,6 +126,34 @@ class DeviceManager:
     def _unwritten(self) -> Iterator[ResourceClaim]:
         """Iterate over the claims in flight whose allocation is not in the assume cache yet."""
         return (claim for claim in self.in_flight.claims() if claim.metadata.uid not in self._allocations)
+
+    @contextmanager
+    def new_node(self, name: str, like: str) -> Iterator[None]:
+        """Show within the block, for a new node, slices like those of another node. Nothing of them is in use."""
+        made = []
+        for number, one in enumerate(self._inventory.slices_of(like)):
+            pool = replace(one.spec.pool, name=f"{one.spec.pool.name} of {name}")
+            spec = replace(one.spec, node_name=name, pool=pool)
+            made.append(replace(one, metadata=replace(one.metadata, name=f"{name} {number}"), spec=spec))
+        for new in made:
+            self._inventory.put(new)
+        try:
+            yield
+        finally:
+            for new in made:
+                self._inventory.remove(new.metadata.name)
+
+    def holders_of(self, devices: Collection[DeviceID]) -> dict[str, tuple[str, ...]]:
+        """Return the claims that hold one of these devices, by key, with the names of the pods that use them."""
+        wanted = set(devices)
+        found: dict[str, tuple[str, ...]] = {}
+        for claim in (*self.claims.values(), *self._unwritten()):
+            allocation = claim.status.allocation
+            for one in allocation.devices.results if allocation is not None else ():
+                if DeviceID(one.driver, one.pool, one.device) in wanted:
+                    found[claim.key] = tuple(sorted(user.name for user in claim.status.reserved_for))
+                    break
+        return found
 
     def special_claim_of(self, pod: Pod) -> ResourceClaim | None:
         """Return the claim that an earlier attempt created for the pod's extended resources, or None."""
@@ -283,10 +313,9 @@ class NodeAllocator:
         assert node.node is not None
         return self._allocator.allocate(demand, node.node)
 
-    def survey(self, demand: ClaimDemand, node: NodeInfo) -> list[Survey]:
-        """Survey a node's devices for each request; see :mod:`kubesched.scheduler.dra.survey`."""
-        assert node.node is not None
-        return self._allocator.survey(demand, node.node)
+    def surveys(self, demand: ClaimDemand, nodes: Iterable[NodeInfo]) -> Iterator[list[Survey]]:
+        """See :meth:`kubesched.scheduler.dra.allocator.Allocator.surveys`."""
+        return self._allocator.surveys(demand, (each.node for each in nodes if each.node is not None))
 
     def verdict(self, demand: ClaimDemand, nodes: NodeTable, row: int) -> Verdict:
         """Return the verdict of one row."""
@@ -314,6 +343,10 @@ class NodeAllocator:
     def devices_of_class(self, name: str, nodes: Iterable[NodeInfo]) -> list[tuple[int, int]]:
         """See :meth:`kubesched.scheduler.dra.allocator.Allocator.devices_of_class`."""
         return self._allocator.devices_of_class(name, (each.node for each in nodes if each.node is not None))
+
+    def all_of_class(self, name: str) -> tuple[int, int]:
+        """See :meth:`kubesched.scheduler.dra.allocator.Allocator.all_of_class`."""
+        return self._allocator.all_of_class(name)
 
     def _catch_up(self, nodes: NodeTable) -> None:
         """Inform the allocator of nodes that came, changed or went."""

@@ -12,6 +12,7 @@ Source: rules/devices §5 and §11.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -28,18 +29,17 @@ from ...framework.asking import is_prepared, question_key
 from ...framework.cycle_state import CycleState
 from ...framework.demand import Demand
 from ...framework.events import ClusterEventWithHint
-from ...framework.interface import Explanation, Handle, NodeToStatus, Plugin, PostFilterResult, PreBindPreFlight
+from ...framework.interface import Handle, NodeToStatus, Plugin, PostFilterResult, PreBindPreFlight
 from ...framework.question import IntArray, Normalize, Question, Reads, RowArray, VerdictArray
 from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from ..demands import storage
 from .binding import Binding
 from .claim_hints import ClaimHints
 from .claim_state import ClaimState, NodeDemand, PodClaim
 from .claims import can_be_released_by, resolve_claims, with_status
 from .conditions import BindingFailedError, is_ready, is_timed_out
-from .explain import explain_demand
+from .device_demands import device_demands
 from .extended_resources import is_in_memory
 from .manager import DeviceManager
 from .preparation import Preparation
@@ -101,6 +101,12 @@ class _Devices(Question):
     @property
     def attempt(self) -> ClaimState:
         return self._begun[0]
+
+    @property
+    def problem(self) -> str:
+        """Why the claims cannot be allocated, whatever the node; "" when they may be."""
+        status = self._begun[1]
+        return "" if status is None else status.message()
 
     @cached_property
     def key(self) -> Hashable | None:  # type: ignore[override]  # evaluated only where it is read
@@ -309,7 +315,10 @@ class DynamicResources(Plugin):
         return None
 
     def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
-        return tuple(storage.claims(pod))
+        return device_demands(_Devices(self, pod, nodes), self.allocator, self._manager, pod, nodes)
+
+    def new_node(self, name: str, like: NodeInfo) -> AbstractContextManager[object]:
+        return self._manager.new_node(name, like.name)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return self._hints.events()
@@ -419,18 +428,19 @@ class DynamicResources(Plugin):
 
     # -- for conformance and reports -------------------------------------------------------------------
 
-    def explain(self, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: RowArray) -> Sequence[Explanation]:
-        question = self._asked(state)
-        if question is None or not question.attempt.filtered:
-            return []
-        found: list[Explanation] = []
-        for positions, demand in question.demands(rows):
-            found += explain_demand(demand, self.allocator, [nodes.info(row) for row in rows[positions].tolist()])
-        for place in sorted(question.attempt.unavailable):
-            claim = question.attempt.claims[place].claim
-            text = f"claim {claim.key} is allocated already, and its devices are not available on these nodes"
-            found.append(Explanation(text, {"claim": claim.key}))
+    def device_counts(self, nodes: Sequence[NodeInfo]) -> dict[str, list[tuple[int, int]]]:
+        """Count the devices of each class by node, as (devices, devices in use); classes by name."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for name in self._manager.classes.names():
+            counts = found[name] = self.allocator.devices_of_class(name, nodes)
+            while len(counts) < len(nodes):  # selectors have an allowance for each call
+                more = self.allocator.devices_of_class(name, nodes[len(counts) :])
+                counts += more or [(0, 0)] * (len(nodes) - len(counts))
         return found
+
+    def device_totals(self) -> dict[str, tuple[int, int]]:
+        """Count the devices of each class, each once, as (devices, devices in use); classes by name."""
+        return {name: self.allocator.all_of_class(name) for name in self._manager.classes.names()}
 
     def list_devices(
         self, state: CycleState, nodes: NodeTable, row: int

@@ -37,16 +37,18 @@ class Budget:
     """One PodDisruptionBudget as preemption reads it.
 
     Attributes:
+        name: name of the object.
         namespace: namespace of the pods it can cover.
         selector: selector of these pods; None (null, empty or invalid) matches no pod here.
         allowed: ``status.disruptionsAllowed``; 0 when the status cannot be read, which is logged.
         disrupted: names of pods whose eviction the budget has counted already.
     """
 
-    __slots__ = ("_covered", "_spec", "_version", "allowed", "disrupted", "namespace", "selector")
+    __slots__ = ("_covered", "_spec", "_version", "allowed", "disrupted", "name", "namespace", "selector")
 
     def __init__(self, obj: Mapping[str, Any], before: Budget | None = None) -> None:
-        """``before`` is the previous version of the budget, or None. Mostly only the status differs from it."""
+        """``before`` is the version before, if there was one; mostly only the status differs."""
+        self.name: str = obj["metadata"].get("name", "")
         self.namespace: str = obj["metadata"].get("namespace", "")
         self._spec = obj.get("spec")
         same = before is not None and before._spec == self._spec and before.namespace == self.namespace
@@ -57,8 +59,7 @@ class Budget:
         try:
             status = from_builtins(obj.get("status") or {}, _Status)
         except DecodeError as problem:
-            name = obj["metadata"].get("name", "")
-            _log.error("PodDisruptionBudget %s/%s allows no disruption: status: %s", self.namespace, name, problem)
+            _log.error("PodDisruptionBudget %s/%s allows no disruption: status: %s", self.namespace, self.name, problem)
             status = _Status()
         self.allowed = status.disruptions_allowed
         self.disrupted = frozenset(status.disrupted_pods)
@@ -175,6 +176,16 @@ class Budgets:
     def changed_rows(self, before: Budgets, table: NodeTable) -> npt.NDArray[np.bool_]:
         """Mark rows with a pod that a new, changed or removed budget selects, bool[capacity]."""
         return _rows_of(set(self._budgets).symmetric_difference(before._budgets), table)
+
+    def violated_by(self, pods: Iterable[PodInfo]) -> list[str]:
+        """Return the budgets, as ``namespace/name``, that the eviction of all these pods violates."""
+        left: dict[int, int] = {}
+        for pod in pods:
+            for place in self.selecting(pod):
+                if pod.name not in self._budgets[place].disrupted:
+                    left[place] = left.get(place, self._budgets[place].allowed) - 1
+        violated = (self._budgets[place] for place, rest in left.items() if rest < 0)
+        return sorted(f"{budget.namespace}/{budget.name}" for budget in violated)
 
     def split(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """Split pods into those whose eviction violates a budget and the others, both in the given order.

@@ -8,7 +8,7 @@ from typing import Final
 from ...framework.preemption import Candidate
 from .importance import earliest_start
 
-__all__ = ["PER_VICTIM", "TIE", "choose", "losers"]
+__all__ = ["PER_VICTIM", "TIE", "choose", "criteria", "losers"]
 
 #: Addend per victim, so that negative priorities cannot make more victims look better.
 PER_VICTIM: Final = 1 << 31
@@ -27,6 +27,18 @@ _CRITERIA: Final[tuple[tuple[str, Callable[[Candidate, float], float]], ...]] = 
     ("more victims", lambda candidate, now: len(candidate.victims.pods)),
     ("its most important victims have run longer", lambda candidate, now: -earliest_start(candidate.victims.pods, now)),
 )
+
+
+def criteria(candidate: Candidate, now: float) -> tuple[int, int, int, int, float]:
+    """Return the values by which candidates are compared.
+
+    They are the number of budgets violated, the highest priority of a victim, the sum of priorities, the number of
+    victims, and the earliest start of a victim of the highest priority, in seconds since the epoch.
+    """
+    victims = candidate.victims.pods
+    priorities = [pod.priority for pod in victims]
+    start = earliest_start(victims, now)
+    return candidate.victims.pdb_violations, max(priorities), sum(priorities), len(victims), start
 
 
 def choose(candidates: Sequence[Candidate], now: float) -> tuple[Candidate, list[tuple[Candidate, str]]]:

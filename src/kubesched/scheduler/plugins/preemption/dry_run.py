@@ -6,20 +6,22 @@ back one by one in order of importance, if the preemptor still fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 from ...framework.cycle_state import CycleState
 from ...framework.failures import PluginFailedError
-from ...framework.interface import Handle
+from ...framework.interface import Handle, ProfileView
 from ...framework.preemption import Victims
 from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.nominating import nominations_that_count
 from ...nodes.podinfo import PodInfo
+from ...nodes.snapshot import Snapshot, WhatIf
 from .budgets import Budgets
 
-__all__ = ["NO_VICTIMS", "DryRun", "Importance", "PotentialVictims"]
+__all__ = ["NO_VICTIMS", "DryRun", "Importance", "PotentialVictims", "victims_of"]
 
 NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incoming pod")
 
@@ -66,33 +68,30 @@ class DryRun:
             return Status.from_error(failure.error, failure.plugin)
 
     def _select(self, node: NodeInfo, potential: list[PodInfo]) -> Victims | Status:
-        handle, pod, state = self._handle, self._pod, self._state.clone()
-        framework, snapshot = handle.framework, handle.snapshot
+        handle, pod = self._handle, self._pod
         nominated = nominations_that_count(handle.nominations.nominated_pods_for_node(node.name), pod)
-        with snapshot.what_if(node) as trial:
-            for victim in potential:
-                trial.remove(victim)
-                framework.remove_pod(state, pod, victim, node)
-            status = framework.filter_with_nominated(state, pod, snapshot, node, nominated)
-            if status is not None:
-                return status
+
+        def groups() -> Sequence[list[PodInfo]]:
             potential.sort(key=self.rank)
-            violating, others = self.budgets.split(potential)
-            victims: list[PodInfo] = []
-            violations = 0
-            for group in (violating, others):
-                for victim in group:
-                    trial.add(victim)
-                    framework.add_pod(state, pod, victim, node)
-                    if framework.filter_with_nominated(state, pod, snapshot, node, nominated) is None:
-                        continue
-                    trial.remove(victim)
-                    framework.remove_pod(state, pod, victim, node)
-                    victims.append(victim)
-                    violations += group is violating
+            return self.budgets.split(potential)
+
+        found = victims_of(
+            handle.framework,
+            handle.snapshot,
+            self._state,
+            pod,
+            node,
+            nominated,
+            [(node, one) for one in potential],
+            groups,
+        )
+        if isinstance(found, Status):
+            return found
+        violating, others = found
+        victims = [*violating, *others]
         if violating and others:
             victims.sort(key=self.rank)
-        return Victims(tuple(victims), violations)
+        return Victims(tuple(victims), len(violating))
 
     def helps(self, node: NodeInfo, victims: Victims) -> bool:
         """True if at least one of these victims is still on the node, and the pod fits when they have left.
@@ -113,3 +112,56 @@ class DryRun:
     def rank(self, pod: PodInfo) -> tuple[float, ...]:
         """Sort key of a victim."""
         return self._importance(pod, self._now)
+
+
+def victims_of(
+    framework: ProfileView,
+    snapshot: Snapshot,
+    state: CycleState,
+    pod: PodInfo,
+    node: NodeInfo,
+    nominated: Sequence[PodInfo],
+    potential: Sequence[tuple[NodeInfo, PodInfo]],
+    groups: Callable[[], Sequence[Sequence[PodInfo]]],
+) -> list[list[PodInfo]] | Status:
+    """Find the pods that have to go before a pod fits a node, by group; or the reason why it does not help that all go.
+
+    Args:
+        framework, snapshot: the profile, and the cluster.
+        state: the attempt's state after PreFilter. It is not changed.
+        pod: the pod that is to fit.
+        node: the node where it is to fit.
+        nominated: the nominated pods that count there.
+        potential: the pods that may go, each with its node.
+        groups: returns these pods in the order in which they come back; called when it helps that all go.
+
+    Raises:
+        PluginFailedError: when a plugin fails.
+    """
+    state = state.clone()
+    home = {one.uid: at for at, one in potential}
+    trials: dict[int, WhatIf] = {}
+    with ExitStack() as stack:
+        for at, one in potential:
+            trial = trials.get(at.row)
+            if trial is None:
+                trial = trials[at.row] = stack.enter_context(snapshot.what_if(at))
+            trial.remove(one)
+            framework.remove_pod(state, pod, one, at)
+        status = framework.filter_with_nominated(state, pod, snapshot, node, nominated)
+        if status is not None:
+            return status
+        found: list[list[PodInfo]] = []
+        for group in groups():
+            victims: list[PodInfo] = []
+            for one in group:
+                at = home[one.uid]
+                trials[at.row].add(one)
+                framework.add_pod(state, pod, one, at)
+                if framework.filter_with_nominated(state, pod, snapshot, node, nominated) is None:
+                    continue
+                trials[at.row].remove(one)
+                framework.remove_pod(state, pod, one, at)
+                victims.append(one)
+            found.append(victims)
+    return found

@@ -24,11 +24,11 @@ from ...framework.question import Question, RowArray, VerdictArray
 from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from ..demands import storage
 from .attached_volumes import AttachedVolumes, limits_of
 from .claims import Storage, uses_claim
 from .countable import ClaimNotFoundError, Countable, CountingError, is_countable
 from .csi_translation import translation_of
+from .volume_demands import counted_volumes
 
 if TYPE_CHECKING:
     from ...nodes import NodeList, NodeTable
@@ -282,7 +282,7 @@ class NodeVolumeLimits(Plugin):
     # -- events ----------------------------------------------------------------------------------------
 
     def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
-        return storage.volumes(pod)
+        return counted_volumes(pod, self.attached, nodes)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [

@@ -24,7 +24,6 @@ from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
 from ..assume_cache import AssumeError
-from ..demands import storage
 from .binding_hints import EVENTS
 from .claims import Storage
 from .demand import NO_DEMAND, Rejected, VolumeDemand, demand_of
@@ -32,6 +31,7 @@ from .placement import REASONS, PlacementError, Placements, place, place_bound
 from .reservations import NodeVolumes, Reservation, volumes_of
 from .storage_score import StorageScorer
 from .volume_binder import BindError, VolumeBinder
+from .volume_demands import bound_volumes
 from .volume_state import VolumeState
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ class VolumeBinding(Plugin):
     # -- queue -----------------------------------------------------------------------------------------
 
     def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
-        return storage.volumes(pod)
+        return bound_volumes(pod, self._storage)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return EVENTS

@@ -25,8 +25,8 @@ from ...framework.status import Status
 from ...nodes.disks import conflicts, disk_uses
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from ..demands import storage
 from .claims import NotFoundError, Storage, uses_claim
+from .volume_demands import unshared_volumes
 
 if TYPE_CHECKING:
     from ...nodes import NodeList, NodeTable
@@ -149,7 +149,7 @@ class VolumeRestrictions(Plugin):
     # -- events ----------------------------------------------------------------------------------------
 
     def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
-        return storage.volumes(pod)
+        return unshared_volumes(pod, self._storage, nodes)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [

@@ -23,9 +23,9 @@ from ...framework.status import Status
 from ...nodes.columns import ABSENT, BoolArray
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from ..demands import storage
 from .claims import NotFoundError, Storage, uses_claim
 from .csi_translation import BETA_REGION, BETA_ZONE, DELIMITER, GA_REGION, GA_ZONE
+from .volume_demands import zoned_volumes
 
 if TYPE_CHECKING:
     from ...nodes import NodeList, NodeTable
@@ -167,7 +167,7 @@ class VolumeZone(Plugin):
     # -- events ----------------------------------------------------------------------------------------
 
     def demands(self, pod: PodInfo, nodes: NodeTable) -> Iterable[Demand]:
-        return storage.volumes(pod)
+        return zoned_volumes(pod, self._storage, _places)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         changed = ActionType.ADD | ActionType.UPDATE

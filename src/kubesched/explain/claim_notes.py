@@ -1,14 +1,13 @@
 """Notes about claims that pods wait for: the state of each claim, free storage, and the last event about it.
 
-Read from the objects in the store, so they hold whatever made the pod wait. Caller: :mod:`.pending`.
+They are read from the objects, so they hold whatever made the pod wait. Caller: :mod:`.groups`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from kubesched.api.kinds import CLAIMS, CORE_EVENTS, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, VOLUMES, Kind
+from kubesched.api.kinds import CLAIMS, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, VOLUMES
 from kubesched.api.quantity import QuantityText, format_bytes, int_value
 from kubesched.api.storage import (
     BIND_COMPLETED,
@@ -21,9 +20,9 @@ from kubesched.api.storage import (
     class_of,
 )
 from kubesched.api.types import LabelSelector, NodeSelector, Pod
-from kubesched.cluster.store import Store
 
 from .device_notes import device_notes
+from .objects import Objects
 
 __all__ = ["claim_notes"]
 
@@ -31,17 +30,17 @@ __all__ = ["claim_notes"]
 _MOST: int = 5
 
 
-def claim_notes(store: Store, pod: Pod) -> list[str]:
+def claim_notes(objects: Objects, pod: Pod) -> list[str]:
     """Return a sentence for each claim that the pod waits for or that limits its nodes; then the free storage."""
     notes: list[str] = []
     for name, is_ephemeral in _names(pod):
-        item = _typed(store, CLAIMS, pod.namespace, name)
+        item = objects.get(CLAIMS, pod.namespace, name)
         if item is None:
             made = "; it is made when the ephemeral volume controller sees the pod" if is_ephemeral else ""
             notes.append(f"claim {name} does not exist{made}")
         else:
-            notes += _claim(store, item)
-    return list(dict.fromkeys((*notes, *device_notes(store, pod))))
+            notes += _claim(objects, item)
+    return list(dict.fromkeys((*notes, *device_notes(objects, pod))))
 
 
 def _names(pod: Pod) -> Iterator[tuple[str, bool]]:
@@ -52,9 +51,9 @@ def _names(pod: Pod) -> Iterator[tuple[str, bool]]:
             yield f"{pod.name}-{volume.name}", True
 
 
-def _claim(store: Store, claim: PersistentVolumeClaim) -> Iterator[str]:
+def _claim(objects: Objects, claim: PersistentVolumeClaim) -> Iterator[str]:
     name, spec, annotations = claim.metadata.name, claim.spec, claim.metadata.annotations
-    volume: PersistentVolume | None = _typed(store, VOLUMES, "", spec.volume_name) if spec.volume_name else None
+    volume: PersistentVolume | None = objects.get(VOLUMES, "", spec.volume_name) if spec.volume_name else None
     if claim.metadata.deletion_timestamp is not None:
         yield f"claim {name} is being deleted"
     elif spec.volume_name and volume is None:
@@ -67,15 +66,15 @@ def _claim(store: Store, claim: PersistentVolumeClaim) -> Iterator[str]:
         if affinity is not None and affinity.required is not None:
             yield f"claim {name} is bound to volume {volume.name}, which only nodes with {_nodes(affinity.required)} reach"
     elif volume is not None:
-        yield f"claim {name} waits for volume {volume.name}{_last_event(store, claim)}"
+        yield f"claim {name} waits for volume {volume.name}{_last_event(objects, claim)}"
     else:
-        yield from _unbound(store, claim)
+        yield from _unbound(objects, claim)
 
 
-def _unbound(store: Store, claim: PersistentVolumeClaim) -> Iterator[str]:
+def _unbound(objects: Objects, claim: PersistentVolumeClaim) -> Iterator[str]:
     name, wanted = claim.metadata.name, class_of(claim)
-    classes = sorted(item.name for item in store.table(STORAGE_CLASSES).items())
-    storage_class: StorageClass | None = _typed(store, STORAGE_CLASSES, "", wanted) if wanted else None
+    classes = sorted(item.metadata.name for item in objects.all(STORAGE_CLASSES))
+    storage_class: StorageClass | None = objects.get(STORAGE_CLASSES, "", wanted) if wanted else None
     if storage_class is None:
         known = f" (there is {', '.join(classes[:_MOST])})" if classes else " (there is none)"
         missing = f"names the class {wanted}, which does not exist{known}" if wanted else "names no class"
@@ -90,13 +89,13 @@ def _unbound(store: Store, claim: PersistentVolumeClaim) -> Iterator[str]:
     else:
         what = f"a volume of class {wanted}"
     asked = f", {_amount(request)} asked" if request is not None else ""
-    yield f"claim {name} waits for {what}{asked}{_last_event(store, claim)}"
-    yield from _free(store, wanted, request)
+    yield f"claim {name} waits for {what}{asked}{_last_event(objects, claim)}"
+    yield from _free(objects, wanted, request)
 
 
-def _free(store: Store, wanted: str, request: QuantityText | None) -> Iterator[str]:
+def _free(objects: Objects, wanted: str, request: QuantityText | None) -> Iterator[str]:
     """Yield the free capacity of a class by segment, from the capacity objects."""
-    found: list[CSIStorageCapacity] = [item.typed for item in store.table(CSI_STORAGE_CAPACITIES).items()]
+    found: list[CSIStorageCapacity] = list(objects.all(CSI_STORAGE_CAPACITIES))
     mine = [one for one in found if one.storage_class_name == wanted and one.capacity is not None]
     places = sorted((_segment(one.node_topology), one.capacity) for one in mine)
     asked = f", {_amount(request)} asked" if request is not None else ""
@@ -106,27 +105,10 @@ def _free(store: Store, wanted: str, request: QuantityText | None) -> Iterator[s
         yield f"{len(places) - _MOST} more places have capacity of class {wanted}"
 
 
-def _last_event(store: Store, claim: PersistentVolumeClaim) -> str:
+def _last_event(objects: Objects, claim: PersistentVolumeClaim) -> str:
     """Return the text of the newest warning about a claim, as an addition to a sentence."""
-    newest: dict[str, Any] = {}
-    for item in store.table(CORE_EVENTS).items():
-        if item.namespace != claim.metadata.namespace:
-            continue
-        event = item.data()
-        about = event.get("involvedObject") or {}
-        is_newer = _when(event) >= _when(newest)
-        if about.get("uid") == claim.metadata.uid and event.get("type") == "Warning" and is_newer:
-            newest = event
-    return f" ({newest['reason']}: {newest['message']})" if newest else ""
-
-
-def _when(event: dict[str, Any]) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
-
-
-def _typed(store: Store, kind: Kind, namespace: str, name: str) -> Any:
-    item = store.table(kind).objects.get((namespace, name))
-    return None if item is None else item.typed
+    text = objects.warning(claim.metadata.namespace, claim.metadata.uid)
+    return f" ({text})" if text else ""
 
 
 def _amount(quantity: QuantityText | None) -> str:

@@ -1,6 +1,6 @@
 """Notes about claims of devices that pods wait for, besides free devices: missing objects, and nodes of shared claims.
 
-Read from the objects in the store. The plugin itself names the devices that a node lacks. Caller: :mod:`.claim_notes`.
+They are read from the objects. The plugin itself names the devices that a node lacks. Caller: :mod:`.claim_notes`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from kubesched.api.kinds import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from kubesched.api.resource import ResourceClaim
 from kubesched.api.types import Pod
-from kubesched.cluster.store import Store
+
+from .objects import Objects
 
 __all__ = ["device_notes"]
 
@@ -18,22 +19,26 @@ __all__ = ["device_notes"]
 _MOST: int = 5
 
 
-def device_notes(store: Store, pod: Pod) -> Iterator[str]:
+def device_notes(objects: Objects, pod: Pod) -> Iterator[str]:
     """Yield a sentence for each claim that cannot be used as it is, or that ties the pod to some nodes."""
     recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     for wanted in pod.spec.resource_claims:
         template = wanted.resource_claim_template_name
         name = wanted.resource_claim_name or recorded.get(wanted.name)
-        item = store.table(RESOURCE_CLAIMS).objects.get((pod.namespace, name)) if name else None
-        if item is not None:
-            yield from _claim(store, item.typed)
+        claim = objects.get(RESOURCE_CLAIMS, pod.namespace, name) if name else None
+        if claim is not None:
+            yield from _claim(objects, claim)
         elif name:
             yield f"resource claim {name} does not exist"
-        elif template and (pod.namespace, template) not in store.table(RESOURCE_CLAIM_TEMPLATES).objects:
+        elif (
+            template
+            and objects.get(RESOURCE_CLAIM_TEMPLATES, pod.namespace, template) is None
+            and objects.knows(RESOURCE_CLAIM_TEMPLATES)
+        ):
             yield f"resource claim template {template} does not exist"
 
 
-def _claim(store: Store, claim: ResourceClaim) -> Iterator[str]:
+def _claim(objects: Objects, claim: ResourceClaim) -> Iterator[str]:
     name = claim.metadata.name
     if claim.metadata.deletion_timestamp is not None:
         yield f"resource claim {name} is being deleted"
@@ -43,11 +48,11 @@ def _claim(store: Store, claim: ResourceClaim) -> Iterator[str]:
         users = ", ".join(sorted(one.name for one in claim.status.reserved_for)) or "no pod"
         yield f"resource claim {name} has {held} already, used by {users}: it can be used only where these devices are"
     else:
-        yield from _missing_classes(store, claim)
+        yield from _missing_classes(objects, claim)
 
 
-def _missing_classes(store: Store, claim: ResourceClaim) -> Iterator[str]:
-    classes = sorted(item.name for item in store.table(DEVICE_CLASSES).items())
+def _missing_classes(objects: Objects, claim: ResourceClaim) -> Iterator[str]:
+    classes = sorted(item.metadata.name for item in objects.all(DEVICE_CLASSES))
     for request in claim.spec.devices.requests:
         parts = (request.exactly,) if request.exactly is not None else request.first_available
         for part in parts:

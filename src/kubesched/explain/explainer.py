@@ -1,0 +1,98 @@
+"""Explainer: answers to every "why" about the pods of one scheduler.
+
+It reads the scheduler's cache and queue, and evaluates with its own plugins; nothing is changed. The scheduler may be
+live, part of a simulation, or stand over a cluster that was only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from kubesched.api.types import Pod
+from kubesched.base.turns import Steps, finish
+from kubesched.scheduler.scheduler import Scheduler
+
+from .groups import explaining_pending
+from .objects import Objects
+from .placed import explain_placed
+from .preemptions import PreemptionMemory
+from .records.ring import Ring
+from .report import Explanation, Pending, Placed, PreemptionReport
+from .waiting import queue_state
+from .workloads import Workloads
+
+__all__ = ["BEST", "Explainer"]
+
+#: Number of nodes in the table of a placed pod.
+BEST: Final = 5
+
+
+class Explainer:
+    """Explanations of the pods of one scheduler."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        objects: Objects,
+        *,
+        preemptions: PreemptionMemory | None = None,
+        decisions: Ring | None = None,
+        live: bool = False,
+    ) -> None:
+        """``preemptions`` and ``decisions`` are those that the scheduler made. ``live``: its queue is in use."""
+        self._scheduler = scheduler
+        self._objects = objects
+        self._preemptions = preemptions
+        self._decisions = decisions
+        self._live = live
+
+    def explain(
+        self,
+        pods: Iterable[Pod],
+        against: Collection[str] = (),
+        on_progress: Callable[[int], None] = lambda done: None,
+    ) -> Explanation:
+        """Explain pods, those without a node in groups. ``against`` are nodes to compare with."""
+        return finish(self.explaining(pods, against, on_progress))
+
+    def explaining(
+        self,
+        pods: Iterable[Pod],
+        against: Collection[str] = (),
+        on_progress: Callable[[int], None] = lambda done: None,
+    ) -> Steps[Explanation]:
+        """Do the work of :meth:`explain` in steps, between which the cluster may change."""
+        chosen = list(pods)
+        keys = {pod.key for pod in chosen}
+        waiting = [pod for pod in chosen if not pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")]
+        pending = yield from self._pending(waiting, on_progress, against)
+        placed = []
+        for pod in chosen:
+            if pod.spec.node_name:
+                placed.append(self.placed(pod, against))
+                yield
+        evicted = [one for one in self._preemptions or () if not keys.isdisjoint(one.victims)]
+        return Explanation(pending=pending, placed=placed, evicted=evicted)
+
+    def pending(self, pods: Iterable[Pod], on_progress: Callable[[int], None] = lambda done: None) -> list[Pending]:
+        """Explain pods without a node; see :func:`.groups.explaining_pending`."""
+        return finish(self._pending(pods, on_progress, ()))
+
+    def _pending(
+        self, pods: Iterable[Pod], on_progress: Callable[[int], None], against: Collection[str]
+    ) -> Steps[list[Pending]]:
+        state = (lambda pod: queue_state(self._scheduler, pod)) if self._live else lambda pod: None
+        return explaining_pending(self._scheduler, self._objects, pods, on_progress, against=against, queue_state=state)
+
+    def evictions_of(self, key: str) -> list[PreemptionReport]:
+        """Return the preemptions that evicted a pod, ``namespace/name``, the newest last."""
+        return [one for one in self._preemptions or () if key in one.victims]
+
+    def placed(self, pod: Pod, against: Collection[str] = (), best: int = BEST) -> Placed:
+        """Explain why a pod is on its node; see :func:`.placed.explain_placed`."""
+        found = explain_placed(self._scheduler, pod, Workloads(self._objects).of(pod), against, best)
+        decision = self._decisions.last(pod.uid) if self._decisions is not None else None
+        return found if decision is None else msgspec.structs.replace(found, decision=decision)

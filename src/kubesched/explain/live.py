@@ -1,0 +1,208 @@
+"""Pages of a live scheduler: explanations of its pods, and its recorded decisions.
+
+    /explain/pending              all pending pods; ``?namespace=``
+    /explain/pods/NAMESPACE/NAME  one pod; ``?node=`` compares with a node and may be repeated
+    /explain/nodes/NAME           the pending pods, and what keeps each off this node
+    /decisions                    recorded attempts, oldest first; ``?pod=&node=&plugin=&outcome=&since=&until=&limit=``
+
+An explanation is a document of kind Explanation (:mod:`.report`), or lines for people if the request accepts only plain
+text. Explanations are made one at a time, and take at most a share of the event loop while the scheduler has work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from kubesched.api.types import Pod
+from kubesched.base.large_json import large_json
+from kubesched.base.pages import Answer
+from kubesched.base.turns import Steps
+from kubesched.scheduler.scheduler import Scheduler
+
+from .explainer import Explainer
+from .objects import InformedObjects
+from .preemptions import PreemptionMemory
+from .records.ring import RecordFilter, Ring, json_lines
+from .text import explanation_lines
+
+__all__ = ["LivePages"]
+
+T = TypeVar("T")
+
+#: Share of the event loop that explanations may take while the scheduler has work.
+_SHARE: Final = 0.04
+#: Most requests that wait for their turn; more are refused.
+_MOST_WAITING: Final = 8
+#: Most nodes that one request compares with, and most records of one answer.
+_MOST_NODES: Final = 16
+_MOST_RECORDS: Final = 1000
+
+_JSON: Final = "application/json"
+_PLAIN: Final = "text/plain"
+
+Query = Mapping[str, Sequence[str]]
+
+
+class _BadQueryError(Exception):
+    """A query that cannot be used. The text names the parameter, its value, and what would be right."""
+
+
+class LivePages:
+    """Pages about one scheduler."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        ready: Callable[[], bool] = lambda: True,
+        preemptions: PreemptionMemory | None = None,
+        decisions: Ring | None = None,
+        time: Callable[[], float] | None = None,
+    ) -> None:
+        """``ready`` returns True once the scheduler's caches are filled. ``time`` is the event loop's by default."""
+        self._time = time if time is not None else asyncio.get_running_loop().time
+        self._scheduler = scheduler
+        self._ready = ready
+        self._decisions = decisions
+        objects = InformedObjects(scheduler.informers)
+        self._explainer = Explainer(scheduler, objects, preemptions=preemptions, decisions=decisions, live=True)
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        #: Time of the event loop before which nothing more is explained.
+        self._free_at = 0.0
+
+    async def answer(self, path: str, query: Query, accept: str) -> Answer:
+        """Answer a GET request; see :data:`kubesched.base.pages.Page`."""
+        try:
+            match path.strip("/").split("/"):
+                case ["decisions"]:
+                    return self._recorded(query)
+                case ["explain", "pending"]:
+                    namespace = _one(query, "namespace")
+                    pods = [pod for pod in self._pending() if not namespace or pod.namespace == namespace]
+                    return await self._explained(pods, _nodes(query), accept)
+                case ["explain", "nodes", name]:
+                    if self._scheduler.cache.table.row_of(name) is None:
+                        return _text(404, f"no node is named {name}")
+                    return await self._explained(self._pending(), [name], accept)
+                case ["explain", "pods", namespace, name]:
+                    pod = self._scheduler.informers.live_pod(namespace, name)
+                    if pod is None and not self._was_evicted(f"{namespace}/{name}"):
+                        return _text(
+                            404, f"no pod is named {namespace}/{name}, and none of this name was evicted lately"
+                        )
+                    return await self._explained(
+                        [pod] if pod is not None else [], _nodes(query), accept, f"{namespace}/{name}"
+                    )
+        except _BadQueryError as error:
+            return _text(400, str(error))
+        return _text(404, "404 page not found")
+
+    def _pending(self) -> list[Pod]:
+        return [pod for pod in self._scheduler.informers.pods.values() if not pod.spec.node_name]
+
+    def _was_evicted(self, key: str) -> bool:
+        return bool(self._explainer.evictions_of(key))
+
+    async def _explained(self, pods: Sequence[Pod], nodes: Sequence[str], accept: str, evicted: str = "") -> Answer:
+        if not self._ready():
+            return _text(503, "the scheduler has not read the cluster yet", retry_after=1)
+        if self._waiting >= _MOST_WAITING:
+            return _text(429, f"{_MOST_WAITING} explanations are asked for already", retry_after=5)
+        unknown = [name for name in nodes if self._scheduler.cache.table.row_of(name) is None]
+        if unknown:
+            return _text(404, f"no node is named {unknown[0]}")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                document = await self.paced(self._explainer.explaining(pods, nodes))
+        finally:
+            self._waiting -= 1
+        if evicted:
+            document = msgspec.structs.replace(document, evicted=self._explainer.evictions_of(evicted))
+        if _wants_text(accept):
+            lines = explanation_lines(document)
+            return _text(200, "\n".join(line.text for line in lines).strip("\n") or "no pod is pending")
+        return Answer(200, bytes(large_json(document, indent=2)) + b"\n", _JSON)
+
+    async def paced(self, steps: Steps[T]) -> T:
+        """Run steps. While the scheduler has work, rest after each so long that they take their share and no more."""
+        time = self._time
+        try:
+            while True:
+                if not self._scheduler.is_idle:
+                    await asyncio.sleep(max(0.0, self._free_at - time()))
+                start = time()
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    result: T = done.value
+                    return result
+                finally:
+                    end = time()
+                    self._free_at = end + (end - start) * (1 / _SHARE - 1)
+                await asyncio.sleep(0)
+        finally:
+            steps.close()
+
+    def _recorded(self, query: Query) -> Answer:
+        """Answer with recorded attempts as lines of JSON."""
+        if self._decisions is None:
+            return _text(404, "decisions are not recorded")
+        limit = _number(query, "limit")
+        if limit is not None and not 1 <= limit <= _MOST_RECORDS:
+            raise _BadQueryError(
+                f"limit: expected a number from 1 to {_MOST_RECORDS}, got {_one(query, 'limit')[:32]!r}"
+            )
+        wanted = RecordFilter(
+            pod=_one(query, "pod"),
+            node=_one(query, "node"),
+            plugin=_one(query, "plugin"),
+            outcome=_one(query, "outcome"),
+            since=_number(query, "since"),
+            until=_number(query, "until"),
+        )
+        records = self._decisions.records(wanted, most=int(limit or _MOST_RECORDS))
+        return Answer(200, b"".join(json_lines(records)), "application/x-ndjson")
+
+
+def _text(status: int, text: str, *, retry_after: int = 0) -> Answer:
+    return Answer(status, f"{text}\n".encode(), _PLAIN, retry_after)
+
+
+def _one(query: Query, name: str) -> str:
+    """Return the value of a parameter, empty if it is not given."""
+    values = query.get(name, ())
+    if len(values) > 1:
+        raise _BadQueryError(f"{name}: expected once, given {len(values)} times")
+    return values[0] if values else ""
+
+
+def _number(query: Query, name: str) -> float | None:
+    text = _one(query, name)
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not 0 <= number < 1e12:
+        raise _BadQueryError(f"{name}: expected a number, in seconds since the epoch for a time, got {text[:32]!r}")
+    return number
+
+
+def _nodes(query: Query) -> list[str]:
+    names = list(dict.fromkeys(query.get("node", ())))
+    if len(names) > _MOST_NODES:
+        raise _BadQueryError(f"node: at most {_MOST_NODES} nodes are compared, got {len(names)}")
+    return names
+
+
+def _wants_text(accept: str) -> bool:
+    """Return True if the Accept header names plain text and no JSON."""
+    types = [part.split(";")[0].strip() for part in accept.split(",")]
+    return _PLAIN in types and _JSON not in types

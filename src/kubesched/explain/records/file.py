@@ -1,0 +1,272 @@
+"""File of decisions: objects that the scheduler reads, as they come and change, and decisions between them, in order.
+
+From these a replay makes the state of every decision again (``kubesched decisions replay``). The hot path only appends
+to a list; encoding, compression and writing are done in turns of :meth:`DecisionFile.run`, each of a few milliseconds.
+
+A file begins with a header and all objects. When it has half of its size it becomes ``FILE.1``, and a new file begins.
+A disk that is full is reported once; recording goes on with a new file when there is room.
+
+Caller: :mod:`.recorder`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from kubesched.api.tombstone import final_state
+
+from .compressed import CompressedFile
+from .entry import Entry
+from .lines import LEFT_OUT, ObjectLines
+from .reading import is_decision_file
+from .schema import FORMAT, VERSION, Decided, Header, Nominated
+
+if TYPE_CHECKING:
+    from kubesched.scheduler.scheduler import Scheduler
+
+__all__ = ["DecisionFile", "FileInUseError"]
+
+_log = logging.getLogger("kubesched.decisions")
+
+#: Bytes of the file and of the one before it together, by default.
+_MOST_BYTES: Final = 512 << 20
+#: Seconds between two writes.
+_PAUSE: Final = 0.5
+#: Lines that are made in one turn of the event loop.
+_TURN: Final = 250
+#: Lines that wait before they are written at once: nobody runs :meth:`DecisionFile.run`, or the loop is late.
+_MOST_WAITING: Final = 20_000
+#: Seconds between attempts to write after a failure.
+_RETRY: Final = 30.0
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class FileInUseError(OSError):
+    """File exists and holds something else, which is not overwritten."""
+
+
+class DecisionFile:
+    """File of decisions that is being written."""
+
+    def __init__(self, path: str | Path, *, most_bytes: int = _MOST_BYTES) -> None:
+        """Create the file; an earlier file of decisions becomes ``FILE.1``. ``most_bytes`` bounds both together.
+
+        Raises:
+            FileInUseError: if the file holds something else.
+            OSError: if the file cannot be written.
+        """
+        self._path = Path(path)
+        self._now: Callable[[], float] = lambda: 0.0
+        self._most = most_bytes // 2
+        self._scheduler: Scheduler | None = None
+        #: Functions that make the next lines.
+        self._waiting: deque[Callable[[], bytes]] = deque()
+        self._lines = ObjectLines()
+        self._failed_at: float | None = None
+        self._closed = False
+        self._file = self._create()
+
+    def _create(self) -> CompressedFile:
+        path = self._path
+        if path.exists() and path.stat().st_size:
+            if path.is_file() and not is_decision_file(path):
+                raise FileInUseError(None, "exists and is no file of decisions; give another name", str(path))
+            if path.is_file():
+                path.replace(self.older)
+        return CompressedFile(path)
+
+    @property
+    def older(self) -> Path:
+        """Path of the file before this one."""
+        return self._path.with_name(f"{self._path.name}.1")
+
+    # -- what is recorded ------------------------------------------------------------------------------
+
+    def attach(self, scheduler: Scheduler) -> None:
+        """Record the objects of a scheduler's informers from now on. Call it before the scheduler starts."""
+        self._scheduler = scheduler
+        self._now = scheduler.clock.now
+        for plural, informer in scheduler.informers.items():
+            if plural not in LEFT_OUT:
+                informer.add_handler(_Tap(self, plural))
+        self._begin()
+
+    def put(self, plural: str, old: Any, new: Any) -> None:
+        self._add(partial(self._lines.put, plural, old, new), between=True)
+
+    def gone(self, plural: str, obj: Any) -> None:
+        self._add(partial(self._lines.gone, plural, obj), between=True)
+
+    def decided(self, entry: Entry) -> None:
+        self._add(partial(_decided_line, entry))
+
+    def ended(self, entry: Entry) -> None:
+        self._add(partial(_record_line, entry))
+
+    def _add(self, line: Callable[[], bytes], *, between: bool = False) -> None:
+        """Add a line. ``between``: the scheduler is between two attempts or ends of attempts, so a new file may begin."""
+        if self._failed_at is None and not self._closed:
+            self._waiting.append(line)
+            if len(self._waiting) >= _MOST_WAITING:
+                while self._write(_TURN, between=between):
+                    pass
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Write what waits, every half second, until cancelled."""
+        while True:
+            await asyncio.sleep(_PAUSE)
+            if self._failed_at is not None and self._now() - self._failed_at >= _RETRY:
+                self._try_again()
+            more = self._write(_TURN)
+            while more:
+                await asyncio.sleep(0)
+                more = self._write(_TURN)
+
+    def close(self) -> None:
+        """Write what waits and close the file."""
+        while self._write(_TURN):
+            pass
+        self._closed = True
+        self._scheduler = None
+        try:
+            self._file.close()
+        except OSError as error:
+            self._fail(error)
+
+    def _write(self, most: int, *, between: bool = True) -> bool:
+        """Write some of the lines that wait; True if more wait."""
+        waiting = self._waiting
+        if not waiting:
+            return False
+        parts: list[bytes] = []
+        for _ in range(min(most, len(waiting))):
+            parts += (waiting.popleft()(), b"\n")
+        try:
+            self._file.write(b"".join(parts))
+            if between and self._file.size >= self._most and (not waiting or self._file.size >= 2 * self._most):
+                self._rotate()
+        except OSError as error:
+            self._fail(error)
+        return bool(waiting)
+
+    def _rotate(self) -> None:
+        """Begin a new file with the objects as they are now. Lines that wait still belong to the old file."""
+        while self._waiting:
+            self._file.write(self._waiting.popleft()() + b"\n")
+        if self._scheduler is None:
+            return
+        self._file.close()
+        self._file = self._create()
+        self._begin()
+
+    def _fail(self, error: OSError) -> None:
+        self._waiting.clear()
+        if self._failed_at is None:
+            _log.error(
+                "decisions cannot be written to %s: %s; scheduling goes on, and writing is tried again",
+                self._path,
+                error.strerror or error,
+            )
+        self._failed_at = self._now()
+
+    def _try_again(self) -> None:
+        """Begin a new file after a failure."""
+        try:
+            self._file = self._create()
+            self._failed_at = None
+            self._begin()
+            while self._write(_TURN):
+                pass
+        except OSError as error:
+            self._failed_at = self._now()
+            self._waiting.clear()
+            _log.debug("decisions still cannot be written to %s: %s", self._path, error)
+            return
+        if self._failed_at is None:
+            _log.info("decisions are written to %s again", self._path)
+
+    # -- the beginning of a file -----------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._lines = ObjectLines()
+        scheduler = self._scheduler
+        assert scheduler is not None
+        kinds = sorted(plural for plural in scheduler.informers if plural not in LEFT_OUT)
+        header = Header(
+            format=FORMAT,
+            format_version=VERSION,
+            at=self._now(),
+            profiles=sorted(scheduler.profiles),
+            kinds=kinds,
+        )
+        self._waiting.append(partial(_encode, header))
+        for plural, obj in _objects(scheduler, kinds):
+            self._waiting.append(partial(self._lines.put, plural, None, obj))
+        self._waiting.extend(_memories(scheduler, self._now()))
+
+
+def _objects(scheduler: Scheduler, kinds: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield all objects: nodes in the order of the node list, and pods last."""
+    for plural in sorted(kinds, key=lambda plural: (plural == "pods", plural != "nodes", plural)):
+        informer = scheduler.informers[plural]
+        if plural == "nodes":
+            table = scheduler.cache.table
+            first = [table.info(row).name for row in table.order().tolist()]
+            keys = list(dict.fromkeys((*first, *informer.keys())))
+        else:
+            keys = informer.keys()
+        for key in keys:
+            obj = informer.get_by_key(key)
+            if obj is not None:
+                yield plural, obj
+
+
+def _memories(scheduler: Scheduler, now: float) -> Iterator[Callable[[], bytes]]:
+    """Yield lines for what only the scheduler knows: pods that it has assumed, and nominations."""
+    for uid in sorted(scheduler.cache.assumed):
+        known = scheduler.cache.get_pod(uid)
+        if known is not None:
+            yield partial(_encode, Decided(0, now, known.key, uid, known.pod.spec.node_name))
+    nominator = scheduler.queue.nominator
+    for node in list(nominator.nominated_nodes()):
+        for key in nominator.nominated_keys(node):
+            yield partial(_encode, Nominated(key, node))
+
+
+def _decided_line(entry: Entry) -> bytes:
+    return _encode(Decided(entry.seq, entry.at, entry.key, entry.meta.uid, entry.node, entry.start))
+
+
+def _record_line(entry: Entry) -> bytes:
+    return _encode(entry.record())
+
+
+class _Tap:
+    """Handler of an informer that records each change."""
+
+    def __init__(self, file: DecisionFile, plural: str) -> None:
+        self._file = file
+        self._plural = plural
+
+    def on_add(self, obj: Any, is_initial: bool) -> None:
+        self._file.put(self._plural, None, obj)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        self._file.put(self._plural, old, new)
+
+    def on_delete(self, obj: Any) -> None:
+        self._file.gone(self._plural, final_state(obj))
+
+    def on_delete_all(self, objs: list[Any]) -> None:
+        for obj in objs:
+            self.on_delete(obj)

@@ -1,0 +1,299 @@
+"""Explanations, typed: the schema of their JSON and YAML.
+
+Field names are camelCase on the wire. Lists are sorted (by namespace, name, or size where said). Amounts of cpu are in
+millicores, of memory and storage in bytes, of everything else in units.
+
+The schema is versioned by ``apiVersion``: within ``kubesched.io/v1alpha1`` fields are only ever added.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from .records.schema import Record
+
+__all__ = [
+    "Alternative",
+    "Criteria",
+    "EvictionReport",
+    "Explanation",
+    "LostCandidate",
+    "NewNodeReport",
+    "NodeScore",
+    "ObstacleReport",
+    "Pending",
+    "PendingReason",
+    "Placed",
+    "PluginScore",
+    "PreemptionReport",
+    "QueueState",
+    "Reason",
+    "RemedyReport",
+    "Turn",
+    "Wake",
+]
+
+#: Reason why pods have no node. ``Unschedulable``: no node fits. ``SchedulingGated``: held back by a PreEnqueue plugin,
+#: most often by scheduling gates. ``UnknownScheduler``: schedulerName is no profile's. ``NoNodes``: the cluster is
+#: empty. ``SchedulerError``: a plugin failed. ``Deleting``: being deleted. ``Waiting``: nodes fit, but the pod was
+#: rejected later (Reserve, Permit, binding) or the simulation ended before its turn.
+PendingReason = Literal[
+    "Unschedulable", "SchedulingGated", "UnknownScheduler", "NoNodes", "SchedulerError", "Deleting", "Waiting"
+]
+
+
+class _Struct(msgspec.Struct, frozen=True, rename="camel"):
+    pass
+
+
+class Criteria(_Struct, frozen=True, kw_only=True):
+    """Values by which candidates for preemption are compared, in this order; the smaller value wins, the later start.
+
+    ``earliest_start`` is the start of the longest running victim of the highest priority, in seconds since the epoch.
+    """
+
+    budget_violations: int
+    highest_priority: int
+    priority_sum: int
+    victims: int
+    earliest_start: float
+
+
+class LostCandidate(_Struct, frozen=True, kw_only=True):
+    """Node whose victims were spared, and the criterion that decided against it."""
+
+    node: str
+    #: ``namespace/name``, the most important first.
+    victims: list[str]
+    budget_violations: int
+    why: str
+    criteria: Criteria | None = None
+
+
+class PreemptionReport(_Struct, frozen=True, kw_only=True):
+    """Preemption: victims, node and preemptor, and why other nodes were not chosen."""
+
+    #: ``namespace/name`` of the preemptor.
+    pod: str
+    priority: int
+    node: str
+    #: ``namespace/name``, the most important first.
+    victims: list[str]
+    budget_violations: int
+    at: float
+    criteria: Criteria | None = None
+    #: Disruption budgets that the victims violate, as ``namespace/name``.
+    budgets: list[str] = []
+    #: Number of candidate nodes, the chosen one included; the first of the others are listed.
+    candidates: int
+    lost: list[LostCandidate]
+    #: Number of nodes by the reason why evicting pods there would not have helped.
+    not_helpful: dict[str, int]
+
+
+class Reason(_Struct, frozen=True, kw_only=True):
+    """Reason against some nodes. ``examples`` are the first few of the ``nodes`` nodes, by name.
+
+    ``preemptable``: removing pods from these nodes could help (code Unschedulable, not …AndUnresolvable).
+    """
+
+    text: str
+    plugin: str
+    nodes: int
+    examples: list[str]
+    preemptable: bool
+
+
+class ObstacleReport(_Struct, frozen=True, kw_only=True):
+    """One thing that keeps pods off nodes, with its numbers; a node may have several. ``examples`` are names of nodes.
+
+    ``data`` has the numbers for programs, as the plugin gives them.
+    """
+
+    plugin: str
+    text: str
+    nodes: int
+    examples: list[str]
+    data: dict[str, Any] = {}
+
+
+class RemedyReport(_Struct, frozen=True, kw_only=True):
+    """Changes of a pod that help when all of them are made; ``nodes`` fit then, of which ``examples`` are some."""
+
+    changes: list[str]
+    nodes: int
+    examples: list[str]
+
+
+class EvictionReport(_Struct, frozen=True, kw_only=True):
+    """Pods without which a pod fits a node; ``of`` is the number of pods on the node, ``nodes`` the node of each pod."""
+
+    node: str
+    pods: list[str]
+    of: int
+    nodes: list[str] = []
+
+
+class NewNodeReport(_Struct, frozen=True, kw_only=True):
+    """Kind of node of which one more lets a pod run: an empty node like ``like``. There are ``nodes`` of the kind.
+
+    Nodes of a kind have equal labels (but the hostname), taints and amounts. Large clusters are sampled.
+    """
+
+    like: str
+    nodes: int
+    allocatable: dict[str, str | int | float] = {}
+
+
+class PluginScore(_Struct, frozen=True, kw_only=True):
+    """Score of one plugin for one node: raw, normalised to 0…100, and weighted, which is what counts."""
+
+    plugin: str
+    raw: int
+    normalized: int
+    weight: int
+    score: int
+
+
+class NodeScore(_Struct, frozen=True, kw_only=True):
+    """Total of a node that fits, with the scores that it is the sum of."""
+
+    node: str
+    total: int
+    scores: list[PluginScore]
+
+
+class Turn(_Struct, frozen=True, kw_only=True):
+    """Change after which another node wins alone. It was evaluated.
+
+    ``kind`` is ``weight`` (``plugin`` has the weight ``weight``), or ``evictions`` (the pods ``pods`` leave the node).
+    """
+
+    kind: Literal["weight", "evictions"]
+    text: str
+    plugin: str = ""
+    weight: int | None = None
+    pods: list[str] = []
+
+
+class Alternative(_Struct, frozen=True, kw_only=True):
+    """Another node than the pod's own: by how much it lost, and what would have turned that.
+
+    For a node that does not fit, ``total`` is null, and ``obstacles`` and ``remedies`` are about this node alone.
+    """
+
+    node: str
+    fits: bool
+    total: int | None = None
+    #: Total of the pod's node minus the total of this node; negative if this node is better now.
+    lost_by: int | None = None
+    #: Weighted score of the pod's node minus that of this node, by plugin, without zeros; the largest first.
+    differences: dict[str, int] = {}
+    turns: list[Turn] = []
+    obstacles: list[ObstacleReport] = []
+    remedies: list[RemedyReport] = []
+
+
+class Placed(_Struct, frozen=True, kw_only=True):
+    """Pod with a node, and the choice among all nodes as it would be made now, without the pod on its node."""
+
+    #: ``namespace/name``.
+    pod: str
+    workload: str
+    node: str
+    profile: str
+    phase: str
+    nodes: int
+    #: Number of nodes that fit.
+    feasible: int
+    #: Number of nodes with the greatest total; the choice among them is random.
+    tied: int
+    #: Place of the pod's node among those that fit, from 1; nodes with equal totals share it. Null if it does not fit.
+    rank: int | None
+    #: What decided, in one sentence.
+    decided: str
+    best: list[NodeScore]
+    #: Reasons against the nodes that do not fit.
+    reasons: list[Reason] = []
+    alternatives: list[Alternative] = []
+    #: Decision by which the pod got its node, if the scheduler recorded it.
+    decision: Record | None = None
+    #: Obstacles at the pod's own node, if it would be rejected now.
+    problems: list[ObstacleReport] = []
+    remarks: list[str] = []
+
+
+class Wake(_Struct, frozen=True, kw_only=True):
+    """Event that makes a waiting pod worth another attempt, with the plugin that waits for it."""
+
+    plugin: str
+    #: Name as in metrics: resource and action, such as ``NodeUpdateNodeTaint``.
+    event: str
+    text: str
+
+
+class QueueState(_Struct, frozen=True, kw_only=True):
+    """State of a pod in the scheduling queue of a live scheduler. Times are in seconds."""
+
+    place: Literal["Active", "Backoff", "Unschedulable", "Gated", "InFlight", "WaitingOnPermit", "Binding"]
+    attempts: int = 0
+    #: Time since the pod first entered the queue, or since its last move if that is not known.
+    waited: float | None = None
+    #: Number of pods before it, in the active queue.
+    ahead: int | None = None
+    #: Time until the backoff ends.
+    backoff: float | None = None
+    #: Time until the pod is tried again even without an event.
+    retry: float | None = None
+    rejected_by: list[str] = []
+    #: Plugin that holds it back before scheduling, or plugins whose permission it waits for.
+    held_by: list[str] = []
+    wakes: list[Wake] = []
+    nominated_node: str = ""
+
+
+class Pending(_Struct, frozen=True, kw_only=True):
+    """Pods without a node for the same reasons; the largest group first.
+
+    ``message`` is the text of the pod's PodScheduled condition. ``reasons`` has the first reason against each node,
+    ``obstacles`` every one. ``remedies``, ``evictions`` and ``new_nodes`` were tried against the cluster as it stands at the end;
+    ``hints`` has them in words.
+    """
+
+    reason: PendingReason
+    workload: str
+    message: str
+    count: int
+    #: ``namespace/name``, sorted.
+    pods: list[str]
+    reasons: list[Reason] = []
+    gates: list[str] = []
+    scheduler_name: str = ""
+    hints: list[str] = []
+    obstacles: list[ObstacleReport] = []
+    remedies: list[RemedyReport] = []
+    evictions: EvictionReport | None = None
+    new_nodes: list[NewNodeReport] = []
+    #: State of objects that the pods need besides a node, such as their claims.
+    waits_for: list[str] = []
+    #: Nodes that were asked for: what keeps the pods off each of them.
+    alternatives: list[Alternative] = []
+    #: State of the first pod in the queue of a live scheduler.
+    queue: QueueState | None = None
+
+
+class Explanation(_Struct, frozen=True, kw_only=True):
+    """Explanation of pods: the document of ``kubesched explain`` and of a live scheduler."""
+
+    api_version: str = "kubesched.io/v1alpha1"
+    kind: str = "Explanation"
+    pending: list[Pending] = []
+    placed: list[Placed] = []
+    #: Preemptions in which a pod of the question was evicted, the newest last.
+    evicted: list[PreemptionReport] = []
+    #: Names that no pod has.
+    absent: list[str] = []
+    #: Sentences about pods that are gone, from the cluster's events.
+    notes: list[str] = []
