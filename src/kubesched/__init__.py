@@ -7,7 +7,7 @@ reads recorded decisions (``docs/decisions.md``). Each is imported at its first 
 
 from __future__ import annotations
 
-# Import nothing here: until the command has begun, Ctrl-C is not handled (see kubesched.cli.first).
+# Import nothing here. Ctrl-C is not handled until the command has begun (see kubesched.cli.first).
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Test support for plugins: a plugin alone on a few nodes, called by the real search, with pytest or without it.
+"""Test support for plugins: the real search calls one plugin on a few nodes, with pytest or without it.
 
     from kubesched.testing import PluginCluster, node, pod
 
@@ -165,7 +165,7 @@ class PluginCluster:
         * kept answers, and answers of a scan with nothing kept, while copies of the pods are placed and taken back.
           Reserve and Unreserve are called for that.
 
-        Give it pods that the plugin answers differently, and nodes of each sort.
+        Pass pods to which the plugin gives different answers, and nodes of each sort.
 
         Raises:
             AssertionError: when two answers differ; the message names pods, node and method.
@@ -246,7 +246,7 @@ class PluginCluster:
         if problem:
             raise AssertionError(
                 f"pod {pod.name}, while copies of the pods are placed and taken back: {problem}. "
-                f"Check what says how long answers of {self._name} stay valid: {self._held_by()}"
+                f"Check the attributes that decide how long answers of {self._name} stay valid: {self._held_by()}"
             )
         return None if isinstance(found, Rejection) else found
 

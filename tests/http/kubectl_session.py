@@ -98,12 +98,17 @@ FILES = {
 }
 
 
+#: Files that no step of the transcript shows.
+HIDDEN_FILES = {"other.yaml", "wrong.yaml"}
+
+
 @dataclass(frozen=True)
 class Step:
     """One command: ``expect`` is a pattern its output must hold.
 
     With ``until`` it is repeated until the pattern is there: the cluster needs its time. ``meanwhile`` is a second
-    command, given as soon as the first one is seen to wait (it has opened a watch).
+    command, given as soon as the first one is seen to wait (it has opened a watch). If ``shown`` is False, the step is
+    checked, but the transcript leaves it out.
     """
 
     command: str
@@ -111,6 +116,7 @@ class Step:
     fails: bool = False
     until: bool = False
     meanwhile: str = ""
+    shown: bool = True
 
 
 def _rows(count: int, pattern: str) -> str:
@@ -124,38 +130,42 @@ SESSION: tuple[str | Step, ...] = (
     Step("cluster-info", r"control plane.* is running at"),
     Step("version", r"v1\.36\.0"),
     Step("get nodes", _rows(3, r"n\d +Ready +<none> .* v1.36.0")),
-    Step("get nodes -o wide", r"INTERNAL-IP"),
-    Step("api-resources", r"priorityclasses +pc +scheduling.k8s.io/v1 +false +PriorityClass"),
-    Step("explain pod.spec.tolerations", r"effect\s+<string>"),
+    Step("get nodes -o wide", r"INTERNAL-IP", shown=False),
+    Step("api-resources", r"priorityclasses +pc +scheduling.k8s.io/v1 +false +PriorityClass", shown=False),
+    Step("explain pod.spec.tolerations", r"effect\s+<string>", shown=False),
     Step("explain pod.spec.containers.imagePullPolicy", r"IfNotPresent\n"),
     Step("auth can-i create pods", r"^yes"),
     "A pod",
-    Step("create -f pod.yaml --dry-run=server", r"pod/p created \(server dry run\)"),
+    Step("create -f pod.yaml --dry-run=server", r"pod/p created \(server dry run\)", shown=False),
     Step("get pods", r"No resources found"),
     Step("create -f pod.yaml", r"pod/p created$"),
     Step("create -f pod.yaml", r"AlreadyExists", fails=True),
     Step("wait --for=condition=Ready pod/p --timeout=60s", r"condition met"),
     Step("get pods", r"p +1/1 +Running +0"),
     Step("get pods -o wide", r"n2 +<none> +<none>"),
-    Step("get pod p -o yaml", r"nodeName: n2"),
-    Step("get pods --field-selector spec.nodeName=n2 -l app=one", r"^p "),
-    Step("get pods -l app=two", r"No resources found"),
+    Step("get pod p -o yaml", r"nodeName: n2", shown=False),
+    Step("get pods --field-selector spec.nodeName=n2 -l app=one", r"^p ", shown=False),
+    Step("get pods -l app=two", r"No resources found", shown=False),
     Step("get pods --field-selector spec.colour=red", r"field label not supported: spec.colour", fails=True),
     Step("get events", r"Normal +Scheduled +pod/p +Successfully assigned default/p to n2", until=True),
-    Step("describe pod p", r"(?s)Node: +n2/.*Requests:.*cpu: +500m.*default-scheduler +Successfully assigned"),
-    Step("label pod p tier=front", r"pod/p labeled"),
+    Step(
+        "describe pod p",
+        r"(?s)Node: +n2/.*Requests:.*cpu: +500m.*default-scheduler +Successfully assigned",
+        shown=False,
+    ),
+    Step("label pod p tier=front", r"pod/p labeled", shown=False),
     Step('patch pod p -p \'{"metadata":{"annotations":{"a":"b"}}}\'', r"pod/p patched"),
     Step("logs p", r"hollow", fails=True),
     Step("exec p -- ls", r"hollow", fails=True),
-    Step("top pods", r"Metrics API not available", fails=True),
+    Step("top pods", r"Metrics API not available", fails=True, shown=False),
     "A pod that fits nowhere",
     Step("create -f big.yaml", r"pod/big created"),
     Step(
         "get events --field-selector involvedObject.name=big", r"FailedScheduling +pod/big +0/3 nodes are", until=True
     ),
-    Step("get pod big", r"big +0/1 +Pending"),
+    Step("get pod big", r"big +0/1 +Pending", shown=False),
     Step("describe pod big", r"(?s)PodScheduled +False.*Warning +FailedScheduling.*3 Insufficient cpu"),
-    Step("delete pod big", r'pod "big" deleted'),
+    Step("delete pod big", r'pod "big" deleted', shown=False),
     "A deployment",
     Step("cordon n0 n1 n2", r"(?s)n0 cordoned.*n1 cordoned.*n2 cordoned"),
     Step("apply -f web.yaml", r"deployment.apps/web created"),
@@ -176,10 +186,14 @@ SESSION: tuple[str | Step, ...] = (
     Step("get deployments", r"web +3/3 +3 +3"),
     Step("scale deployment web --replicas=5", r"web scaled"),
     Step("rollout status deployment web --timeout=120s", r"successfully rolled out"),
-    Step("get deployment web --subresource=scale", r"NAME +DESIRED +AVAILABLE +AGE\nweb +5 +5 "),
+    Step("get deployment web --subresource=scale", r"NAME +DESIRED +AVAILABLE +AGE\nweb +5 +5 ", shown=False),
     Step("get pods -l app=web -o wide", _rows(5, r"1/1 +Running .* n[012] ")),
-    Step("get replicasets", r"web-\w+ +5 +5 +5"),
-    Step("describe deployment web", r"(?s)5 desired \| 5 updated \| 5 total \| 5 available.*25% max unavailable"),
+    Step("get replicasets", r"web-\w+ +5 +5 +5", shown=False),
+    Step(
+        "describe deployment web",
+        r"(?s)5 desired \| 5 updated \| 5 total \| 5 available.*25% max unavailable",
+        shown=False,
+    ),
     Step("edit deployment web", r"web edited"),
     Step("get deployment web -o jsonpath={.spec.replicas}", r"^6$"),
     Step("get pods -l app=web", _rows(6, r"1/1 +Running"), until=True),
@@ -187,17 +201,21 @@ SESSION: tuple[str | Step, ...] = (
     Step("get pods -l app=web", _rows(1, r"1/1 +Running"), until=True),
     Step("set image deployment/web c=nginx:2", r"image updated"),
     Step("rollout status deployment web --timeout=120s", r"successfully rolled out"),
-    Step("rollout history deployment web", r"(?s)1 .*2 "),
+    Step("rollout history deployment web", r"(?s)1 .*2 ", shown=False),
     Step("rollout undo deployment web", r"rolled back"),
     Step("rollout status deployment web --timeout=120s", r"successfully rolled out"),
     Step("apply --server-side -f web.yaml", r"conflict", fails=True),
     Step("apply --server-side --force-conflicts -f web.yaml", r"serverside-applied"),
-    Step("apply --server-side --field-manager=other -f other.yaml", r"(?i)conflict.*kubectl", fails=True),
+    Step("apply --server-side --field-manager=other -f other.yaml", r"(?i)conflict.*kubectl", fails=True, shown=False),
     Step("get pods -l app=web", _rows(3, r"1/1 +Running"), until=True),
     "Nodes",
-    Step("label node n1 disk=fast", r"node/n1 labeled"),
+    Step("label node n1 disk=fast", r"node/n1 labeled", shown=False),
     Step("taint node n1 dedicated=gpu:NoSchedule", r"node/n1 tainted"),
-    Step("describe node n1", r"(?s)disk=fast.*Taints: +dedicated=gpu:NoSchedule.*Allocatable:.*cpu: +4.*default +web-"),
+    Step(
+        "describe node n1",
+        r"(?s)disk=fast.*Taints: +dedicated=gpu:NoSchedule.*Allocatable:.*cpu: +4.*default +web-",
+        shown=False,
+    ),
     Step("taint node n1 dedicated:NoSchedule-", r"node/n1 untainted"),
     Step("cordon n1", r"node/n1 cordoned"),
     Step("get nodes", r"n1 +Ready,SchedulingDisabled"),
@@ -233,7 +251,7 @@ SESSION: tuple[str | Step, ...] = (
     Step("scale widgets/w --replicas=4", r"scaled"),
     Step("get widgets w --subresource=scale", r"w +4 +"),
     Step("explain widgets.spec", r"size\s+<integer>"),
-    Step("get crds", r"^widgets.example.com "),
+    Step("get crds", r"^widgets.example.com ", shown=False),
     Step("delete crd widgets.example.com", r"deleted"),
     "Namespaces",
     Step("create namespace team", r"namespace/team created"),

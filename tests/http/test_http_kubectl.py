@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 from http_full import FullCluster, full_cluster
-from kubectl_session import FILES, POD, SESSION, Step
+from kubectl_session import FILES, HIDDEN_FILES, POD, SESSION, Step
 
 from kubesched.cluster.http import make_certificates, write_kubeconfig
 
@@ -126,6 +126,8 @@ def test_a_session(tmp_path: Path) -> None:
                 pages.append(f"\n## {step}\n")
                 continue
             output = _settled(_take(step, terminal), terminal.cluster.server.url)
+            if not step.shown:
+                continue
             typed = f"kubectl {step.command}"
             if step.meanwhile:
                 typed += f"   # and, while it waits: kubectl {step.meanwhile}"
@@ -135,8 +137,7 @@ def test_a_session(tmp_path: Path) -> None:
     if os.environ.get("KUBESCHED_WRITE_TRANSCRIPT"):
         _write(pages, release)
     recorded = TRANSCRIPT.read_text()
-    with_files = "".join(f"\n`{name}`:\n\n```yaml\n{body}```\n" for name, body in FILES.items())
-    assert recorded.endswith(with_files), "the files have changed: write the transcript again"
+    assert recorded.endswith(_shown_files()), "the files have changed: write the transcript again"
     known = re.findall(r"```console\n\$ (.*)\n((?:.*\n)*?)```\n", recorded)
     assert [typed for typed, _ in known] == [typed for typed, _ in blocks], "write the transcript again"
     if f"kubectl {release}" in recorded:
@@ -198,17 +199,23 @@ def _release() -> str:
     return found[1]
 
 
+def _shown_files() -> str:
+    """The last section of the transcript."""
+    shown = {name: body for name, body in FILES.items() if name not in HIDDEN_FILES}
+    return "".join(f"\n`{name}`:\n\n```yaml\n{body}```\n" for name, body in shown.items())
+
+
 def _write(pages: list[str], release: str) -> None:
-    shown = "".join(f"\n`{name}`:\n\n```yaml\n{body}```\n" for name, body in FILES.items())
     head = (
         "# A session with kubectl\n\n"
         "This page shows kubectl at work on the cluster that `kubesched up` starts: scheduler, controllers and three hollow "
         "nodes in one process.\n"
         f"`tests/http/test_http_kubectl.py` recorded it with kubectl {release} and compares it wherever kubectl is installed. "
-        "Times, identifiers, random\nends of names and repeated progress lines are normalised. To record it again: "
+        "That test also runs\nfurther commands, such as `describe node` and `api-resources`. Times, identifiers, random ends of "
+        "names and repeated progress lines\nare normalised. To record the page again: "
         "`KUBESCHED_WRITE_TRANSCRIPT=1 pytest tests/http/test_http_kubectl.py`.\n"
     )
-    TRANSCRIPT.write_text(f"{head}{''.join(pages)}\n## The files\n{shown}")
+    TRANSCRIPT.write_text(f"{head}{''.join(pages)}\n## The files\n{_shown_files()}")
 
 
 def test_a_server_without_a_token_takes_what_kubectl_sends(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
 """Kubernetes objects as the scheduler reads them: types, quantities, selectors, tolerations, requests.
 
-Imports no other package of kubesched; every other package may import it.
+This package imports no other package of kubesched; all others may import it.
 """

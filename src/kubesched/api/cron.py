@@ -2,7 +2,7 @@
 
 The rules are those of the parser that Kubernetes uses (robfig/cron, standard parser). Days of month and of week are
 alternatives if both are restricted. Sunday is 0. Names of months and days work. ``5/15`` begins at 5. A time that a
-daylight-saving change leaves out does not happen; one that it repeats happens twice.
+daylight-saving change leaves out does not happen; a time that it repeats happens twice.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def time_zone(name: str) -> tzinfo:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """Schedule. The fields are the values that match. ``every`` is a period in seconds in their place; 0 for none."""
+    """Schedule. The fields hold the values that match. ``every`` is a period in seconds that replaces the fields; 0 if
+    the fields count.
+    """
 
     minutes: frozenset[int] = frozenset()
     hours: frozenset[int] = frozenset()
@@ -83,7 +85,7 @@ class Cron:
         for offset in range(366 * _YEARS):
             day = now.date() + timedelta(days=offset)
             if day.month in self.months and self._matches(day):
-                # The hour before may come again if clocks are set back.
+                # The search begins an hour earlier, because that hour comes again if clocks are set back.
                 found = self._on_day(day, moment, zone, 0 if offset else now.hour - 1)
                 if found is not None:
                     return found

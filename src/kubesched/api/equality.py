@@ -1,9 +1,9 @@
 """Equality of plain JSON data, exact where Python's ``==`` is not.
 
-In Python ``1 == True`` and ``0 == False``; in JSON a number is never a boolean. Numbers are equal if their values are,
-whether written ``1`` or ``1.0``: RFC 6902 section 4.6 says so for patches, and Go writes the whole number ``1.0`` as
-``1``, so an API server stores the same bytes for both. (For the ``test`` operation of a JSON patch upstream's library
-compares the text of numbers; here the value counts.)
+In Python ``1 == True`` and ``0 == False``; in JSON a number is never a boolean. Numbers are equal if their values are
+equal, so ``1`` equals ``1.0``. RFC 6902 section 4.6 says so for patches. Go writes the whole number ``1.0`` as ``1``,
+so an API server stores the same bytes for both. (For the ``test`` operation of a JSON patch upstream's library compares
+the text of numbers; here the value counts.)
 
 Data has the types of a JSON decoder: dict with text keys, list, str, int, float, bool and None. Callers: all that
 compare documents or parts of them.
@@ -30,13 +30,13 @@ def same_json(left: Any, right: Any) -> bool:
         return True
     if kind is not dict and kind is not list:
         return (kind is bool) is (type(right) is bool)
-    # Equal for Python, so at most booleans and numbers are confused. Equal data mostly has equal bytes, and encoding it
-    # is many times faster than walking through it.
+    # The values are equal for Python, so at most booleans and numbers are confused. Equal data mostly has equal bytes,
+    # and encoding data is many times faster than walking through it.
     return _encode(left) == _encode(right) or _is_same(left, right)
 
 
 def _is_same(left: Any, right: Any) -> bool:
-    """True if data that Python holds to be equal has booleans in the same places."""
+    """True if two values have booleans in the same places. Python's ``==`` must hold for them."""
     if isinstance(left, dict):
         return all(_is_same(value, right[key]) for key, value in left.items())
     if isinstance(left, list):

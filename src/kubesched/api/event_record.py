@@ -12,7 +12,7 @@ __all__ = ["EventRecord"]
 
 
 class EventRecord(Protocol):
-    """Event of events.k8s.io/v1 in its final form. Nothing that it was made from changes any more.
+    """Event of events.k8s.io/v1 in its final form. The data that it was made from no longer changes.
 
     Its members have the types of the API, and all texts can be written as JSON.
     """

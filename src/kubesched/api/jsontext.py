@@ -41,8 +41,8 @@ def parse_json(raw: bytes, *, most_values: int = sys.maxsize) -> Document:
     except RecursionError:
         raise TextError(TOO_DEEP, document=0) from None
     members = _measure(data, most_values)[1]
-    # Every key is followed by a colon. If there are no more quotes with colons than members, no key came twice. Texts
-    # may hold such a pair of characters too, so only then is a second look needed.
+    # Every key is followed by a colon. If the text has no more quotes followed by colons than members, no key came
+    # twice. If it has more, a second look is needed, because strings may contain such a pair of characters, too.
     if raw.count(b'":') == members and _SPACED_KEY.search(raw) is None:
         return Document(data, number=0)
     return Document(data, _json_duplicates(raw), number=0)
@@ -136,7 +136,7 @@ def _json_duplicates(raw: bytes) -> list[Duplicate]:
     try:
         data = json.JSONDecoder(object_pairs_hook=pairs).decode(raw.decode("utf-8"))
     except (ValueError, RecursionError):
-        return []  # This parser refuses a text that the other one read, so nothing is known about its keys.
+        return []  # This parser refuses the text although the other parser read it, so nothing is known about its keys.
     if any_twice:
         _collect(data, "", found)
     return found

@@ -83,7 +83,8 @@ class Kind:
         object.__setattr__(self, "group_resource", f"{self.plural}.{group}" if group else self.plural)
         object.__setattr__(self, "_hash", hash((group, self.plural)))
 
-    # Kinds are compared and looked up with every request, and nearly always with themselves. Hence the fast paths.
+    # Kinds are compared and looked up with every request, nearly always with themselves. Therefore there are fast
+    # paths.
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -127,7 +127,7 @@ class Quantity:
         return max(-INT64_MAX, min(INT64_MAX, _ceil_div(self.nanos, 10**6)))
 
     def value(self) -> int:
-        """Return whole units, rounded up: the unit of everything but CPU."""
+        """Return whole units, rounded up: the unit of all resources except CPU."""
         return _ceil_div(self.nanos, _NANO)
 
     def __eq__(self, other: object) -> bool:

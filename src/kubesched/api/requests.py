@@ -239,7 +239,7 @@ def _sum_requests(
     """Sum exact amounts by the whole formula: containers, sidecars, init peaks, pod level, overhead.
 
     ``limits`` sums limits in place of requests. Overhead then only adds to resources that have a limit. The status has
-    requests only, so ``limits`` does not go with ``status_aware``.
+    only requests, so ``limits`` must not be combined with ``status_aware``.
     """
     spec, status = pod.spec, pod.status
     defaults = defaults or {}

@@ -90,7 +90,7 @@ def is_qualified_name(key: str) -> bool:
 
 
 def is_object_name(name: str) -> bool:
-    """True if most kinds of objects may have this name: a DNS subdomain of at most 253 characters."""
+    """True if ``name`` is a DNS subdomain of at most 253 characters, as most kinds of objects demand."""
     return len(name) <= 253 and _DNS_SUBDOMAIN.match(name) is not None
 
 
@@ -327,7 +327,7 @@ class TermMatcher:
         if not all(requirement.matches(labels) for requirement in self.labels):
             return False
         return not name or all(
-            # An unknown field reads as the empty string: present, and equal to nothing else.
+            # An unknown field reads as the empty string, which is present and equals no other value.
             requirement.matches({requirement.key: name if requirement.key == "metadata.name" else ""})
             for requirement in self.fields
         )

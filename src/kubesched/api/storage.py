@@ -135,7 +135,9 @@ def class_of(obj: PersistentVolume | PersistentVolumeClaim) -> str:
 
 
 def claims_of(pod: Pod) -> list[tuple[str, dict[str, Any] | None]]:
-    """Return the keys of the claims that a pod's volumes use. A claim made for the pod comes with its template."""
+    """Return the keys of the claims that a pod's volumes use. A claim that is made for the pod comes with its
+    template.
+    """
     found: list[tuple[str, dict[str, Any] | None]] = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:

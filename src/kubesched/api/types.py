@@ -2,7 +2,7 @@
 
 Only fields that scheduling needs are declared; msgspec skips the others while decoding. Objects are frozen and their
 lists are tuples, so that cache, queue and plugins share one decoded object without copies. ``None`` means that the
-field was absent, where absence differs from emptiness (a nil ``nodeSelector`` and an empty one do not behave alike).
+field was absent, where absence differs from emptiness (a nil ``nodeSelector`` and an empty one behave differently).
 Elsewhere an absent list is the empty tuple.
 
 The field names are upstream's in snake_case; on the wire they are camelCase.

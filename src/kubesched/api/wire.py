@@ -43,8 +43,9 @@ class ApiError(Exception):
     """The API server refused a request: a ``Status`` object of kind Failure.
 
     ``code`` is the HTTP status, ``reason`` upstream's word (``NotFound``, ``Conflict``, ``Invalid``, ``Expired``, …).
-    The text of the exception is the Status message. ``continue_token`` is the place from which an expired list may go
-    on in the present, if the server gives one. Empty ``details`` are written out; None are not.
+    The text of the exception is the Status message. ``continue_token`` is the token with which an expired list may go
+    on, in the present state, if the server gives one. ``details`` are written out if they are empty, but not if they
+    are None.
     """
 
     def __init__(
@@ -223,7 +224,8 @@ class ListPage:
 class ListOptions(TypedDict, total=False):
     """Selection of the objects that a list shows. Selectors are in their string form.
 
-    ``limit`` is the length of a page, 0 for all at once. ``continue_token`` asks for the page after another one.
+    ``limit`` is the length of a page, 0 for all at once. ``continue_token``, from the previous page, asks for the next
+    page.
     """
 
     label_selector: str
@@ -236,8 +238,8 @@ class ListOptions(TypedDict, total=False):
 class WatchOptions(TypedDict, total=False):
     """Selection of the changes that a watch shows: after ``resource_version``, for at most ``timeout_seconds``.
 
-    With ``send_initial_events`` the present state comes first, not older than ``resource_version``: as additions, then
-    a bookmark for which :func:`ends_initial_events` is true.
+    With ``send_initial_events`` the present state comes first, as additions. It is not older than ``resource_version``.
+    A bookmark for which :func:`ends_initial_events` is true follows.
     """
 
     resource_version: Required[str]

@@ -352,7 +352,7 @@ def _events(text: str) -> Iterator[Any]:
 def parse_documents(raw: str | bytes, *, first: int = 1) -> Iterator[Document]:
     """Yield the documents of a YAML stream, empty ones included. The first has the number ``first``.
 
-    Keys brought in by ``<<`` yield to the mapping's own.
+    If a mapping has a key that ``<<`` also brings in, the mapping's own value counts.
 
     Raises:
         TextError: if the text is not YAML, nested too deep, or blown up by aliases.
@@ -455,7 +455,9 @@ def read_single(raw: str | bytes, what: str, *, most_nodes: int = sys.maxsize) -
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Writer of every value in full: no anchors, and quotes wherever this module would not read a string."""
+    """Writer of every value in full. It writes no anchors, and quotes every string that this module would otherwise not
+    read as a string.
+    """
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

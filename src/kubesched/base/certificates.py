@@ -26,7 +26,9 @@ __all__ = ["IssuedPair", "load_pair", "self_signed"]
 
 @dataclass(frozen=True, slots=True)
 class IssuedPair:
-    """Issued certificates, PEM: the authority's, the chain to send (leaf, then authority), and the leaf's key."""
+    """Issued certificates, PEM: the certificate of the authority, the chain to send (leaf, then authority), and the key
+    of the leaf.
+    """
 
     ca: bytes
     chain: bytes

@@ -1,4 +1,4 @@
-"""Bounded logs of changes, and their followers: a reader learns of the changes since it last read.
+"""Bounded logs of changes, and their followers: a follower gives its reader the changes since the last reading.
 
 The writer appends each change to a :class:`ChangeLog`. A reader that keeps a computed result follows the log with a
 :class:`Follower`. It updates the result from the new entries, or rebuilds it when the follower says so.

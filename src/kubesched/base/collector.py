@@ -1,9 +1,9 @@
 """Garbage collection of a process that runs a cluster or a scheduler.
 
-Nearly every object is either freed at once or kept for long (a pod's versions, its event). Almost none is part of a
-reference cycle: seven objects of each closed connection, none of a pod. So the collector traverses each object once,
-soon after it was made, and leaves the survivors out of later passes. Python's own passes over the survivors hold a
-large cluster's event loop for 0.3 s and more.
+Nearly every object is either freed at once or kept for long (a pod's versions, its event). Almost no object is part of
+a reference cycle: seven objects of each closed connection are, but no object of a pod. So the collector traverses each
+object once, soon after it was made, and leaves the survivors out of later passes. Python's own passes over the
+survivors hold a large cluster's event loop for 0.3 s and more.
 
 An object in a cycle that was still in use at its pass is not found by later passes over new objects. It waits for a
 full pass, which is rare. A full pass is made after much CPU time since the last one, once there is little to do
@@ -32,12 +32,12 @@ __all__ = [
 
 #: Seconds between two passes over new objects in an event loop. With 8,000 pods/s each pass takes 3 ms.
 PASS_SECONDS: Final = 0.1
-#: New objects, less the freed ones, that start a pass early. Python counts freed objects of any age, so this bounds
-#: nothing while old objects are replaced by new ones.
+#: Number of new objects, minus freed objects, that starts a pass early. Python counts freed objects of any age, so this
+#: bounds nothing while old objects are replaced by new ones.
 _YOUNG: Final = 20_000
-#: Seconds of CPU, used by the process since the last full pass, after which the next one is due.
+#: Seconds of CPU time that the process uses after a full pass until the next full pass is due.
 _FULL_SECONDS: Final = 600.0
-#: A pass that is due waits until the process has used less than this share of a CPU for _QUIET_SECONDS.
+#: A pass that is due waits until the process has been quiet for _QUIET_SECONDS: it used less than this share of a CPU.
 _QUIET_SHARE: Final = 0.1
 _QUIET_SECONDS: Final = 10.0
 #: A pass that is due is made at the latest after this multiple of _FULL_SECONDS.
@@ -58,7 +58,7 @@ def settle_collector(every: float = PASS_SECONDS) -> Callable[[], None]:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Turn the collector off while data is read. Nearly all objects made by that stay."""
+    """Turn the collector off while data is read. Nearly all objects made meanwhile stay."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -72,12 +72,12 @@ def collector_off() -> Iterator[None]:
 def collector_paused(at_end: Callable[[Callable[[], None]], object], every: float = PASS_SECONDS) -> Iterator[None]:
     """Turn the collector off while something is set up; then settle the collector.
 
-    Nearly all objects made meanwhile should be ones that stay. ``at_end`` receives the function that undoes the
+    Use it only if nearly all objects made meanwhile stay. ``at_end`` receives the function that undoes the
     settling.
     """
     settled = _Settled()
     at_end(settled.undo)
-    gc.collect()  # now, while there are few objects: a pass at the end would hold up work that has begun
+    gc.collect()  # a pass now is cheap, while there are few objects; at the end it would hold up work that has begun
     with collector_off():
         yield
         settled.begin(every)

@@ -5,7 +5,8 @@
       └─ at the limit: the connection that has waited the longest is closed; if none waits, the new one is
 
 A TLS connection takes 256 KiB from its first byte on. So the number of clients that connect and send nothing is
-limited, before and after the hand-shake, whatever the number of requests under way. New clients must get in.
+limited, before and after the hand-shake. This limit does not depend on the number of requests under way, and new
+clients still get in.
 
 A connection that has ended may be part of a cycle, for example by an error that keeps the frames it came through.
 Cycles are looked for rarely (see :mod:`.collector`). So common errors keep no frames, and a full pass is made
@@ -53,9 +54,9 @@ _SEND_BUFFER: Final = 256 * 1024
 _ACCEPTED_AT_ONCE: Final = 64
 #: Seconds until the next attempt to accept, when there was no descriptor or memory for a connection.
 _PAUSE: Final = 1.0
-#: Number of connections that have ended and are still in memory, from which a full pass of the collector is made.
+#: If this number of ended connections is still in memory, the collector makes a full pass.
 _MOST_LEFT: Final = 256
-#: Seconds for which they must still be in memory before that pass.
+#: Seconds for which ended connections must be in memory before that pass.
 _LEFT_SECONDS: Final = 2.0
 #: Number of ended connections after which a full pass is made in any case: asyncio leaves 1 KiB of each in a cycle.
 _MOST_ENDED: Final = 100_000
@@ -121,7 +122,7 @@ class Connections(web.Server):
         loop = asyncio.get_running_loop()
         for listening in sockets:
             listening.setblocking(False)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)  # accepted ones inherit it
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)  # accepted sockets inherit this
             listening.listen(1024)
             loop.add_reader(listening.fileno(), self._accept, loop, listening)
 
@@ -192,7 +193,7 @@ class Connections(web.Server):
             connection.connection_lost(error)
             if not isinstance(error, OSError):
                 raise
-            # Not a defect of this server: the client sent wrong bytes, or none. ssl.SSLError is an OSError.
+            # This is no defect of the server: the client sent wrong bytes, or none. ssl.SSLError is an OSError.
             self._options["logger"].debug("a connection ended before its first request: %s", error)
         finally:
             self._waiting.pop(task, None)
@@ -231,7 +232,7 @@ class Connections(web.Server):
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         assert isinstance(handler, Connection)
-        if handler.begun_by is not None:  # the hand-shake and its connection count once
+        if handler.begun_by is not None:  # the hand-shake and its connection count as one
             self._waiting.pop(handler.begun_by, None)
         self._waiting[handler] = None
 

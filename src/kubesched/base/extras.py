@@ -17,7 +17,7 @@ class MissingPackageError(ImportError):
 
 
 def how_to_install(extra: str = "") -> str:
-    """Return the commands that install the packages of ``extra``; by default, those of every installation."""
+    """Return the commands that install the packages of ``extra``; by default, the packages of every installation."""
     if not extra:
         return "pip install kubesched (in a checkout: pip install .)"
     return f"pip install 'kubesched[{extra}]' (in a checkout: pip install '.[{extra}]')"
@@ -25,7 +25,8 @@ def how_to_install(extra: str = "") -> str:
 
 @contextmanager
 def needing(purpose: str, extra: str = "") -> Iterator[None]:
-    """Guard imports of packages that come with ``extra``. The outermost block names its own purpose and extra.
+    """Guard imports of packages that come with ``extra``. If blocks are nested, the error names purpose and extra of
+    the outermost.
 
     Raises:
         MissingPackageError: if one is not installed.

@@ -78,7 +78,7 @@ def _content(file: Path) -> bytes | None:
     try:
         return file.read_bytes()
     except OSError:
-        return None  # making a context from it will say why
+        return None  # the error follows when a context is made from the file
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -1,4 +1,4 @@
-"""Memory of values that are made from recurring texts, bounded in bytes however long the texts are.
+"""Memory of values that are made from recurring texts. Its size is bounded in bytes, because texts may be long.
 
 The texts come from users' objects and from peers. A bound on the number of entries alone would not do: 4,096 texts of a
 megabyte are 4 GB. At the bound everything is forgotten, and values still needed are made again. Callers: the readers of

@@ -82,7 +82,7 @@ class HoldLog:
 class HoldReporter:
     """Log of the functions that held the loop, each at most once a minute.
 
-    Only CPU time counts here: a reader of this log cannot change how busy the machine is with other things.
+    Only CPU time counts here, because a reader of this log cannot change the load of the machine.
     """
 
     def __init__(

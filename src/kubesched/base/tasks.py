@@ -279,7 +279,7 @@ def _crashed(what: str, name: str, error: BaseException) -> TaskCrashedError:
 def _callback_of_ours(error: BaseException | None) -> str:
     """Return ``module.function`` of the callback that raised, or "" if it belongs to another library.
 
-    The outermost frame is the event loop's, the next one is the callback's.
+    The outermost frame belongs to the event loop, the next frame to the callback.
     """
     trace = error.__traceback__ if error is not None else None
     frame = trace.tb_next.tb_frame if trace is not None and trace.tb_next is not None else None

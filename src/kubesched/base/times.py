@@ -57,7 +57,7 @@ class RealClock:
 class SteadyClock:
     """Clock that starts at the wall clock's time and then advances steadily.
 
-    Used for backoff and durations: when someone sets the machine's clock, nothing waits longer or ends early.
+    Used for backoff and durations, which therefore stay right when someone sets the machine's clock.
     """
 
     def __init__(self) -> None:

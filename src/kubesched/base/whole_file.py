@@ -59,7 +59,7 @@ def whole_file(path: str | Path, *, private: bool = False) -> Iterator[BinaryIO]
             opened.flush()
             if mode is not None:
                 os.fchmod(opened.fileno(), private_mode(mode) if private else stat.S_IMODE(mode))
-            os.fsync(opened.fileno())  # the bytes must be on disk before the name is
+            os.fsync(opened.fileno())  # the bytes must be on disk before the new name is
             temporary.replace(place)  # while it is locked
     except BaseException:
         with contextlib.suppress(OSError):

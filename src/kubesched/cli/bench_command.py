@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
             warn(remark)
     if options.profile_to is not None and options.file:
         refuse_inputs([("--profile-to", options.profile_to)], [options.file])
-    # Opened before the runs, so that a file that cannot be written is reported before them.
+    # The file is opened before the runs, so that an error is reported before them.
     with (
         output_file(options.profile_to, "--profile-to") if options.profile_to is not None else nullcontext() as profile
     ):
@@ -177,7 +177,7 @@ def _machine() -> dict[str, Any]:
                 cpu = line.partition(":")[2].strip()
                 break
     except OSError:
-        pass  # not Linux: the architecture must do
+        pass  # not Linux: the architecture is shown instead
     return {
         "cpu": cpu,
         "cores": os.cpu_count() or 0,

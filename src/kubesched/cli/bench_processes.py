@@ -20,7 +20,7 @@ __all__ = ["child", "cluster", "cpu_seconds", "memory_mib", "refuse_others"]
 
 
 def refuse_others(options: argparse.Namespace, mode: str, *, profile: bool = False) -> None:
-    """Refuse options that choose or change another workload: this mode has a fixed one and would ignore them."""
+    """Refuse options that choose or change a workload. This mode has a fixed workload and would ignore them."""
     others = {
         "FILE": options.file,
         "--shape": options.shape != "basic",

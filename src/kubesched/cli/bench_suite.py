@@ -1,7 +1,7 @@
 """``kubesched bench DIR --labels performance``: run every workload with these labels, and show one table at the end.
 
-Each workload runs in a process of its own, as upstream runs each on a cluster of its own. So its memory figure is its
-own, and its failure does not end the others. Caller: :mod:`.bench_command`.
+Each workload runs in a process of its own, as upstream runs each on a cluster of its own. So each memory figure belongs
+to one workload, and a failure does not end the other workloads. Caller: :mod:`.bench_command`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["run"]
 
 _FILE: Final = "performance-config.yaml"
 _LIMIT_SECONDS: Final = 30 * 60.0
-#: Upstream's throughput item. A run of less than two seconds has none; then ``pods_per_second`` stands in.
+#: Upstream's throughput item. A run of less than two seconds has no such item; ``pods_per_second`` is shown instead.
 _THROUGHPUT: Final = "SchedulingThroughput"
 
 

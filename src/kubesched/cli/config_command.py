@@ -36,7 +36,7 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _header(loaded: Loaded) -> str:
-    """Return comment lines about requirements of the written file."""
+    """Return comment lines that name the requirements of the written file."""
     if not loaded.retired:
         return ""
     names = ", ".join(sorted(loaded.retired))

@@ -32,7 +32,7 @@ def write(text: str) -> None:
 
 
 def flush() -> None:
-    """Write the rest of the output. At exit Python would only mention a failure to write it."""
+    """Write the rest of the output. Without this, Python would only mention a failure to write it, at exit."""
     with _writing():
         sys.stdout.flush()
 
@@ -84,7 +84,7 @@ def _plain() -> bool:
 
 
 class ProgressBar:
-    """Progress bar. It draws only when :meth:`update` is called, which may be often: there are no threads."""
+    """Progress bar. It has no thread, and draws only when :meth:`update` is called. Calls may be frequent."""
 
     def update(self, done: int, total: int) -> None:
         """Take note of the progress. ``total`` 0 means unknown."""

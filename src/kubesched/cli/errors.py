@@ -18,8 +18,8 @@ class CliError(Exception):
 
 
 def describe(error: BaseException) -> str | None:
-    """Return the message for a mistake of the user's; None for a defect of this program."""
-    if isinstance(error, MemoryError):  # first, as without memory the imports below may fail too
+    """Return the message for a user's mistake; None for a defect of this program."""
+    if isinstance(error, MemoryError):  # checked first, because without memory the imports below may fail, too
         return "there is not enough memory for this; give the process more, or make the run smaller"
     from kubesched.api.wire import ApiError  # noqa: PLC0415
     from kubesched.base.extras import MissingPackageError  # noqa: PLC0415 - see above

@@ -21,7 +21,8 @@ def main() -> int:
 
 
 def _open_streams() -> None:
-    """Make the standard streams take every text: closed ones lead nowhere, and output is UTF-8.
+    """Make the standard streams accept every text: output is UTF-8, and a closed stream is replaced by one that drops
+    its text.
 
     The descriptor of a closed stream must not stay free: the next file to be opened would become the standard output.
     """

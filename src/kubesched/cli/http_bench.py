@@ -50,7 +50,9 @@ PLAIN_POD: Final[Mapping[str, Any]] = {
 
 
 class HttpRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One run. Times are in seconds. ``cpu_us_per_pod`` is the cluster's; None if the system does not report it."""
+    """One run. Times are in seconds. ``cpu_us_per_pod`` is the CPU time of the cluster's process; None if the system
+    does not report it.
+    """
 
     #: Measured from the start of the process to its first answer.
     startup_seconds: float
@@ -124,7 +126,7 @@ async def create_pods(
     left = iter(range(pods))
 
     async def requests() -> None:
-        for _ in left:  # shared: each task takes the next number
+        for _ in left:  # the tasks share it: each takes the next number
             sent = time.perf_counter()
             await transport.create(PODS, "default", pod)
             latencies.append(time.perf_counter() - sent)

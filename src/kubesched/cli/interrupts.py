@@ -1,8 +1,8 @@
-"""Ctrl-C ends the program, whatever it is doing: even in a plugin that does not return, or that catches the interrupt.
+"""Ctrl-C ends the program in any state, even in a plugin that does not return or that catches the interrupt.
 
 Callers: :mod:`.main`, for commands that run in virtual time or without an event loop; and commands that serve. The
-loop of the latter handles signals in good order, as long as no callback holds it. :mod:`.quiet` handles signals before
-this module is imported.
+event loop of a command that serves handles signals in good order, as long as no callback holds it. :mod:`.quiet`
+handles signals before this module is imported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HELD_UP_SECONDS: Final = 1.0
 _HELD_UP: Final = (
     b"kubesched: stopping is held up by code that does not return, such as a plugin; Ctrl-C again interrupts it\n"
 )
-#: Signals that ask a command to end. A closed terminal and a service manager mean the same as Ctrl-C.
+#: Signals that ask a command to end: Ctrl-C, a closed terminal, and a service manager's SIGTERM.
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -45,7 +45,7 @@ def interruptible() -> Iterator[None]:
     """Make Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt anywhere. The third signal ends the process.
 
     At the first signal asyncio alone would only cancel its main task, and code that does not return would never notice.
-    A signal that is ignored, or that the calling program handles, is left alone.
+    Signals that are ignored, or that the calling program handles, are left alone.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -70,10 +70,10 @@ def interruptible() -> Iterator[None]:
 
 
 def run_loop(main: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
-    """Run a command's coroutine as ``asyncio.run`` does, without reports of what happens after Ctrl-C.
+    """Run a command's coroutine as ``asyncio.run`` does, but report nothing that happens after Ctrl-C.
 
-    Not reported: errors that tasks raise while they are cancelled, as the interrupt is one of them, and signals that
-    come while the loop is closed.
+    Errors that tasks raise while they are cancelled are not reported, because the interrupt is one of them. Signals
+    that come while the loop is closed are not reported either.
     """
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         try:
@@ -102,8 +102,8 @@ def add_signal_handler(
     """Add a signal handler as the loop's own method does, with a way out for a loop that is held up.
 
     If the loop has not handled the signal for a second, a message says that it is held up. A second signal then calls
-    ``held_up`` in whatever code is running, to interrupt it; a second signal during that first second counts too. If
-    that does not help for a second, the next signal ends the process at once.
+    ``held_up`` in whatever code is running, to interrupt it; a second signal during that first second counts, too. If
+    the loop is still held up a second later, the next signal ends the process at once.
     """
     waiting = _Waiting(number, held_up)
 

@@ -46,7 +46,7 @@ _QPS: Final = 5_000
 _LABEL: Final = "kubesched.io/bench"
 #: Seconds without a change after which pending pods are taken to stay pending.
 _PATIENCE_SECONDS: Final = 60.0
-#: Seconds without a new event after which no more are expected. Some may still come after the last binding.
+#: Seconds without a new event after which no further event is expected. Events may still come after the last binding.
 _EVENTS_SECONDS: Final = 1.0
 
 _SPEC: Final[Mapping[str, Any]] = PLAIN_POD["spec"]
@@ -64,7 +64,7 @@ class LiveRun(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     pods: int
     #: Pods with an event about their binding. Events are part of the scheduler's work.
     events: int
-    #: Measured from the start of the scheduler's process to the first binding; None if it ran already.
+    #: Measured from the start of the scheduler's process to the first binding; None if the process ran already.
     first_binding_seconds: float | None
     bound_per_second: float
     #: Measured from the first binding to the last event.
@@ -132,7 +132,7 @@ def _running(options: argparse.Namespace, pods: int, bar: ProgressBar) -> LiveRu
             watch = _Bindings(transport, options.scheduler_name or _DEFAULT_NAME, pods)
             await transport.list(
                 PODS, limit=1
-            )  # a cluster that does not answer is one error, not one for each connection
+            )  # so that a cluster that does not answer causes one error, not one for each connection
             try:
                 # The watch is open while pods are created: the first are bound before the last exist.
                 async with Supervisor("bench") as tasks:

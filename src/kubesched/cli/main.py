@@ -1,8 +1,8 @@
 """``kubesched``: the table of commands, and what all commands have in common.
 
 A command ``x`` is a function below :mod:`.arguments` and a module ``x_command`` with ``run``. The module is imported
-when the command runs, so that ``--help`` and ``--version`` are quick. Exit codes: 0 done; 1 failed (or a check failed);
-2 wrong usage; 70 ended by a defect of kubesched, with its traceback; 130 interrupted.
+when the command runs, so that ``--help`` and ``--version`` are quick. Exit codes: 0 done; 1 the command or a check
+failed; 2 wrong usage; 70 a defect of kubesched, reported with its traceback; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CRASHED: Final = 70
 
 #: Name, description in one line, function that adds the arguments.
 _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
-    ("demo", "a cluster, pods being placed, a pending pod explained; under a minute", small.demo),
+    ("demo", "a tour of under a minute: a cluster, pods being placed, a pending pod explained", small.demo),
     ("examples", "copy the examples of this installation to a folder", small.examples),
     ("simulate", "schedule manifests on a simulated cluster, and say what is pending and why", simulations.simulate),
     (
@@ -80,7 +80,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. A usage error raises SystemExit(2), as argparse does."""
     given = list(sys.argv[1:] if argv is None else argv)
-    # The flags of "run" are kube-scheduler's, and are read and refused as there. argparse reads flags differently.
+    # The flags of "run" are kube-scheduler's, and are read and refused as kube-scheduler does. argparse reads flags
+    # differently.
     options = build_parser().parse_args(given) if given[:1] != ["run"] else None
     try:
         if options is None:

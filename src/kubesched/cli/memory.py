@@ -10,7 +10,7 @@ from kubesched.cluster.store import Store
 
 __all__ = ["EVENT_CACHE", "MOST_EVENTS", "give_back"]
 
-#: Most events that are kept, or two for each pod if that is more, for an hour at most. Each takes about 1 kB.
+#: Most events that are kept, for an hour at most; two for each pod if that is more. An event takes about 1 kB.
 MOST_EVENTS: Final = 2_500
 #: Most events that the scheduler recognises when they are repeated: as many as upstream's recorders.
 EVENT_CACHE: Final = 4_096

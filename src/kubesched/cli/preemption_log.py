@@ -1,7 +1,8 @@
-"""Log of preemptions for ``kubesched up``: who was evicted where and for whom, and why not on another node.
+"""Log of preemptions for ``kubesched up``: the victims, their node and the preemptor, and why other nodes were not
+chosen.
 
-In a burst only the first preemptions of each second are described, as explaining why all other candidates lost costs
-more than the preemption itself. The others are counted.
+In a burst, only the first preemptions of each second are described, because finding out why all other candidates lost
+costs more than the preemption itself. Further preemptions are counted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class PreemptionLog(AttemptObserver):
     """Writes each preemption to standard output. Call it within the attempt that preempts."""
 
     def __init__(self, clock: Clock) -> None:
-        """``clock`` is the cluster's."""
+        """``clock`` is the clock of the cluster."""
         self._clock = clock
         self._seen = 0
 

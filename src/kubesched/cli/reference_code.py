@@ -69,7 +69,7 @@ def _class(kind: type) -> str:
     parts = [f"## `{kind.__name__}`", markdown_of(kind), _attributes(_source(kind), tree.body[0].end_lineno or 0)]
     for each in methods:
         found = vars(kind)[each.name]
-        function = getattr(found, "fget", None) or getattr(found, "__func__", found)  # of a property, of a class method
+        function = getattr(found, "fget", None) or getattr(found, "__func__", found)  # a property or a class method
         if each.name == "__init__":
             parts += [_code(_signature(_source(function))), markdown_of(function)]
         elif not each.name.startswith("_"):

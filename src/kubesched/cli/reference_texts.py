@@ -192,7 +192,7 @@ GATES: Final[dict[str, str]] = {
 }
 
 _CLIENT: Final = "concerns the inside of the Go client library"
-#: Gates on which nothing here depends, with the reason.
+#: Gates that have no effect here, with the reason.
 WITHOUT_EFFECT: Final[dict[str, str]] = {
     "AtomicFIFO": _CLIENT,
     "ClearingNominatedNodeNameAfterBinding": "read by the API server only; the embedded one always clears the nomination of a bound pod",

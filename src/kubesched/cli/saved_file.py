@@ -42,7 +42,7 @@ _DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 @contextmanager
 def claimed(given: str, option: str) -> Iterator[None]:
-    """Keep other runs off a file that will be replaced, and check now that it can be.
+    """Keep other runs from a file that will be replaced, and check now that it can be replaced.
 
     A second file, ``.NAME.lock``, is locked for that time. The lock ends with its process, even a killed one.
 
@@ -73,7 +73,7 @@ def claimed(given: str, option: str) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            place.unlink()  # while it is still locked: a waiting process checks whether the file still exists
+            place.unlink()  # still locked: a waiting process then checks that the file exists
         os.close(descriptor)
 
 
@@ -131,7 +131,7 @@ def refuse_missing_directory(given: str, option: str) -> None:
 
 
 def refuse_to_overwrite(given: str, option: str, advice: str) -> None:
-    """Check that an output file overwrites nothing unasked: a user may have written it.
+    """Check that an output file does not overwrite a file that a user may have written.
 
     Raises:
         CliError: if the file exists and is not empty.
@@ -179,7 +179,7 @@ def _locked(place: Path) -> int:
             try:
                 same = os.fstat(descriptor).st_ino == place.stat().st_ino
             except FileNotFoundError:
-                same = False  # its holder has just ended
+                same = False  # the process that held the lock has just ended
             if same:
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"{os.getpid()}\n".encode())

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     # Output of plugins must not become part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
     with progress_bar("pods bound", quiet=options.quiet) as bar, aside, ExitStack() as outputs:
-        # Opened before the run, so that a file that cannot be written is reported before it.
+        # The files are opened before the run, so that an error is reported before it.
         page = outputs.enter_context(output_file(options.report, "--report")) if options.report is not None else None
         tables = [(name, path, outputs.enter_context(output_file(path, "--save"))) for name, path in options.save]
         recorder = None
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         for name, path, file in tables:
             write_table(table(result, name), path, file)
     for remark in result.warnings:
-        if remark not in registry.problems:  # those were printed when the plugins were loaded
+        if remark not in registry.problems:  # the registry's problems were printed when plugins were loaded
             warn(remark)
     if options.output == "table":
         print_lines(render_table(result, wide=options.wide, width=terminal_width()))
@@ -113,7 +113,7 @@ def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]
 
 
 def _check_result(result: Result) -> None:
-    """Fail if pods were refused or an exception was raised: the command must not seem to have succeeded."""
+    """Fail if pods were refused or an exception was raised, so that the command does not seem to have succeeded."""
     if result.errors:
         count = sum(item.count for item in result.errors)
         what = "an exception was" if count == 1 else f"{count:,} exceptions were"

@@ -31,7 +31,7 @@ class StopSignal:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._event = asyncio.Event()
-        # nohup makes SIGHUP ignored, and that is kept. A shell makes SIGINT ignored in the background, but kill -INT
+        # SIGHUP stays ignored if nohup made it so. A shell ignores SIGINT for programs in the background, but kill -INT
         # must work.
         nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         self._signals = [one for one in _SIGNALS if not (nohup and one is signal.SIGHUP)]

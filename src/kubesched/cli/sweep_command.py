@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         if name not in known:
             raise CliError(f"--{option} {name}: no run has such a parameter")
     with ExitStack() as outputs:
-        # Opened before the runs, so that a file that cannot be written is reported before them.
+        # The file is opened before the runs, so that an error is reported before them.
         plot = None
         if options.plot is not None:
             _check_plot(options.plot)
@@ -98,7 +98,7 @@ def _show(table: SweepTable, options: argparse.Namespace, figures: list[str] | N
 
 
 def _check_plot(file: str) -> None:
-    """Check a plot as far as possible before the runs are made.
+    """Check, before the runs are made, that a plot can be written.
 
     Raises:
         CliError: if matplotlib is missing, or does not write files of this format.

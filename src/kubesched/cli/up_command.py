@@ -146,7 +146,8 @@ async def _up(options: argparse.Namespace) -> int:
 
 
 async def _save(store: Store, server: HttpServer, options: argparse.Namespace) -> None:
-    """Save a cluster that has run, whatever ended it. Do it at once: a service manager may soon kill the process.
+    """Save a cluster that has run, also after an error. Do it at once, because a service manager may soon kill the
+    process.
 
     Writes are refused first, so that the file has every write that a client got an answer for.
     """
@@ -168,7 +169,7 @@ async def _expire_events(store: Store) -> None:
 
 
 def _check_files(options: argparse.Namespace) -> None:
-    """Refuse names of files that would fail in the end."""
+    """Refuse names of output files that could not be written in the end."""
     if options.snapshot == "":
         raise CliError("--snapshot: the name of the file is empty", code=2)
     if options.snapshot and os.path.realpath(options.snapshot) == os.path.realpath(options.kubeconfig_out):
@@ -277,8 +278,8 @@ def _stages(options: argparse.Namespace) -> tuple[Stage, ...]:
 def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapshot: Snapshot | None) -> Clock:
     """Return the cluster's clock: this machine's, unless time passes faster or a snapshot is from a later time.
 
-    A cluster that ran ahead when it was saved continues at its own time. A cluster that was saved in the past skips to
-    now: the time between has passed, as for a real cluster that was switched off.
+    A cluster that ran ahead when it was saved continues at its own time. A cluster that was saved in the past continues
+    now, as a real cluster that was switched off in between.
     """
     real = SteadyClock()
     now = real.now()
@@ -351,7 +352,7 @@ async def _serve(
         warn("kubectl sends a token over HTTPS only, so its requests will be rejected; add --tls")
     if options.tls and cert is None:
         try:
-            # Dates are by this machine's clock, as clients use theirs.
+            # Dates in certificates follow this machine's clock, because clients compare them with their own clocks.
             made: CertificateFiles = make_certificates(scratch, RealClock(), ("localhost", "127.0.0.1", options.host))
         except RuntimeError as error:
             raise CliError(str(error)) from None

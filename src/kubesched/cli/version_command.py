@@ -1,4 +1,4 @@
-"""``kubesched version``: what is running, for bug reports."""
+"""``kubesched version``: versions of kubesched and its parts, for bug reports."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class _Loaded:
                 self._loader.__dict__.pop("exec_plugin_expiry", None)
                 self._stale = False
             elif "exec_plugin_expiry" not in self._loader.__dict__ and self._is_loaded:
-                return self._token  # a token without an expiry is good until it is refused
+                return self._token  # a token without an expiry is valid until a server refuses it
             try:
                 await self._loader._load_authentication()
             except Exception as error:
@@ -122,7 +122,7 @@ class _Loaded:
 
     @property
     def _is_loaded(self) -> bool:
-        """True if the plugin was asked already. It may have given a certificate instead of a token."""
+        """True if the plugin was asked already. The plugin may have returned a certificate instead of a token."""
         return not {"token", "cert_file"}.isdisjoint(self._loader.__dict__)
 
     @property
@@ -170,7 +170,8 @@ async def load_access(
 
 
 async def load_kubeconfig(path: str | Path | None = None, context: str = "", *, server: str = "") -> ClusterAccess:
-    """Read the access that a kubeconfig describes; without ``path`` the default one. ``server`` overrides its address.
+    """Read the access that a kubeconfig describes. ``path`` defaults to the usual file; ``server`` overrides the
+    address.
 
     Raises:
         AccessError: if the file cannot be read, or a part of it is missing or not supported.
@@ -215,7 +216,7 @@ def _files(source: str) -> list[Path]:
 
 
 class _Settings:
-    """Attributes of a client configuration, as far as they matter here. The loader fills them in."""
+    """Attributes of a client configuration that are used here. The loader fills them in."""
 
     def __init__(self) -> None:
         self.api_key: dict[str, str] = {}

@@ -45,7 +45,7 @@ _RETRIABLE_REASONS = frozenset({"InternalError", "ServiceUnavailable", "Conflict
 class Backoff:
     """Delays of list and watch: 0.8 s doubling to 30 s, each plus up to 100 % jitter.
 
-    After two minutes without a failure they start over (rules/metrics-and-client §6.4).
+    After two minutes without a failure, delays start at 0.8 s again (rules/metrics-and-client §6.4).
     """
 
     INITIAL = 0.8
@@ -109,8 +109,8 @@ class TokenBucket:
 def retry_after(value: object) -> float | None:
     """Return the seconds to wait before a request is repeated. ``value`` is a JSON value or a Retry-After header.
 
-    At most :data:`MOST_RETRY_AFTER`, as a server may send any number. None if ``value`` is no number of seconds: a date
-    in a header, for example. API servers send numbers.
+    The result is at most :data:`MOST_RETRY_AFTER`, because a server may send any number. It is None if ``value`` is no
+    number of seconds, for example a date in a header. API servers send numbers.
     """
     if isinstance(value, str):
         if not (value.isascii() and value.isdigit()):
@@ -152,8 +152,8 @@ async def retry(
 ) -> T:
     """Await ``call()`` up to ``attempts`` times, with a delay in between.
 
-    The first delay is ``first_delay`` seconds, each further one ``factor`` times the last. Each is longer by a random
-    share of itself, up to ``jitter``.
+    The first delay is ``first_delay`` seconds. Each further delay is ``factor`` times the previous one. A random part
+    of a delay, up to ``jitter``, is added to it.
 
     Raises:
         Exception: the error of the last try, or the first error that is not ``retriable``.

@@ -34,7 +34,7 @@ class Held:
 async def read_body(response: aiohttp.ClientResponse, limit: int, held: Held | None = None) -> bytes | bytearray:
     """Read the body of an answer.
 
-    A large one grows as it arrives: joining 160 MB at its end would hold the event loop for 65 ms.
+    A large body is joined as it arrives: joining 160 MB at the end would hold the event loop for 65 ms.
 
     Raises:
         AnswerTooLongError: if this body and those that others have ``held`` so far exceed ``limit`` bytes together.

@@ -125,7 +125,7 @@ class LeaseCandidate:
             await self._transport.create(LEASE_CANDIDATES, namespace, candidate)
             return
         spec = found.get("spec") or {}
-        # Never before the ping that this write answers, even if the two clocks differ.
+        # The time must not lie before the ping that this write answers, even if the two clocks differ.
         moment = max(self._clock.now(), _moment(spec, "pingTime"))
         found["spec"] = {**spec, "renewTime": micro_time(moment)}
         await self._transport.update(LEASE_CANDIDATES, namespace, name, found)

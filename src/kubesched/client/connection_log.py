@@ -1,4 +1,4 @@
-"""Log of the connection to an API server: one line for a state, not one for every kind of object and every retry.
+"""Log of the connection to an API server. It has one line for each state, not one for each kind of object and retry.
 
     works ◀──▶ credentials refused, certificate refused, name unknown, nothing listens, connection lost
 
@@ -62,7 +62,7 @@ class ConnectionLog:
         self._more = 0
 
     def failed(self, error: BaseException) -> bool:
-        """Note a failure. Return False if it does not concern the connection; then the caller has to log it."""
+        """Note a failure. Return False if it does not concern the connection, so that the caller has to log it."""
         state = _state_of(error)
         if not state:
             return False

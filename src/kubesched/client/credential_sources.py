@@ -1,6 +1,6 @@
 """Credentials that a kubeconfig obtains from an exec plugin or from an issuer of OIDC tokens, within limits.
 
-The loader of kubernetes_asyncio reads both to their end, however long they are or take. The classes here take the
+The loader of kubernetes_asyncio reads both to their end, without a limit of bytes or time. The classes here take the
 place of the loader's own and limit bytes and time. Caller: :mod:`.access`.
 """
 

@@ -120,7 +120,7 @@ class Deliveries:
         self._listeners = tuple(known for known in self._listeners if known.handler is not handler)
 
     def close(self) -> None:
-        """Remove all handlers and forget what was to be delivered again."""
+        """Remove all handlers, and forget the objects that were to be delivered again."""
         self._listeners = ()
         self._due.clear()
 

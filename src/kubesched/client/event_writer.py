@@ -1,7 +1,8 @@
 """Events: counting, building and sending them. Everything that records events uses this module.
 
 An :class:`EventWriter` keeps recorded events by key, builds the API object and sends it: POST first, PATCH for a
-repetition, POST again if the server has lost it. A :class:`Counting` decides what is a repetition and what is sent:
+repetition, POST again if the server has lost it. A :class:`Counting` decides which events are repetitions and which are
+sent:
 
 * :data:`SERIES`: events.k8s.io, upstream's ``tools/events`` (rules/metrics-and-client §5.3);
 * :class:`Counts`: core/v1, upstream's ``tools/record``, ``events_cache.go`` (rules/metrics-and-client §5.5).
@@ -108,9 +109,9 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     seen: float  # time of the last count, by the clock of :meth:`EventWriter.expire`
     count: int = 0
     name: str = ""
-    posted: bool = False  # the server has it, as far as is known
+    posted: bool = False  # the server has the event, as far as is known
     sending: bool = False  # a request about it is under way
-    again: bool = False  # its count is to be sent after that request
+    again: bool = False  # the count is to be sent after that request
 
     @property
     def namespace(self) -> str:
@@ -125,8 +126,8 @@ class Counting(ABC):
     newest: ClassVar[bool] = False
     #: True if the final count is sent when an event leaves the cache.
     closes: ClassVar[bool] = False
-    #: True if an event whose name is taken gets another name. Otherwise the name's owner is this event, from an earlier
-    #: request.
+    #: True if an event whose name is taken gets another name. If False, a taken name means that an earlier request has
+    #: created this event.
     renames: ClassVar[bool] = False
     #: Codes of refusals that are normal and not reported.
     expected: ClassVar[frozenset[int]] = frozenset()
@@ -155,7 +156,7 @@ class Counting(ABC):
 class _Series(Counting):
     """Series of equal events. First: POST. Second: PATCH of ``series``.
 
-    From the third on only the count in memory grows.
+    From the third event on, only the count in memory grows.
     """
 
     kind = EVENTS
@@ -257,8 +258,8 @@ class Counts(Counting):
     expected = frozenset({403, 404})
 
     def __init__(self) -> None:
-        #: By component and UID. The least recently used subject is forgotten first, and later begins with all its
-        #: tokens again.
+        #: By component and UID. The least recently used subject is forgotten first. A forgotten subject begins with all
+        #: its tokens again.
         self._subject = lru_cache(_SUBJECTS)(lambda component, uid: _Subject())
 
     def identify(self, event: Key, note: str, time: float) -> tuple[Key, str]:
@@ -482,7 +483,7 @@ class EventWriter:
         self.failed += 1
         if isinstance(error, ApiError) and error.code in self._counting.expected:
             return
-        if not isinstance(error, ApiError | OSError):  # a defect of this program, so the traceback is needed
+        if not isinstance(error, ApiError | OSError):  # this is a defect of this program, so the traceback is needed
             logger.error("event %s/%s could not be sent", entry.namespace, entry.name, exc_info=error)
         about, text = entry.regarding, str(error) or repr(error)
         self._report(f"event {entry.key.reason} about {about.kind} {entry.namespace}/{about.name} given up: {text}")

@@ -38,8 +38,8 @@ FINISH_SECONDS = 360.0
 REFRESH_SECONDS = 1800.0
 #: Events sent before other tasks get a turn, for transports that never wait.
 YIELD_INTERVAL = 32
-#: Most events on their way at one time. Upstream has no bound. With one, the queue would fill while pods are bound
-#: faster.
+#: Most events on their way at one time. Upstream has no bound. With a single one, the queue would fill when pods are
+#: bound faster than events are sent.
 SENDERS = 128
 
 #: type, action, reason, reporting controller, reporting instance
@@ -179,7 +179,7 @@ class EventBroadcaster(Background):
                 await asyncio.sleep(0)
 
     def _take(self, now: float) -> Sequence[Entry]:
-        """Send the first queued event, as far as that needs no waiting. Return the entries left to be sent."""
+        """Begin to send the first queued event, without waiting. Return the entries that still have to be sent."""
         words, regarding, related, note, time = self._queue.popleft()
         if self._next_finish is None:
             self._next_finish = now + FINISH_SECONDS
@@ -289,8 +289,8 @@ class EventRecorder:
     ) -> None:
         """Queue an event. ``type`` is Normal or Warning; the note is cut to 1024 bytes.
 
-        A repetition continues a series. Two events are repetitions if all but the note is equal; the object's version
-        counts, too.
+        A repetition continues a series. Two events are repetitions if they differ in nothing except the note. The
+        object's version must be equal, too.
         """
         # A character takes at most four bytes.
         if len(note) > NOTE_LIMIT // 4:

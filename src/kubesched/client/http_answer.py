@@ -1,7 +1,7 @@
 """Reader of one HTTP/1.1 answer from the pieces that arrive. Bytes in, an :class:`Answer` out.
 
-The parser is llhttp, through httptools. This module adds what the parser leaves to its user: it skips interim answers,
-ends an answer without a length with its connection, and limits sizes. Caller: :mod:`.write_connections`.
+The parser is llhttp, through httptools. This module does the work that the parser leaves to its user: it skips interim
+answers, ends an answer without a length when the connection ends, and limits sizes. Caller: :mod:`.write_connections`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _LINE_LIMIT: Final = 16 * 1024 * 1024
 _PART: Final = 4 * 1024 * 1024
 _ITEMS_PER_STEP: Final = 512
 _ITEMS: Final = b'"items":['
-#: Bytes within which the items of a list must begin.
+#: Number of bytes within which the items of a list must begin.
 _MOST_HEAD: Final = 64 * 1024
 
 

@@ -51,8 +51,8 @@ class InformerStatistics:
     undecodable: int
     errors: int
     handler_errors: int
-    #: ``behind``: objects that wait to be delivered again to a handler that failed on them; ``recovered``: those taken
-    #: later.
+    #: ``behind``: objects for which a handler failed, and which wait to be delivered again; ``recovered``: objects that
+    #: a handler took at a later call.
     behind: int
     recovered: int
 
@@ -292,7 +292,7 @@ class Informer(Background):
         """Drop a deleted object from the store. Return the object or tombstone to deliver, or None."""
         store, key = self._store, item.key
         known = store.objects.get(key)
-        # Not "<=": some servers send the last version unchanged as the final state.
+        # Not "<=", because some servers send the last version unchanged as the final state.
         if known is None or item.resource_version < version_of(known):
             self._stale += 1
             if known is None and not store.is_stale(key, item.resource_version):
@@ -305,8 +305,7 @@ class Informer(Background):
         self._drop_document(key)
         store.forget(key, item.resource_version)
         if uid_of(old) != item.uid:
-            # The deleted object was a successor of the same name that was never seen; the end of the known one was
-            # missed.
+            # The deleted object is an unseen successor of the same name. The deletion of the known object was missed.
             final = DeletedFinalStateUnknown(key, old)
         return final
 

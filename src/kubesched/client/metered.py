@@ -44,7 +44,7 @@ class NotLeaderError(ConnectionAbortedError):
 class MeteredTransport:
     """Transport ``inner`` behind a token bucket.
 
-    Every request takes a token, list pages too; opening a watch takes none.
+    Every request takes a token, and so does every page of a list. Opening a watch takes none.
 
     ``limiter`` may be set at any time; None means no limit. ``requests`` counts by (HTTP method, code) and may be
     shared between transports. ``on_request`` receives each request: method, code, seconds without the wait.

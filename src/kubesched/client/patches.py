@@ -25,7 +25,8 @@ def update_pod_condition(status: PodStatus, condition: PodCondition, now: float)
     """Return ``status`` with ``condition`` set, and True if that is a change worth writing.
 
     ``lastTransitionTime`` becomes ``now`` (seconds since the epoch), unless the old condition of this type has the same
-    status: then its time stays. A new ``observedGeneration`` alone is no change, and the status is returned unchanged.
+    status; in that case its time stays. A new ``observedGeneration`` alone is no change, and the status is returned
+    unchanged.
     """
     index = next((i for i, known in enumerate(status.conditions) if known.type == condition.type), None)
     if index is None:
@@ -70,7 +71,9 @@ def pod_status_patch(old: PodStatus, new: PodStatus) -> dict[str, Any] | None:
 
 
 class StatusPatches:
-    """Cache of patches for a condition and a nomination: victims and rejected pods are many, and mostly alike."""
+    """Cache of patches for a condition and a nomination. It helps because most victims and rejected pods get equal
+    patches.
+    """
 
     def __init__(self) -> None:
         self._second = -1
@@ -135,7 +138,7 @@ def _conditions_patch(old: tuple[PodCondition, ...], new: tuple[PodCondition, ..
 
 
 def _changed_fields(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return the changed fields of a condition, removed ones as null, and its type as the merge key."""
+    """Return the changed fields of a condition, with null for removed fields, and its type as the merge key."""
     changed = {name: value for name, value in new.items() if old.get(name) != value}
     changed.update({name: None for name in old if name not in new})
     changed["type"] = new["type"]

@@ -60,7 +60,7 @@ def _is_exempt(host: str, port: str, exempt: str) -> bool:
                 if address == ip_address(entry):
                     return True
             continue
-        # A name exempts itself and its subdomains; ".name" and "*.name" exempt only the subdomains.
+        # "name" exempts the name and its subdomains; ".name" and "*.name" exempt only the subdomains.
         if entry.startswith("*."):
             entry = entry[1:]
         if entry and (host == entry or host.endswith(entry if entry.startswith(".") else f".{entry}")):

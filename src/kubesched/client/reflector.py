@@ -32,7 +32,7 @@ logger = logging.getLogger("kubesched.client")
 PAGE_SIZE = 500
 #: Range of seconds that a watch is asked to last. Drawn for each watch, so that clients do not reconnect in step.
 WATCH_TIMEOUT = (300.0, 600.0)
-#: Seconds beyond its timeout after which a stream is cut off by this side: the server has forgotten it.
+#: Seconds after its timeout at which this side cuts a stream off, because the server seems to have forgotten it.
 WATCH_GRACE = 30.0
 SHORT_WATCH = 1.0
 #: Changes handled in one batch before other tasks get a turn.
@@ -52,7 +52,8 @@ class _SinkFailedError(Exception):
 class Sink(Protocol):
     """Receiver of a reflector's findings. Only one call is under way at a time.
 
-    An error that a sink raises ends the reflector: a new list would not repeat what the sink believes to have already.
+    An error that a sink raises ends the reflector: a new list would not repeat objects that the sink believes to have
+    already.
     """
 
     async def replace(self, items: list[Item], version: int) -> None:
@@ -109,7 +110,7 @@ class Reflector:
         self._on_error = on_error
         self._backoff = Backoff(rng)
         self._listed = False
-        self._server_pages = False  # True once a list from the cache came in pages: this server honours limits
+        self._server_pages = False  # True if a list from the cache came in pages: this server honours limits
         self.version = 0
         self.lists = 0
         self.watches = 0
@@ -233,8 +234,8 @@ class Reflector:
 
     async def _pages(self, version: str, limit: int) -> tuple[list[Item], int]:
         page = await self._page(limit=limit, resource_version=version)
-        # The first page's version is right even if the server's later pages show later states: the changes in
-        # between are delivered again by the watch, and recognised as known.
+        # The first page's version is right even if later pages show later states. The watch delivers the changes in
+        # between again, and they are recognised as known.
         found = self._version_of(page)
         items = list(page.items)
         if page.continue_token and version == "0":
@@ -248,7 +249,7 @@ class Reflector:
                 page = await self._page(resource_version=version)
                 return list(page.items), self._version_of(page)
             items.extend(page.items)
-            await asyncio.sleep(0)  # a transport in the same process never waits between two pages
+            await asyncio.sleep(0)  # a transport in the same process never waits here
         return items, found
 
     def _version_of(self, page: ListPage) -> int:

@@ -41,7 +41,8 @@ class Background(ABC):
         try:
             await self._main()
         except asyncio.CancelledError:
-            # stop() has cancelled the task once. Any other cancellation came from outside and must not be swallowed.
+            # ``stop()`` has cancelled the task once. Any other cancellation came from outside and must not be
+            # swallowed.
             if not self._stopped or task.uncancel() > 0:
                 raise
         finally:

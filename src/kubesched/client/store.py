@@ -42,10 +42,9 @@ class Store:
         self._indexes: dict[str, dict[str, dict[str, Any]]] = {}
 
     def is_stale(self, key: str, version: int) -> bool:
-        """True if ``version`` of ``key`` is known already or superseded.
+        """True if ``version`` of ``key``, or a newer version, is known already.
 
-        For a key that is not in the store: True if it is not newer than the last list, or than the deletion that was
-        seen.
+        If the key is not in the store: True if ``version`` is not newer than the last list or than the key's deletion.
         """
         known = self.objects.get(key)
         if known is not None:

@@ -45,7 +45,8 @@ class WriteConnections:
         self._host = parts.hostname or ""
         self._is_https = parts.scheme == "https"
         self._port = parts.port or (443 if self._is_https else 80)
-        #: Seconds after which a name's next address is tried too: the addresses of one family may lead nowhere.
+        #: Seconds after which the next address of a host name is tried, too, because the addresses of one family may
+        #: lead nowhere.
         self._next_address_after = None if _is_address(self._host) else 0.25
         self._path = parts.path
         self._head = f" HTTP/1.1\r\nHost: {parts.netloc}\r\n"
@@ -108,7 +109,7 @@ class WriteConnections:
             raise
         finally:
             timer.cancel()
-            del waiting  # breaks a cycle: it refers to the error, and the error to this frame
+            del waiting  # breaks a cycle: the future refers to the error, and the error to this frame
         if answer.is_last:
             connection.close()
         else:
@@ -126,7 +127,7 @@ class WriteConnections:
             if connection.is_open:
                 if connection.context is context:
                     return connection
-                connection.close()  # it was made with earlier certificates
+                connection.close()  # the connection was made with earlier certificates
         return None
 
     async def _connect(self, context: ssl.SSLContext | None) -> _Connection:
@@ -225,7 +226,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiting is None:
-            self.close()  # bytes that no request asked for
+            self.close()  # these bytes belong to no request
             return
         try:
             answer = self._reader.feed(data)

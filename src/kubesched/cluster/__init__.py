@@ -8,6 +8,6 @@ Each sub-package has one public module, its ``__init__``. A package imports only
     admission   defaults, validation, admission and limits
     schema      the structure of objects: fields, forms, bytes, patches
 
-None of them imports the scheduler, :mod:`kubesched.cluster.files` or :mod:`kubesched.cluster.controllers`; the
-controllers are clients of any API server.
+None of these packages imports the scheduler, :mod:`kubesched.cluster.files` or :mod:`kubesched.cluster.controllers`.
+The controllers are clients of any API server.
 """

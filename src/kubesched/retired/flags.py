@@ -103,7 +103,7 @@ RETIRED_FLAGS: Final[tuple[RetiredFlag, ...]] = (
 #: Warnings about retired feature gates, by gate. The gates' settings go to ``LoadOptions.retired_gates``.
 RETIRED_GATES: Final[Mapping[str, str]] = {
     SPREAD_GATE: (
-        f"feature gate {SPREAD_GATE} was removed; off, older configurations spread with SelectorSpread instead of "
+        f"feature gate {SPREAD_GATE} was removed; with it off, older configurations use SelectorSpread instead of "
         "PodTopologySpread's default constraints"
     ),
 }

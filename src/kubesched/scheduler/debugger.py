@@ -115,7 +115,7 @@ class CacheDebugger:
         return problems
 
     def part_problems(self) -> list[str]:
-        """Return the inconsistencies of the objects that plugins share, as far as these check themselves."""
+        """Return the inconsistencies of those shared objects of plugins that check themselves."""
         return [problem for part in self._parts.values() for problem in _problems_of(part)]
 
     def dump(self) -> None:

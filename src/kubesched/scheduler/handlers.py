@@ -129,7 +129,7 @@ class PodHandler(_Handler):
                 assigned.append(pod)
                 if not stale and pod.uid in self._cache.pods and not self._cache.is_assumed(pod.uid):
                     continue  # its binding was seen
-            # A pod whose last state is bound may still be queued here: then its binding was never seen.
+            # A deleted pod whose last state is bound may still be queued here, if its binding was never seen.
             if self._ours(pod) and (stale or not pod.spec.node_name or self._is_queued(pod)):
                 self._delete_assigned(assigned)
                 assigned = []
@@ -142,7 +142,7 @@ class PodHandler(_Handler):
     # -- pods on nodes (rules/cache-and-events §14.2) --------------------------------------------------
 
     def _place(self, pod: Pod) -> None:
-        """Handle a pod on a node that was not on a node before, as far as the watch has shown."""
+        """Handle a pod that is on a node now. In the last state that the watch showed, it was not."""
         known = self._cache.get_pod(pod.uid)
         if known is None or self._cache.is_assumed(pod.uid):
             self._add_assigned(pod, known)
@@ -165,8 +165,8 @@ class PodHandler(_Handler):
             self._add_assigned(new, self._cache.get_pod(new.uid))
             return
         start = self._clock.now()
-        # If ``old`` could not be read, the cache has the version before it: compare with that one. But if the cache has
-        # the new version already, an earlier call for it failed after that: then compare with ``old``.
+        # Compare with the cache's version, because ``old`` may be a version that could not be read. Exception: if the
+        # cache has the new version already (an earlier call failed after updating it), compare with ``old``.
         if known.pod.metadata.resource_version != new.metadata.resource_version:
             old = known.pod
         try:
@@ -242,10 +242,11 @@ class PodHandler(_Handler):
         self._recorders[pod.spec.scheduler_name].record(pod, *FAILED_SCHEDULING, note)
 
     def _nomination_ended(self, pod: Pod) -> None:
-        """Have the pods tried again that a nomination kept from a node until it ended.
+        """Requeue the pods that an ended nomination kept away from a node.
 
         The nominated pod itself is left out: its own nomination never kept it from a node. Upstream includes the
-        nominated pod. Then a pod is tried without a pause if each attempt nominates it and the next one rejects it.
+        nominated pod. There, a pod is tried without a pause if each attempt nominates it and the next attempt rejects
+        it.
         """
         priority, uid = pod.priority, pod.uid
         self._queue.move_all_to_active_or_backoff_queue(

@@ -121,7 +121,7 @@ class Informers(Mapping[str, Informer]):
     def watch(self, plural: str, handler: Any, relays: bool) -> None:
         """Add a plugin's handler for the changes of a kind.
 
-        ``relays``: the queue receives the changes that this handler passes on, not the informer's.
+        ``relays``: the queue receives the changes that this handler passes on, instead of the changes of the informer.
 
         Raises:
             PluginError: when there is no such kind.

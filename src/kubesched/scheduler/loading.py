@@ -42,14 +42,14 @@ __all__ = [
 
 
 def load_registry(plugins: Sequence[str | os.PathLike[str] | type] = ()) -> tuple[Registry, list[str]]:
-    """Return a registry with every plugin, and the names of the given ones.
+    """Return a registry with every plugin, and the names of the given plugins.
 
     Plugins are given as module names, ``.py`` files or plugin classes.
 
     Entry points that cannot be loaded are left out; see :attr:`~kubesched.scheduler.framework.Registry.problems`.
 
     Raises:
-        PluginError: when a given one cannot be imported or does not fit.
+        PluginError: when one of the given plugins cannot be imported or does not fit.
     """
     registry = in_tree_registry()
     registry.load_entry_points()
@@ -84,7 +84,7 @@ def with_plugins(names: Sequence[str], *, gates: FeatureGates = DEFAULT_GATES) -
 def enable_plugins(config: KubeSchedulerConfiguration, names: Sequence[str]) -> KubeSchedulerConfiguration:
     """Return the configuration with more plugins enabled, in every profile at every point they extend.
 
-    A plugin that a profile enables or disables explicitly stays as the profile says.
+    If a profile enables or disables a plugin explicitly, that setting stays.
     """
     profiles = []
     for profile in config.profiles:

@@ -123,7 +123,7 @@ def _sizes(args: Sequence[Any]) -> int:
 
 
 def _concatenated(args: Sequence[Any]) -> int:
-    return _sizes(args) if type(args[0]) is list else 0  # for texts this is part of the cost
+    return _sizes(args) if type(args[0]) is list else 0  # for texts, these steps are part of the cost
 
 
 def _split(args: Sequence[Any]) -> int:
@@ -148,7 +148,9 @@ def _joined(args: Sequence[Any]) -> int:
 
 
 def _searched_backwards(args: Sequence[Any]) -> int:
-    """Return the steps of a search from the end: Python may compare all characters of the part at every place."""
+    """Return the steps of a search from the end. Python may compare all characters of the searched part at every
+    place.
+    """
     return size_of(args[0]) * size_of(args[1]) // 16 if type(args[0]) is str else 0
 
 
@@ -220,5 +222,7 @@ _STEPS: Final[dict[str, Cost]] = {
 
 
 def call_steps(function: str) -> Cost | None:
-    """Return a function that computes the steps of a call, beyond those that the called function charges itself."""
+    """Return a function that computes the steps of a call, without the steps that the called function charges
+    itself.
+    """
     return _STEPS.get(function)

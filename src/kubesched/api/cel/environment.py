@@ -1,8 +1,8 @@
 """Compiler of expressions: the CEL library with the functions of Kubernetes declared.
 
 ``cel-expr-python`` (Google's C++ implementation) parses and checks types. It is imported when the first expression is
-compiled. Its messages have upstream's form. The declarations here are those of "stored expressions": all libraries,
-whatever the gates.
+compiled. Its messages have upstream's form. All libraries are declared, regardless of feature gates, as upstream does
+for "stored expressions".
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ def _overloads() -> Iterator[tuple[str, str, str, str]]:
     """Yield (function, id, signature, result) of all overloads."""
     yield from declared_overloads()
     for name, is_member in function_styles().items():
-        # As upstream, a function is known even if it is called as a member against its declaration, or the reverse. The
-        # message is then about the types. The check of styles refuses such a call with a dynamic argument.
+        # As upstream, a function is known in both call styles, as a member and not, so that a call in the wrong style
+        # gets a message about types. With a dynamic argument, the check of styles refuses such a call.
         if "." not in name:
             signature = f"{name}({_NOTHING})" if is_member else f"{_NOTHING}.{name}()"
             yield name, f"{name.lower()}_otherwise", signature, "dyn"
@@ -191,7 +191,9 @@ def declared_overloads() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _comparison_overloads(function: str, name: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the overloads of an order operator, also across number types, which the standard declarations lack."""
+    """Yield the overloads of an order operator. Overloads across number types are among them; the standard declarations
+    lack these.
+    """
     ids = {"int": "int64", "uint": "uint64"}
     operator = function.strip("_").replace("<", "\\<").replace(">", "\\>")
     for left in _SAME:
@@ -285,7 +287,7 @@ class Environment:
 
 
 def _as_upstream(expression: str, text: str) -> str:
-    """Return the library's message in upstream's words, which differ for members and for an empty expression."""
+    """Return the library's message in upstream's words. Those differ for members and for an empty expression."""
     lines = expression.split("\n")
 
     def member(match: re.Match[str]) -> str:

@@ -56,7 +56,7 @@ class Meter:
 
     @property
     def total(self) -> int:
-        """The cost counted so far, or the cost that the steps amount to, whichever is more."""
+        """The greater of the cost counted so far and the cost that the steps amount to."""
         return max(self.cost, self.steps // STEPS_PER_COST)
 
     def charge(self, amount: int) -> None:

@@ -24,8 +24,7 @@ variables:
 """
 
 
-#: States of an automaton that one part of a pattern becomes: a character, an ASCII set, another set, a class of
-#: Unicode.
+#: Number of automaton states for one part of a pattern: for a character, an ASCII set, another set, a class of Unicode.
 _CHARACTER: Final = 1
 _ASCII_SET: Final = 3
 _SET: Final = 10
@@ -44,7 +43,7 @@ _PARTS: Final = re.compile(
 def states(pattern: str) -> int:
     """Return a rough upper bound of the states of a pattern's automaton.
 
-    Making the automaton takes longer than reading the pattern.
+    The bound is computed from the pattern alone, because making the automaton takes longer.
     """
     if len(pattern) > _LONGEST_PATTERN:
         return _MOST_STATES
@@ -76,7 +75,9 @@ def _states_of_set(text: str) -> int:
 
 
 def _without_groups(pattern: str) -> str:
-    """Return the pattern with groups that capture nothing. If there is a group, the library would extract only that."""
+    """Return the pattern with groups that capture nothing. If there is a group, the library would extract only the text
+    of the group.
+    """
     parts: list[str] = []
     index, in_class = 0, False
     while index < len(pattern):

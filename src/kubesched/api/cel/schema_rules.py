@@ -31,7 +31,8 @@ Schema = Mapping[str, Any]
 Children = Callable[[Schema, Any], Iterator[tuple[str | int, Schema, Any]]]
 
 _RULES: Final = "x-kubernetes-validations"
-#: Limit of one check of one object with all its rules: about a second, in which the process does nothing else.
+#: Limit of one check of one object with all its rules. It is about a second, during which the process does nothing
+#: else.
 _BUDGET: Final = COST_LIMIT
 #: Steps of work around the evaluations: visiting or converting a member, reading a text as a time or as bytes,
 #: beginning a rule, reporting a broken rule.
@@ -189,7 +190,7 @@ class Rules:
 
 
 class _Admission:
-    """One check of one object by its rules. One budget pays for all of it, conversions and old values included."""
+    """One check of one object by its rules. One budget covers the whole check, conversions and old values included."""
 
     def __init__(self, rules: Mapping[int, list[_Rule]], ruled: Set[int], members: Children) -> None:
         self._rules, self._ruled, self._members = rules, ruled, members

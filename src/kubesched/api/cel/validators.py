@@ -36,7 +36,7 @@ def problems(checked: Checked, styles: Mapping[str, bool]) -> list[Problem]:
 
 
 def _against_style(expr: Expr, types: Types, styles: Mapping[str, bool]) -> Iterator[Problem]:
-    """Yield calls of a function as a member that is not one, and the reverse."""
+    """Yield calls in the wrong style: a function called as a member that is not one, or the reverse."""
     if isinstance(expr, Call) and styles.get(expr.function, expr.is_member) is not expr.is_member:
         names = [types.get(part.id, "dyn") for part in expr.args]
         applied = f"{names[0]}.({', '.join(names[1:])})" if expr.is_member else f"({', '.join(names)})"

@@ -1,4 +1,4 @@
-"""Arguments of the commands for a cluster that goes on: ``up``, ``import`` and ``run``."""
+"""Arguments of the commands for a lasting cluster: ``up``, ``import`` and ``run``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ def _listening(parser: argparse.ArgumentParser) -> None:
         help="listen on an address that other machines can reach, although every client then has all permissions",
     )
     parser.add_argument("--port", metavar="P", type=port, default=0, help="port to listen on (default: 0, a free one)")
-    parser.add_argument("--kubeconfig-out", metavar="F", default="kubesched.kubeconfig", help="(default: %(default)s)")
+    parser.add_argument(
+        "--kubeconfig-out",
+        metavar="F",
+        default="kubesched.kubeconfig",
+        help="write the kubeconfig to this file (default: %(default)s)",
+    )
     parser.add_argument(
         "--token",
         metavar="TOKEN",

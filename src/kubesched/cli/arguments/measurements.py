@@ -48,17 +48,17 @@ def _other_clusters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--http",
         action="store_true",
-        help="instead: create pods over HTTP in a cluster of its own process (`kubesched up`), 6000 on 5000 nodes",
+        help="measure another run: create 6000 pods on 5000 nodes over HTTP; `kubesched up` runs in its own process",
     )
     parser.add_argument(
         "--run",
         action="store_true",
-        help="instead: start `kubesched run` against a cluster with pending pods, 5000 on 1000 nodes; measure its process",
+        help="measure another run: start `kubesched run` with 5000 pods pending on 1000 nodes; measure its process",
     )
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
-        help="instead: create pods in this cluster and measure the scheduler that runs there, of any make",
+        help="measure another run: create pods in this cluster, and measure whatever scheduler runs there",
     )
     parser.add_argument(
         "--scheduler-name",
@@ -114,7 +114,7 @@ examples: kubesched bench --shape mixed --nodes 1000 --pods 5000
     parser.add_argument("--decisions", action="store_true", help="also measure decisions alone: pop, decide, assume")
     _other_clusters(parser)
     parser.add_argument("--runs", metavar="R", type=positive, default=3, help="number of runs (default: 3)")
-    parser.add_argument("--seed", metavar="S", type=int, default=0)
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of random choices (default: 0)")
     parser.add_argument(
         "--profile-to",
         metavar="FILE",

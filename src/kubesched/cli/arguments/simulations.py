@@ -25,7 +25,9 @@ __all__ = ["TRACE_FORMATS", "audit", "decisions", "explain", "simulate", "sweep"
 
 def _result_files(parser: argparse.ArgumentParser) -> None:
     """Add options for showing the result and saving it."""
-    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
+    parser.add_argument(
+        "-o", "--output", choices=("table", "json", "yaml"), default="table", help="form of the result (default: table)"
+    )
     parser.add_argument("--wide", action="store_true", help="list every pod and node, however many there are")
     parser.add_argument(
         "--report", metavar="FILE.html", help="write the result as one self-contained page with plots and tables"
@@ -123,7 +125,7 @@ examples: kubesched explain --kubeconfig ~/.kube/config
           kubesched explain --message '0/3 nodes are available: 3 Insufficient cpu.'
 Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named pod or node does not exist."""
     parser.add_argument(
-        "pod", metavar="POD", nargs="*", help="a pod, as NAME or NAMESPACE/NAME (default: all that are pending)"
+        "pod", metavar="POD", nargs="*", help="a pod, as NAME or NAMESPACE/NAME (default: all pending pods)"
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -246,7 +248,8 @@ changed, are made again."""
 examples: kubesched sweep --set manifests=examples/web-shop --grid nodes=2,3,4 --grid seed=0-9
           kubesched sweep examples/policies/config/openb.yaml --set trace=openb --results openb.jsonl
           kubesched sweep sweep.yaml -o csv >runs.csv
-Exit code: 0 if every run succeeded; 1 if the sweep cannot be run as given, or if runs failed. The others are shown."""
+Exit code: 0 if every run succeeded; 1 if the sweep cannot be run as given, or if runs failed. The other runs are
+shown in any case."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="a file of kind Sweep; see docs/sweeps.md")
     parser.add_argument(
         "--grid",

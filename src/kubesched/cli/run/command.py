@@ -329,7 +329,7 @@ class _Process:
             return 0
         finally:
             tasks.begin_stop()
-            scheduler.tasks.begin_stop()  # not stop(), which may wait: its tasks end with the loop
+            scheduler.tasks.begin_stop()  # stop() is not used because it may wait; its tasks end with the loop
             port.events.stop()
             await tasks.stop()
 

@@ -25,7 +25,7 @@ from kubesched.scheduler.server.process_metrics import RequestMetrics
 
 __all__ = ["KUBERNETES_VERSION", "Connections"]
 
-#: Kubernetes version whose scheduler this is, as ``--version`` prints it.
+#: Kubernetes version whose scheduler this program corresponds to, as ``--version`` prints it.
 KUBERNETES_VERSION: Final = "v1.36.0"
 #: The version without its prefix, as lease candidates carry it.
 _SEMANTIC_VERSION: Final = KUBERNETES_VERSION.removeprefix("v")
@@ -66,7 +66,7 @@ class Connections:
             connection=self._log,
         )
         port.transport.on_wait = port.event_transport.on_wait = self._requests.waited
-        # The inner transports as well, because they repeat writes.
+        # The inner transports are fenced as well, because they repeat writes.
         self._writers += (port.transport, port.event_transport, transport, events)
         return port
 

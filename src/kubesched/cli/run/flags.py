@@ -110,7 +110,7 @@ _SERVING: Final = (
     _serving("bind-address", IP, "0.0.0.0", "The address to listen on."),
     _serving("secure-port", INT, 10259, "The port for HTTPS. 0: nothing is served."),
     _serving("cert-dir", STRING, "", "The directory of the certificate, when no certificate files are given."),
-    _serving("tls-cert-file", STRING, "", "The file of the certificate, and of its CA after it."),
+    _serving("tls-cert-file", STRING, "", "The file with the certificate, followed by its CA."),
     _serving("tls-private-key-file", STRING, "", "The file of the key that matches --tls-cert-file."),
     _serving(
         "tls-sni-cert-key",
@@ -124,7 +124,7 @@ _SERVING: Final = (
         "",
         "The lowest TLS version: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.",
     ),
-    _serving("tls-cipher-suites", STRINGS, (), "The cipher suites to offer. Without it those of the TLS library."),
+    _serving("tls-cipher-suites", STRINGS, (), "The cipher suites to offer. By default, those of the TLS library."),
     _serving("tls-curve-preferences", INT32_LIST, (), "The key exchange groups by number, in order of preference."),
     _serving("disable-http2-serving", BOOL, False, "Offer HTTP/1.1 only."),
     _serving(
@@ -149,11 +149,21 @@ _AUTHENTICATION: Final = (
         "Start although the authentication settings cannot be read from the cluster.",
     ),
     _authn("authentication-token-webhook-cache-ttl", DURATION, _seconds(10), "How long token reviews are kept."),
-    _authn("client-ca-file", STRING, "", "The CAs of client certificates. The common name is the user."),
+    _authn(
+        "client-ca-file",
+        STRING,
+        "",
+        "The CAs of client certificates. The common name of a certificate is the user name.",
+    ),
     _authn(
         "requestheader-client-ca-file", STRING, "", "The CAs of front proxies, whose user headers are then trusted."
     ),
-    _authn("requestheader-allowed-names", STRINGS, (), "Common names of front proxies. Empty: any signed by the CA."),
+    _authn(
+        "requestheader-allowed-names",
+        STRINGS,
+        (),
+        "Common names of front proxies. If empty, any name is accepted on a certificate that the CA signed.",
+    ),
     _authn("requestheader-username-headers", STRINGS, ("x-remote-user",), "Headers that hold the user name."),
     _authn("requestheader-group-headers", STRINGS, ("x-remote-group",), "Headers that hold groups."),
     _authn("requestheader-uid-headers", STRINGS, (), "Headers that hold the user's UID."),
@@ -191,8 +201,10 @@ def _deprecated(name: str, kind: ValueType, default: Any, about: str) -> Flag:
 
 _DEPRECATED: Final = (
     _deprecated("kubeconfig", STRING, "", "The kubeconfig of the API server. Ignored with --config."),
-    _deprecated("kube-api-qps", FLOAT32, 50.0, "Requests a second to the API server. Ignored with --config."),
-    _deprecated("kube-api-burst", INT32, 100, "Requests at once to the API server. Ignored with --config."),
+    _deprecated(
+        "kube-api-qps", FLOAT32, 50.0, "The most requests to the API server per second. Ignored with --config."
+    ),
+    _deprecated("kube-api-burst", INT32, 100, "The most requests to the API server at once. Ignored with --config."),
     _deprecated(
         "kube-api-content-type",
         STRING,
@@ -205,7 +217,7 @@ _DEPRECATED: Final = (
         "pod-max-in-unschedulable-pods-duration",
         DURATION,
         _seconds(300),
-        "How long a pod stays among the unschedulable ones before it is tried again without an event.",
+        "How long an unschedulable pod waits for an event before it is tried again without one.",
     ),
 )
 
@@ -216,10 +228,15 @@ def _election(name: str, kind: ValueType, default: Any, about: str) -> Flag:
 
 _ELECTION: Final = (
     _election("", BOOL, True, "Schedule only while holding the lease."),
-    _election("-lease-duration", DURATION, _seconds(15), "How long others wait after the last renewal they saw."),
+    _election(
+        "-lease-duration",
+        DURATION,
+        _seconds(15),
+        "How long other candidates wait after the last renewal that they saw.",
+    ),
     _election("-renew-deadline", DURATION, _seconds(10), "How long the leader tries to renew before it gives up."),
     _election("-retry-period", DURATION, _seconds(2), "How long to wait between attempts."),
-    _election("-resource-lock", STRING, "leases", "The kind of the lock. Only leases."),
+    _election("-resource-lock", STRING, "leases", "The kind of the lock. Only leases is supported."),
     _election("-resource-name", STRING, "kube-scheduler", "The name of the lease."),
     _election("-resource-namespace", STRING, "kube-system", "The namespace of the lease."),
 )
@@ -240,7 +257,7 @@ _FEATURES: Final = (
         "min-compatibility-version",
         STRINGS,
         (),
-        "The lowest version of other components, as kube=1.35. Not above the emulated version.",
+        "The lowest version of other components, as kube=1.35. It must not be above the emulated version.",
     ),
 )
 
@@ -254,10 +271,13 @@ _METRICS: Final = (
         "allow-metric-labels",
         LABEL_MAP,
         {},
-        "The values that a label of a metric may have: metric,label='v1,v2'. Others become \"unexpected\".",
+        "The values that a label of a metric may have: metric,label='v1,v2'. Other values become \"unexpected\".",
     ),
     _metrics(
-        "allow-metric-labels-manifest", STRING, "", "A file with the same, under allowListMapping. The flag wins."
+        "allow-metric-labels-manifest",
+        STRING,
+        "",
+        "A file with such values, under allowListMapping. --allow-metric-labels wins over it.",
     ),
     _metrics("disabled-metrics", STRINGS, (), "Metrics that are not shown."),
     _metrics("show-hidden-metrics-for-version", STRING, "", "Show metrics hidden since the previous minor version."),
@@ -279,20 +299,24 @@ _LOGS: Final = (
         "log-json-split-stream",
         BOOL,
         False,
-        "Errors to stderr, the rest to stdout, in JSON. Needs LoggingAlphaOptions.",
+        "Write errors to stderr and all other lines to stdout, in JSON. Needs LoggingAlphaOptions.",
     ),
     _logs(
         "log-text-split-stream",
         BOOL,
         False,
-        "Errors to stderr, the rest to stdout, in text. Needs LoggingAlphaOptions.",
+        "Write errors to stderr and all other lines to stdout, in text. Needs LoggingAlphaOptions.",
     ),
 )
 
 _GLOBAL: Final = (
     Flag("Global", "help", BOOL, False, "This page.", "h"),
     Flag(
-        "Global", "version", _VERSION, "false", "Print the version and exit; raw prints all its fields; vX.Y.Z sets it."
+        "Global",
+        "version",
+        _VERSION,
+        "false",
+        "Print the version and exit. raw prints all its fields; vX.Y.Z sets the version to report.",
     ),
 )
 

@@ -38,13 +38,13 @@ class Flag:
     default: Any
     about: str
     short: str = ""
-    #: Value of the flag, as text, if none follows; it replaces the type's.
+    #: Value of the flag, as text, if no value follows; it replaces the value that the type has for this case.
     bare: str = ""
     deprecated: bool = False
 
     @property
     def alone(self) -> str:
-        """Value of the flag, as text, if none follows; empty if the flag needs a value."""
+        """Value of the flag, as text, if no value follows; empty if the flag needs a value."""
         return self.bare or self.type.bare
 
     @property

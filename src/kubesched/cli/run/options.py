@@ -118,7 +118,7 @@ def _since(text: str) -> tuple[int, int]:
 
 
 def _closed(off: dict[str, bool]) -> dict[str, bool]:
-    """Return the gates that are off, and all that need one of them."""
+    """Return the gates that are off, and all gates that need one of them."""
     result = dict(off)
     changed = True
     while changed:

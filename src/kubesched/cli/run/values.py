@@ -40,7 +40,7 @@ def quote(text: str) -> str:
 class ValueType:
     """Type of flag values: its name, and functions that read and write a value.
 
-    ``read`` receives the text and the value so far, and raises ValueError with Go's text. With ``repeats`` a further
+    ``read`` receives the text and the value so far, and raises ValueError with Go's text. With ``repeats``, a repeated
     flag adds to the value instead of replacing it. ``bare`` is the value, as text, of a flag without ``=value``.
     """
 

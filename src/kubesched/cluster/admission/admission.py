@@ -1,8 +1,8 @@
 """Admission of objects: values that the API server adds before it stores an object, and refusals by policy.
 
-Defaults only where scheduling can see them; priority and runtime class admission; the default storage class.
-Pods of one template share one defaulted spec: the bytes of a spec are looked up in a memo, so that only the
-first pod of a kind is decoded, defaulted and validated.
+Added are defaults that scheduling can see, and values from the priority class, the runtime class and the default
+storage class. Pods of one template share one defaulted spec: the bytes of a spec are looked up in a memo, so that only
+the first pod of a kind is decoded, defaulted and validated.
 
 Caller: ``store.create`` and ``store.update``.
 """
@@ -121,7 +121,9 @@ class Admission:
         return prepared
 
     def global_default(self) -> dict[str, Any] | None:
-        """Return the priority class of pods that name none. Of several, the one with the lowest value, as upstream."""
+        """Return the priority class of pods that name none. If there are several, the class with the lowest value
+        counts, as upstream.
+        """
         defaults = [one for item in self._priority_classes.objects.values() if (one := item.typed).get("globalDefault")]
         return min(defaults, key=lambda one: (one.get("value", 0), one["metadata"]["name"]), default=None)
 
@@ -202,7 +204,7 @@ class Admission:
     # -- other kinds -----------------------------------------------------------------------------------
 
     def merged(self, spec: msgspec.Raw, labels: Mapping[str, str]) -> msgspec.Raw:
-        """Return a new pod's spec, its ``matchLabelKeys`` and ``mismatchLabelKeys`` merged into its selectors."""
+        """Return a new pod's spec with ``matchLabelKeys`` and ``mismatchLabelKeys`` merged into the selectors."""
         return _merge_label_keys(spec, labels, in_spread=self.merges_spread_keys)
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:

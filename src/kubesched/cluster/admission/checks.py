@@ -1,7 +1,7 @@
 """Checks of an object by its type: first the rules of its fields, then relations between the members of one object.
 
-A check belongs to a type of the schema and is called for every object of that type, wherever it is: a toleration is
-checked alike in a pod, in a Deployment's template and in a CronJob's. Most checks are lines of ``rules.txt`` of the
+A check belongs to a type of the schema and is called for every object of that type. So a toleration is checked in the
+same way in a pod, in a Deployment's template and in a CronJob's template. Most checks are lines of ``rules.txt`` of the
 schema. Checks that ``rules.txt`` cannot express are in the tables of :mod:`.type_checks` and :mod:`.pod_checks`.
 Callers: :mod:`.kinds`, and :mod:`.admission` and :mod:`.updates` for pods. The form of the data has been checked.
 """
@@ -77,7 +77,7 @@ def _ruled_fields(type_: str) -> tuple[list[str], dict[str, tuple[str, FieldRule
 
 
 def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
-    """Check that required fields are there, then each field that is, and everything in it."""
+    """Check that required fields are present. Then check each present field and everything in it."""
     required, fields = _ruled_fields(type_)
     for name in required:
         if data.get(name) is None:
@@ -108,7 +108,7 @@ def _check_fields(type_: str, data: Data, path: str, causes: Causes) -> None:
                 _check_fields(inner, one, f"{where}[{key}]", causes)
 
 
-#: Values that passed the rules of their field, by (type, field, value, is item): most values have been seen before.
+#: Values that passed the rules of their field, by (type, field, value, is item). Most values have been seen before.
 _right: Kept[tuple[str, str, Any, bool], bool] = Kept(1 << 20)
 
 
@@ -253,7 +253,9 @@ def _at(data: Any, path: list[str]) -> Any:
 
 
 def check_conditions(type_: str, data: Data, old: Data | None, path: str, causes: Causes) -> None:
-    """Check the conditions of an object. With ``old``, its state before an update, check those that relate the two."""
+    """Check the conditions of an object. With ``old``, its state before an update, check the conditions that relate
+    both states.
+    """
     paths, conditions, known = _conditions(type_, on_update=old is not None)
     if not conditions:
         return

@@ -153,7 +153,7 @@ class CustomSchema:
             pattern_options=jsonschema_rs.RegexOptions(),  # linear time, as in Go
         )
         self.rules = Rules(schema, _children)
-        #: Cost of each schema, by the identity of the schema.
+        #: Cost of each schema, by the schema's identity.
         self._parts: dict[int, Part] = {}
         self._defaults: dict[int, list[tuple[str, bytes]]] = {}
 
@@ -232,7 +232,7 @@ def custom_schema(raw: bytes) -> CustomSchema:
 class _Change:
     """Comparison of an object with its state before an update.
 
-    Each pair of values is compared once: many places may lie in the same list, or one in the other.
+    Each pair of values is compared once, because many places may lie in the same list or within one another.
     """
 
     def __init__(self, old: Data | None, new: Data) -> None:
@@ -298,7 +298,9 @@ def _problem(error: Any, root: str) -> Problem:
 
 
 def _broken(failure: Failure) -> Problem:
-    """Return the problem of a rule that does not hold. A transition rule has no place: the change itself broke it."""
+    """Return the problem of a rule that does not hold. A transition rule has no place, because the change itself broke
+    the rule.
+    """
     causes, path = Causes(), (dotted("", failure.place) + failure.field_path).removeprefix(".") or "<nil>"
     causes.add(failure.reason.removeprefix("FieldValue").lower(), path, failure.kind, failure.text)
     return None if failure.is_transition else failure.place, causes[0]
@@ -330,7 +332,9 @@ def _duplicates(schema: Schema, data: Any, place: list[str | int], change: _Chan
 
 @cache
 def _form() -> Any:
-    """Return the form of a schema, as far as it is used here. Its parts are checked one level deep only."""
+    """Return the form of a schema. Only members that are used here are read, and parts are checked only one level
+    deep.
+    """
     return jsonschema_rs.validator_for(files(__package__).joinpath("structural.json").read_text(encoding="utf-8"))
 
 

@@ -30,9 +30,9 @@ _VISIT: Final = 4
 _BYTES_A_STEP: Final = 16
 #: Automaton states that one step evaluates. A character of a text may lead to every state of a pattern's automaton.
 _STATES_A_STEP: Final = 4
-#: Most bytes that errors may copy. Each error copies its value, also the errors of alternatives.
+#: Most bytes that errors may copy. Each error copies its value; errors of alternatives do so, too.
 _MOST_COPIED: Final = 1 << 28
-#: Keywords that apply to members and items; then keywords that apply to the value itself.
+#: First the keywords that apply to members and items, then the keywords that apply to the value itself.
 _BELOW: Final = frozenset({"properties", "items", "additionalProperties"})
 _COMPARED: Final = ("enum", "required", "minimum", "maximum", "multipleOf", "format", "pattern")
 _CLASSES: Final = re.compile(r"\\[dDsSwW]")
@@ -58,8 +58,8 @@ class Part(NamedTuple):
     """Demands of one schema on a value, without those on its members and items.
 
     ``size`` is the length of the schema as JSON, ``states`` the automaton states of its patterns, ``alternatives`` the
-    number of schemas combined in it. ``nested`` are the combined schemas that also have demands on members and items;
-    they are not counted in the other three.
+    number of schemas combined in it. ``nested`` are the combined schemas that also have demands on members and items.
+    ``size``, ``states`` and ``alternatives`` do not include them.
     """
 
     size: int

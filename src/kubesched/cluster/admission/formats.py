@@ -111,7 +111,9 @@ def _share(value: int | str) -> str:
 
 
 def _unread(read: Callable[[Any], object], value: Any, *errors: type[Exception], text: str = "") -> str:
-    """Return the problem of a value if ``read`` refuses it with one of the errors: ``text``, or else the error's."""
+    """Return the problem of a value if ``read`` refuses it with one of the errors. The problem is ``text``; if that is
+    empty, the text of the error.
+    """
     try:
         read(value)
     except errors as error:

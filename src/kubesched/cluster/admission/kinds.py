@@ -1,8 +1,8 @@
 """Defaults, first status, templates and policies by kind: everything that needs more than the fields of one type.
 
-Rules that ``rules.txt`` of the schema can express are there. Caller: ``store`` on create and update, with private plain
-data whose form has been checked. Invalid values are added to the causes. Rules: the API reference, upstream ``apps/v1``
-and ``batch/v1`` defaults and the Job strategy.
+A rule that can be written in ``rules.txt`` of the schema is written there. Caller: ``store`` on create and update, with
+private plain data whose form has been checked. Invalid values are added to the causes. Rules: the API reference,
+upstream ``apps/v1`` and ``batch/v1`` defaults and the Job strategy.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ _FIRST_STATUS: Final[dict[str, Callable[[Data], Data]]] = {
     "namespaces": lambda data: {"phase": "Active"},
     "services": lambda data: {"loadBalancer": {}},
     "persistentvolumeclaims": lambda data: {"phase": "Pending"},
-    # A real cluster's volume controller turns Pending into this at once; here nothing has to wait for it.
+    # In a real cluster, the volume controller turns Pending into this phase at once. Here the object has it from the
+    # start.
     "persistentvolumes": lambda data: {
         "phase": "Bound" if (data["spec"].get("claimRef") or {}).get("uid") else "Available"
     },

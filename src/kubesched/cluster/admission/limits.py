@@ -35,7 +35,7 @@ class ObjectTable(Protocol):
     def end(self) -> int: ...
 
     def items(self, namespace: str = "") -> Sequence[Stored]:
-        """All objects in key order, or those of one namespace."""
+        """All objects in key order, or only the objects of one namespace."""
         ...
 
 

@@ -41,7 +41,8 @@ SERVER_FIELDS: Final = frozenset({"name", "namespace", "selfLink", *_KEPT})
 def new_metadata(
     kind: Kind, namespace: str, given: Mapping[str, Any], name: str, uid: str, created: str
 ) -> dict[str, Any]:
-    """Return the metadata for storing a new object: the client's, overruled by the server's. It is a private copy.
+    """Return the metadata to store with a new object. Fields that the server decides overrule the client's fields. The
+    result is a private copy.
 
     Raises:
         ApiError: 400, when the body names another namespace than the request.
@@ -58,7 +59,7 @@ def new_metadata(
     metadata["creationTimestamp"] = created
     for key, value in given.items():
         if key not in SERVER_FIELDS and value:
-            # The stored labels must not be shared with the caller, who may go on using its own.
+            # The stored labels must not be shared with the caller, which may continue to use its own dict.
             metadata[key] = dict(value) if isinstance(value, dict) else value
     return metadata
 

@@ -162,7 +162,7 @@ def _check_limit(name: str, amount: Quantity, limit: Quantity | None, path: str,
 
 
 def _toleration(toleration: Data, path: str, causes: Causes) -> None:
-    """Check the value of a toleration. Gt and Lt pass whatever the gate says: the scheduler's gate decides."""
+    """Check the value of a toleration. Gt and Lt always pass here, because the scheduler's gate decides about them."""
     operator, value = toleration.get("operator") or "Equal", toleration.get("value") or ""
     if operator == "Equal":
         causes.check_format("label-value", f"{path}.operator", value)

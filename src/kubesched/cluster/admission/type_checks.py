@@ -1,7 +1,7 @@
 """Checks that relate the members of objects other than pods, by type, where ``rules.txt`` cannot express them.
 
-Devices are checked as far as a scheduler, a driver or a user would notice. Facts: the API's field descriptions and the
-limits in rules/devices §1. Caller: :mod:`.checks`.
+Checks of devices cover the mistakes that a scheduler, a driver or a user would notice. Facts: the API's field
+descriptions and the limits in rules/devices §1. Caller: :mod:`.checks`.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ def forbidden(kind: Kind, name: str, why: str) -> ApiError:
 class Causes(list[tuple[str, str, str]]):
     """Field errors as (path, reason, message), in the words of upstream's field package.
 
-    ``kind`` is the kind of the checked object, for errors in decoding. When kind and ``name`` are given, the error
-    after :data:`MOST_CAUSES` ends the checks.
+    ``kind`` is the kind of the checked object, for errors in decoding. If kind and ``name`` are given, the checks end
+    at :data:`MOST_CAUSES` errors.
     """
 
     def __init__(self, kind: Kind = PODS, name: str | None = None) -> None:

@@ -27,7 +27,7 @@ Step = Callable[[Item], Awaitable[object]]
 
 _log = logging.getLogger("kubesched.cluster.controllers")
 
-#: Most pods that one workload gets, whatever its specification asks for: pods are held in memory.
+#: Most pods that one workload gets, even if its spec asks for more, because pods are held in memory.
 MOST_PODS: Final = 250_000
 #: Reconciles before other tasks get a turn.
 _LOOKS_PER_TURN: Final = 32
@@ -94,7 +94,7 @@ class Controller:
             finally:
                 queue.done()
             if self.reconciles % _LOOKS_PER_TURN == 0:
-                await asyncio.sleep(0)  # in process, a reconcile may never really wait
+                await asyncio.sleep(0)  # in one process, a reconcile may never really wait
 
     def _note_failure(self, key: str, error: Exception) -> None:
         text = f"{self.name} {key}: "
@@ -188,7 +188,7 @@ class WorkloadController(ObjectController):
         context.watch(PODS, self._pod_changed)
 
     async def bounded(self, owner: Item, wanted: int) -> int:
-        """Return how many of the wanted pods an object gets. An event says once that the number was cut."""
+        """Return the number of pods that an object gets of those it wants. If the number is cut, one event says so."""
         if wanted <= MOST_PODS:
             self._bounded.discard(owner.uid)
         elif owner.uid not in self._bounded:

@@ -53,7 +53,7 @@ class Budgets(ObjectController):
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Enqueue the pod's budgets: at once when it loses health, a little later when it gains health.
 
-        A late gain is safe, a late loss is not.
+        Noticing a gain late is safe; noticing a loss late is not.
         """
         budgets = self.cache.indexed(BY_NAMESPACE, item.namespace)
         if not budgets or not differ(old, new, _seen):

@@ -181,7 +181,7 @@ class Context:
 
         The transition time changes with its status only.
 
-        ``updated`` adds a ``lastUpdateTime``, which changes with reason and message too.
+        ``updated`` adds a ``lastUpdateTime``, which also changes with reason and message.
         """
         fresh = self.condition(*condition)
         if updated:
@@ -212,7 +212,7 @@ class Context:
             self._doomed.discard(item.uid)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Item | None:
-        """Read an object from the server, where a cache may be stale; None when it does not exist."""
+        """Read an object from the server, because a cache may be stale. None if it does not exist."""
         with tolerate(404):
             return await self.client.get(kind, namespace, name)
         return None
@@ -275,7 +275,7 @@ class Context:
         return item
 
     async def _yield_to_loop(self) -> None:
-        """Yield to the event loop every few writes: in process, no write waits for anything."""
+        """Yield to the event loop every few writes, because no write in one process waits for anything."""
         self._writes += 1
         if self._writes % _WRITES_PER_TURN == 0:
             await asyncio.sleep(0)

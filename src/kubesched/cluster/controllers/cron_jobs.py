@@ -1,6 +1,6 @@
 """CronJob: makes a Job at each time of its schedule, and removes finished ones beyond the limits.
 
-Rules: upstream's ``cronjob_controllerv2.go``. When several times were missed, the last of them is made up for, within
+Rules: upstream's ``cronjob_controllerv2.go``. If several times were missed, only the last one is made up for, within
 ``startingDeadlineSeconds``.
 """
 

@@ -1,4 +1,4 @@
-"""Hollow CSI drivers: amount and place of storage, and its use; and the CSINodes of hollow nodes.
+"""Hollow CSI drivers: the amount, place and use of their storage, and the CSINodes of hollow nodes.
 
 Annotations of a CSIDriver object describe the driver. They are the configuration of hollow storage::
 
@@ -92,7 +92,7 @@ class Pools:
         return [(key, value) for value in self._segments[key] if _allowed(storage_class.typed, key, value)]
 
     def free(self, storage_class: Item, segment: str) -> int | None:
-        """Return the bytes left in a segment; None when there is no limit."""
+        """Return the free bytes of a segment; None without a limit."""
         driver: str = storage_class.typed.provisioner
         own = self._amounts.get((STORAGE_CLASSES, storage_class.name))
         amounts = own if own is not None else self._amounts.get((CSI_DRIVERS, driver))
@@ -150,7 +150,7 @@ class Pools:
         return {self._pool(spec.csi.driver, class_of(item.typed), segment): size}
 
     def _read(self, item: Item) -> dict[str, int] | None:
-        """Return the amounts in an annotation. An unreadable one limits nothing and is recorded as a problem."""
+        """Return the amounts in an annotation. An unreadable annotation sets no limit and is recorded as a problem."""
         text = annotations_of(item).get(CAPACITY)
         if text is None:
             return None

@@ -1,7 +1,7 @@
 """DaemonSet: one pod for every node that the template's selector, affinity and tolerations allow.
 
-The pod is pinned by node affinity to ``metadata.name`` and placed by the scheduler; it tolerates what upstream's
-daemon pods tolerate. RollingUpdate with maxUnavailable (maxSurge counts as 0) and OnDelete.
+The pod is pinned by node affinity to ``metadata.name`` and placed by the scheduler. It has the tolerations of
+upstream's daemon pods. The update strategies are RollingUpdate with maxUnavailable (maxSurge counts as 0) and OnDelete.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ class DaemonSets(WorkloadController):
         return found
 
     async def _manage(self, item: Item, fit: _Fit, revision: Item) -> None:
-        """Create missing pods, delete pods where none may be, and replace failed pods and those of older templates."""
+        """Create missing pods, delete pods from nodes that may have none, and replace failed pods and pods of older
+        templates.
+        """
         there, spec = self._by_node(item), spec_of(item)
         template, strategy = spec.get("template") or {}, spec.get("updateStrategy") or {}
         labels = {REVISION_LABEL: self._revisions.label(item, revision.name)}
@@ -138,7 +140,7 @@ class DaemonSets(WorkloadController):
                 old = [pod for pod in healthy[:1] if not labels.items() <= pod.typed.metadata.labels.items()]
                 (old_up if is_up else old_down).extend(old)
                 wanted, unavailable = wanted + 1, unavailable + (not is_up)
-            elif not fit.allows(node, _no_execute):  # only NoExecute drives out running pods
+            elif not fit.allows(node, _no_execute):  # only NoExecute taints drive out running pods
                 surplus = staying
             await self.delete_owned(item, *surplus)
         await self.delete_owned(item, *(pod for name, pods in there.items() if name not in nodes for pod in pods))

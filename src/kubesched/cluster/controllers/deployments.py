@@ -101,7 +101,9 @@ class Member:
 
 
 def plan_rolling(rollout: Rollout, new: Member, old: list[Member]) -> list[tuple[Member, int]]:
-    """Return the sizes to set now: the new set grows into the surge, old sets shrink as far as availability allows."""
+    """Return the sizes to set now: the new set grows up to the surge, and old sets shrink within the limit of
+    availability.
+    """
     total = sum(member.replicas for member in [*old, new])
     grown = min(rollout.replicas, new.replicas + max(0, rollout.replicas + rollout.surge - total))
     if grown != new.replicas:
@@ -192,7 +194,7 @@ class Deployments(ObjectController):
             await self._write_status(fresh, rollout, new, old)
 
     def _still_there(self, old: list[Member]) -> bool:
-        """True if pods of old sets exist or are still to come: Recreate waits for them."""
+        """True if pods of old sets exist or will still be created. Recreate waits until they are gone."""
         return any(
             member.replicas or any(not is_finished(pod.typed) for pod in self.context.owned_pods(member.item.uid))
             for member in old
@@ -295,7 +297,7 @@ class Deployments(ObjectController):
         done_before = current is not None and current.get("reason") == "NewReplicaSetAvailable"
         changed_spec = before.get("observedGeneration") != status["observedGeneration"]
         if current is None or _has_moved(before, status) or (done_before and changed_spec):
-            # The old condition is dropped, so that the new one is dated now even if the two are equal.
+            # The old condition is dropped, so that the new condition is dated now even if both are equal.
             rest = [entry for entry in conditions if entry.get("type") != "Progressing"]
             fresh = progressing(rest, "True", "ReplicaSetUpdated", "is progressing")
             if current is not None and current.get("status") == "True":

@@ -5,7 +5,7 @@
     allocated device with binding conditions ──after a while──▶ condition True in the claim's ``status.devices``
 
 The slices are kept: a slice that another client changes or deletes is written again. Slices are collected with their
-node. Preparing devices for pods is the kubelets' (:mod:`kubesched.cluster.kubelets`). Descriptions:
+node. Kubelets prepare devices for pods (:mod:`kubesched.cluster.kubelets`). Descriptions:
 :mod:`.device_pools`.
 """
 
@@ -46,7 +46,8 @@ class DeviceDriver(Controller):
         self._slices = context.owned_cache(RESOURCE_SLICES)
         context.watch(RESOURCE_SLICES, self._slice_changed)
         self._claims = context.watch(RESOURCE_CLAIMS, self._claim_changed)
-        #: By node: the text that was read last, and the pools of the last text that parsed (None if none did).
+        #: By node: the text that was read last, and the pools of the last text that could be parsed (None if there was
+        #: none).
         self._read: dict[str, tuple[str, list[DevicePool] | None]] = {}
         #: Times at which the conditions of a claim's devices will be set, by claim UID.
         self._due: dict[str, float] = {}
@@ -109,8 +110,8 @@ class DeviceDriver(Controller):
             return
         for name in wanted:
             if name not in published and self._slices.get(name) is not None:
-                # The slice belongs to another client. The rest of the pool stays: a new generation would lead here
-                # again at once.
+                # The slice belongs to another client. The rest of the pool stays, because a new generation would meet
+                # the same slice again.
                 raise ApiError.already_exists(RESOURCE_SLICES, name)
         for name, spec in pool.specs(node.name, generation + 1 if published else 1).items():
             item = published.pop(name, None)

@@ -26,7 +26,7 @@ __all__ = ["DEVICES", "DevicePool", "DevicesError", "parse_devices"]
 #: Annotation of a Node that describes the devices of its hollow drivers.
 DEVICES: Final = "kubesched.io/devices"
 
-#: Members of a description that are our own. All others are members of a device in a ResourceSlice.
+#: Members of a description that kubesched defines. All others are members of a device in a ResourceSlice.
 _OWN: Final = ("name", "count", "attributes", "capacity", "perDevice", "counters", "partitions", "consumes")
 _GROUP: Final = "an object with a name"
 #: Most devices of one driver on a node: each takes memory, and time whenever its node is reconciled.
@@ -190,7 +190,7 @@ def _attribute(owner: Entry, key: str, value: Any) -> Data:
 
 
 def _amounts(entry: Entry, *, formed: bool = False) -> Data:
-    """Return amounts in the form of a ResourceSlice. ``formed``: they may be written in that form already."""
+    """Return amounts in the form of a ResourceSlice. ``formed``: the given amounts may have that form already."""
     found: Data = {}
     for key, value in entry.data.items():
         if formed and isinstance(value, dict):

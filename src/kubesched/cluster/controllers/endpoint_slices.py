@@ -121,8 +121,8 @@ class EndpointSlices(ObjectController):
         }
 
     async def _balance(self, service: Item, spec: Data) -> None:
-        """Give a LoadBalancer Service an address at once: an address of the benchmarking network, made from its cluster
-        IP.
+        """Give a LoadBalancer Service an address at once. It is made from the cluster IP and lies in the network
+        reserved for benchmarks.
         """
         there = (status_of(service).get("loadBalancer") or {}).get("ingress")
         balanced = spec.get("type") == "LoadBalancer" and not spec.get("loadBalancerClass")

@@ -117,13 +117,13 @@ class Count:
             tracked = TRACKING in pod.metadata.finalizers
             if phase == "Succeeded" and tracked:
                 if self.indexed and (index is None or index in newly or index in self._noted):
-                    self.to_release.append(item)  # another pod has completed this index
+                    self.to_release.append(item)  # another pod has already completed this index
                     continue
                 if index is not None:
                     newly.add(index)
                 self._end(item, "succeeded")
             elif tracked and (phase == "Failed" or (is_going(item) and not pod.spec.node_name)):
-                # A pod that never reached a node has nothing to stop: it is gone once its finalizer is.
+                # A pod that never reached a node has nothing to stop. It is gone as soon as its finalizer is removed.
                 self._end(item, "failed")
             elif not is_finished(pod):
                 (self.going if is_going(item) else self.active).append(item)
@@ -239,7 +239,7 @@ class Jobs(WorkloadController):
             await self.context.delete(item)
 
     async def _manage(self, item: Item, count: Count) -> None:
-        """Create and delete pods: no more than may run at once, no more than are still wanted."""
+        """Create and delete pods, so that no more run than are allowed at once and are still wanted."""
         spec = spec_of(item)
         if spec.get("suspend"):
             for pod in count.active:
@@ -270,7 +270,7 @@ class Jobs(WorkloadController):
         for index in islice(indexes, min(missing, burst)):
             await self._create(item, index)
         if missing > burst:
-            self.queue.add(item.key)  # the next reconcile does the rest; after a refusal, it comes with the next try
+            self.queue.add(item.key)  # the next reconcile does the rest; after a refusal, the next try does
 
     async def _drop(self, item: Item, pod: Item) -> None:
         """Stop a pod that is no longer wanted. It counts neither as succeeded nor as failed."""

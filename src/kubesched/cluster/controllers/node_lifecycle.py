@@ -86,7 +86,7 @@ class NodeLifecycle(Controller):
             await self._mark_pods(item)
 
     def _is_silent(self, item: Item) -> bool:
-        """True if the node's grace is over. If it is not, the node is checked again when it would be."""
+        """True if the node's grace is over. Otherwise the node is checked again at the end of its grace."""
         lease = self._leases.get(f"{LEASE_NAMESPACE}/{item.name}")
         renewed = (lease.data().get("spec") or {}).get("renewTime") if lease is not None else None
         if not renewed:
@@ -97,7 +97,7 @@ class NodeLifecycle(Controller):
         if silence >= grace:
             return True
         self._watched.add(item.name)
-        # A node that is late gets a loud timer: something will happen. A node in time gets a quiet one.
+        # A node that is late gets a loud timer, because something will happen. A node in time gets a quiet timer.
         late = min(_LATE_SECONDS, grace * _LATE_PART)
         if silence <= late:
             self.queue.add_after(item.name, late - silence + 0.001, quiet=True)

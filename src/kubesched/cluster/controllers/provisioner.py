@@ -124,7 +124,7 @@ class Provisioner(Controller):
     def _place(self, storage_class: Item, node: str, wanted: int) -> tuple[Segment | None, str]:
         """Return the segment for a volume, or the reason why there is none.
 
-        It is the segment of the selected node, else one with enough space.
+        It is the segment of the selected node. Without a selected node, it is a segment with enough space.
         """
         key, found = self._pools.key_of(storage_class), self._nodes.get(node)
         if node:

@@ -71,7 +71,7 @@ class ReplicaSets(WorkloadController):
             ranked = _in_deletion_order(active, self._neighbours(item, active))
             await self.delete_owned(item, *ranked[: min(-missing, burst)])
         if abs(missing) > burst:
-            self.queue.add(item.key)  # the next reconcile does the rest; after a refusal, it comes with the next try
+            self.queue.add(item.key)  # the next reconcile does the rest; after a refusal, the next try does
 
     def _active(self, item: Item) -> list[Item]:
         context = self.context
@@ -93,7 +93,7 @@ class ReplicaSets(WorkloadController):
         labelled = sum(labels.items() <= pod.typed.metadata.labels.items() for pod in active)
         conditions = [one for one in old if one.get("type") != "ReplicaFailure"]
         if failure is not None:
-            # The first message stays. Later ones only name other pods, and each would be one more event.
+            # The first message stays. Later messages only name other pods, and each of them would be one more event.
             known = [one for one in old if one.get("type") == "ReplicaFailure"]
             conditions += known or [self.context.condition("ReplicaFailure", "True", "FailedCreate", failure.message)]
         status = {

@@ -4,8 +4,8 @@
     consumer ended or gone ──▶ out of ``reservedFor``; after the last one the allocation and the finalizer go too
     generated claim, unused, pod ended ──▶ deleted
 
-Claims that the scheduler makes for extended resources are owned by their pod as well and are treated alike. Rules:
-upstream ``pkg/controller/resourceclaim``.
+Claims that the scheduler makes for extended resources are owned by their pod as well, and are treated in the same way.
+Rules: upstream ``pkg/controller/resourceclaim``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _POD, _CLAIM = "pod:", "claim:"
 
 
 def claims_of(pod: Pod) -> Iterator[str]:
-    """Yield the names of the claims that a pod uses, as far as they are known."""
+    """Yield the names of the claims that a pod uses, without names that are not known yet."""
     return filter(None, claim_names(pod))
 
 
@@ -90,7 +90,7 @@ class ResourceClaims(Controller):
         if new is not None and (claim.metadata.deletion_timestamp is not None or self._seems_stale(new)):
             self.queue.add(f"{_CLAIM}{item.key}")
         if new is None or claim.status.allocation is not None:
-            # Pods whose claim is gone, and placed pods without a reservation.
+            # Enqueue pods whose claim is gone, and placed pods without a reservation.
             for pod in self.context.pods.indexed(_BY_CLAIM, item.key):
                 if new is None or (pod.typed.spec.node_name and not _is_reserved(item, pod.typed)):
                     self.queue.add(f"{_POD}{pod.key}")
@@ -157,7 +157,7 @@ class ResourceClaims(Controller):
 
     async def _reconcile_claim(self, item: Item) -> None:
         if self._seems_stale(item) or _is_protected_in_vain(item.typed):
-            # The end of a pod is often known before its consequences, so the live object is needed.
+            # The end of a pod is often known before the changes that it causes, so the live object is needed.
             live = await self.context.get(RESOURCE_CLAIMS, item.namespace, item.name)
             if live is None:
                 return

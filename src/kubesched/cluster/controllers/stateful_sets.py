@@ -29,7 +29,7 @@ def _ordinal(owner: Item, pod: Item) -> int | None:
 def _claim_name(template: Data) -> str:
     """Return the name in a template of claims; empty if it has none.
 
-    Such a template is not refused, but no claim can be made of it: its name would be invalid.
+    Such a template is not refused, but no claim can be made from it, because the claim's name would be invalid.
     """
     return (template.get("metadata") or {}).get("name") or ""
 

@@ -1,4 +1,4 @@
-"""Timed work on storage that may fail, by stage rules: when it is due, how it ends, when it is tried again.
+"""Timed work on storage that may fail. Stage rules decide when it is due, how it ends, and when it is tried again.
 
 Callers: :mod:`.provisioner` and :mod:`.attachments`; the rules are stage rules for one kind (:mod:`..kubelets.stages`).
 """
@@ -25,7 +25,7 @@ _LONGEST_RETRY_SECONDS: Final = 300.0
 class _Attempt:
     """Work under way for one object.
 
-    ``about`` is its node and True if it is being deleted. When ``about`` changes, the work starts again.
+    ``about`` is (its node, True if it is being deleted). When ``about`` changes, the work starts again.
     """
 
     queued: str

@@ -1,7 +1,7 @@
 """Taint eviction: pods leave nodes and devices with NoExecute taints, at once or when ``tolerationSeconds`` are over.
 
-Rules: upstream ``taint_eviction.go``. Pods go by ordinary deletion, so disruption budgets are not asked, and on a node
-that is unresponsive they stay Terminating until it recovers or is removed.
+Rules: upstream ``taint_eviction.go``. Pods are deleted in the ordinary way, so disruption budgets are not asked. On an
+unresponsive node, pods stay Terminating until the node recovers or is removed.
 
 Taints of devices come from ResourceSlices, and from DeviceTaintRules when the setting ``device_taint_rules`` is on
 (upstream's gate DRADeviceTaintRules, off by default). Rules: upstream ``pkg/controller/devicetainteviction``.
@@ -112,7 +112,8 @@ class TaintEviction(Evictor):
         taints = self._tainted.get(pod.spec.node_name, [])
         left = toleration_seconds(pod.spec.tolerations, taints)
         dates = [parse_time(taint.time_added) for taint in taints if taint.time_added]
-        # A taint without a date, or a pod that came later, counts from now: look again after the whole time.
+        # For a taint without a date, and for a pod that came later, the time counts from now. Look again after the
+        # whole time.
         return max(dates) + left - self.context.now() if dates and left is not None else left
 
 

@@ -105,7 +105,7 @@ class Volumes(Controller):
         await self.context.write_status(item, {**status_of(item), **more, "phase": phase})
 
     async def _protect(self, item: Item, finalizer: str, *, used: bool) -> Item:
-        """Add the finalizer to an object in use, remove it from an unused one."""
+        """Add the finalizer to an object in use, and remove it from an unused object."""
         known = item.typed.metadata.finalizers
         if (finalizer in known) == used:
             return item
@@ -129,7 +129,7 @@ class Volumes(Controller):
             await self._completed(item, volume)
         elif not claim.spec.volume_name:
             await self._unbound(item)
-        elif volume is not None:  # else the claim waits for its volume
+        elif volume is not None:  # otherwise the claim waits for its volume
             await self._prebound(item, volume)
 
     async def _completed(self, item: Item, volume: Item | None) -> None:
@@ -190,7 +190,9 @@ class Volumes(Controller):
             await self.record(item, NORMAL, "ExternalProvisioning", _EXTERNAL.format(provisioner))
 
     async def _bind(self, item: Item, volume: Item) -> None:
-        """Bind claim and volume. Each half is written only if it is missing; level-triggered, so either may exist."""
+        """Bind claim and volume. Each half is written only if it is missing, because an earlier reconcile may have
+        written it.
+        """
         claim: PersistentVolumeClaim = item.typed
         pv: PersistentVolume = volume.typed
         reference, finalizers = pv.spec.claim_ref, pv.metadata.finalizers

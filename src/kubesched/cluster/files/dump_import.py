@@ -1,10 +1,10 @@
 """Import of a real cluster's objects, from ``kubectl get -o yaml`` or ``-o json``, into the embedded cluster.
 
-Kept: nodes, pods, and the objects that decide where pods go. Left out: Secrets and everything else that scheduling does
-not read, quotas (they would refuse existing objects), and pods that are being deleted. Also left out is text that may
-hold a secret or personal words: environment, command, arguments and probes of containers, messages in a status,
-annotations other than Kubernetes' and our own, and parameters of drivers. A node that was unresponsive becomes a failed
-node. Caller: :mod:`.snapshot_file`.
+The import keeps nodes, pods, and the objects that decide where pods go. It leaves out Secrets and everything else that
+scheduling does not read, quotas (they would refuse existing objects), and pods that are being deleted. It also leaves
+out text that may hold a secret or personal words: environment, command, arguments and probes of containers, messages in
+a status, annotations other than Kubernetes' and our own, and parameters of drivers. A node that was unresponsive
+becomes a failed node. Caller: :mod:`.snapshot_file`.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ def read_text(path: Path) -> str:
 
 
 def _is_other_file(text: str) -> bool:
-    """True if a file in a directory holds something else, such as a chart's values: none of its documents is an object.
+    """True if none of the documents of a file in a directory is an object, as in a chart's values.
 
     A text that does not parse gives False, so that its error is reported.
     """

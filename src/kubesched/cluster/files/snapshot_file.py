@@ -38,7 +38,7 @@ _BYTES_PER_STEP: Final = 8 << 20
 #: Latest start of a cluster's clock (the year 9000), in epoch seconds: timestamps have four digits for the year.
 _LAST_START: Final = 221_845_392_000.0
 
-#: Fields whose moment was past when it was written, in our form of JSON: to the second and in this millennium.
+#: Fields that record a past moment, in our form of JSON: to the second, and in this millennium.
 _PAST: Final = re.compile(
     rb'"(?:acquireTime|completionTime|creationTimestamp|eventTime|finishedAt|firstTimestamp|lastHeartbeatTime'
     rb"|lastObservedTime|lastProbeTime|lastScheduleTime|lastSuccessfulTime|lastTimestamp|lastTransitionTime"
@@ -100,12 +100,12 @@ def saving(store: Store, path: str | Path, *, time: float | None = None) -> Step
 
     The file has the state at the first step.
 
-    An existing file is replaced at the end, in one step: at any time it is either the old one or the new one. The file
-    holds Secrets, so only its owner can read it. Background work (garbage collection) is finished first. The restored
-    cluster's clock starts at ``time`` (epoch seconds) or later; the default is the time of the store's clock.
+    An existing file is replaced at the end, in one step. So at any time the file is either the old or the new one. The
+    file holds Secrets, so only its owner can read it. Background work (garbage collection) is finished first. The
+    restored cluster's clock starts at ``time`` (epoch seconds) or later; the default is the time of the store's clock.
 
     Raises:
-        OSError: when the file cannot be written, or is there and no regular file.
+        OSError: when the file cannot be written, or exists and is no regular file.
     """
     store.settle()
     tables = [(kind, table.present().kept()) for kind, table in store.tables.items() if kind == table.kind]

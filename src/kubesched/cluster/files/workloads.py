@@ -34,7 +34,7 @@ from .manifests import Manifest, ManifestError, Manifests
 
 __all__ = ["expand_workloads"]
 
-#: More pods than this in one workload are taken for a slip of the pen.
+#: A workload with more pods than this is refused as a typing error.
 
 
 def expand_workloads(
@@ -134,7 +134,7 @@ def _pod(owner: Manifest, name: str, *, generate: str = "", **more: Any) -> Mani
 def _random_named(owner: Manifest, count: int, labels: dict[str, str] | None = None) -> list[Manifest]:
     prefix = f"{owner.name}-"
     seed = owner.data["metadata"]["uid"]
-    # Five letters collide among some thousand pods. The dict detects collisions and keeps the order.
+    # Names of five letters collide among some thousand pods. The dict detects collisions and keeps the order.
     suffixes: dict[str, None] = {}
     attempt = 0
     while len(suffixes) < count:

@@ -36,8 +36,9 @@ _CLAIMS: Final = kind_by_plural(_CLAIM_GROUP, "resourceclaims")
 class Access:
     """Users of one server and their permissions.
 
-    ``token`` is the administrator's. Without it, requests that name no user are the administrator's. ``mode`` is one of
-    ``AUTHORIZATION_MODES``. With RBAC the roles that every cluster has are created in the store.
+    ``token`` is the token of the administrator. Without it, requests that name no user count as the administrator's
+    requests. ``mode`` is one of ``AUTHORIZATION_MODES``. With RBAC the roles that every cluster has are created in the
+    store.
 
     Raises:
         ValueError: for another mode.
@@ -84,7 +85,7 @@ class Access:
     def bearer(self, token: bytes) -> User | None:
         """Return the user of a token; None if it is not valid.
 
-        A server without a token and without authorization takes any unknown token for the administrator's.
+        If the server has neither a token nor authorization, any unknown token counts as the administrator's token.
         """
         if self.token is not None and hmac.compare_digest(token, self.token.encode()):
             return ADMIN
@@ -154,10 +155,10 @@ class Access:
         """Refuse a change of a claim's status that its writer may not make.
 
         Source: the Kubernetes documentation "Hardening Guide - Dynamic Resource Allocation", and
-        ``DRAResourceClaimGranularStatusAuthorization`` of 1.36: the allocation and who reserves it need the verb of the
-        request on ``resourceclaims/binding`` in all namespaces, the status of a driver's devices needs
-        ``arbitrary-node:VERB`` (or ``associated-node:VERB`` from the node) on ``resourceclaims/driver``, named as the
-        driver.
+        ``DRAResourceClaimGranularStatusAuthorization`` of 1.36: a change of the allocation or of the reservations needs
+        the verb of the request on ``resourceclaims/binding`` in all namespaces. A change of the status of a driver's
+        devices needs ``arbitrary-node:VERB`` (or ``associated-node:VERB`` from the node) on ``resourceclaims/driver``
+        with the driver's name.
 
         Raises:
             ApiError: 422, as upstream answers.
@@ -216,8 +217,8 @@ def _forbidden(user: User, wanted: Attributes, reason: str) -> ApiError:
 def _changed_drivers(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
     """Return the drivers whose devices have a new status.
 
-    A deallocation drops the status of its devices. It does not count: the scheduler deallocates, and may not write
-    status.
+    A deallocation drops the status of its devices. Such a drop does not count, because the scheduler deallocates and
+    may not write status.
     """
     before, after = dict(_statuses(old)), dict(_statuses(new))
     freed = set(_allocated(old)) - set(_allocated(new))

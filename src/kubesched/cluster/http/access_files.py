@@ -26,7 +26,7 @@ def write_kubeconfig(
 ) -> Path:
     """Write a kubeconfig that points at ``url``; readable by its owner only.
 
-    ``ca`` is the certificate authority to trust: a file, or its PEM bytes. Without one an ``https`` address is
+    ``ca`` is the certificate authority to trust: a file, or its PEM bytes. Without ``ca``, an ``https`` address is
     verified against the system's authorities. kubectl and Go clients send ``token`` to ``https`` addresses only.
 
     Raises:

@@ -133,7 +133,9 @@ _YAML: Final = Style(
 
 
 def style_of(media_type: str, pretty: str | None, user_agent: str) -> Style:
-    """Return the style of an answer. JSON is indented if ``pretty`` asks for it, else for interactive tools."""
+    """Return the style of an answer. JSON is indented if ``pretty`` asks for that. Without ``pretty``, it is indented
+    for interactive tools.
+    """
     if media_type == YAML:
         return _YAML
     indent = user_agent.startswith(_PRETTY_AGENTS) if pretty is None else pretty not in ("0", "false", "False")

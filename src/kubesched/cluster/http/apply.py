@@ -3,8 +3,8 @@
     applied fields ──▶ conflicts with other owners? 409, or take ownership with force
                    ──▶ laid over the live object ──▶ what this manager owned and no longer applies is removed ──▶ stored
 
-Ownership is kept in ``metadata.managedFields`` from the first apply on, as upstream does for objects that were never
-applied: what was there before belongs to ``before-first-apply``. Caller: :mod:`.writing`.
+Ownership is kept in ``metadata.managedFields`` from the first apply on. As upstream, fields that existed before belong
+to the manager ``before-first-apply``. Caller: :mod:`.writing`.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ __all__ = ["PROTOBUF", "Intake", "decode_body", "is_decodable", "media_type", "u
 
 #: Upstream's limit for a JSON body.
 MAX_BODY: Final = 3 * 1024 * 1024
-#: Most members and items in all objects and lists of a body. Checks, defaults and encoding take time for each, and must
-#: not block the event loop for long. The largest objects of real clusters have a tenth of these.
+#: Most members and items in all objects and lists of a body. Checks, defaults and encoding take time for each value,
+#: and must not block the event loop for long. The largest objects of real clusters have a tenth of these.
 MAX_VALUES: Final = 50_000
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 #: Most bytes of YAML that are decoded without a pause.
@@ -108,7 +108,7 @@ class Intake:
         if (request.content_length or 0) > MAX_BODY:
             raise _too_large()
         try:
-            if request.content.is_eof():  # complete already, as nearly always
+            if request.content.is_eof():  # the body is complete already, as nearly always
                 return await self._read(request)
             self.waiting += 1
             try:

@@ -1,4 +1,4 @@
-"""Roles that every cluster has, as far as programs depend on them; created when the server checks roles.
+"""Roles that every cluster has and that programs depend on. They are created if the server checks roles.
 
 An object that exists, from a saved cluster or a manifest, stays as it is. Caller: :mod:`.access`.
 """

@@ -215,7 +215,7 @@ class Call:
     form: Accepted
     target: Target
     resource: Resource
-    #: Body that was long, and so was decoded with pauses; else None.
+    #: Decoded body, if it was long and therefore decoded with pauses; else None.
     decoded: Document | None = None
     warnings: list[str] = field(default_factory=list)
 

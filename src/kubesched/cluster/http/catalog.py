@@ -35,7 +35,7 @@ _WRITE_VERBS: Final = ("get", "patch", "update")
 class Subresource:
     """Subresource: its name, the kind of its objects, and its verbs.
 
-    Group and version are empty if they are those of the resource.
+    Group and version are empty if the resource has the same.
     """
 
     name: str
@@ -142,7 +142,7 @@ def _read_table() -> tuple[dict[str, tuple[Subresource, ...]], Tree]:
     return subresources, reviews
 
 
-#: Subresources of built-in kinds besides status; and reviews and bindings, which are posted and answered, not stored.
+#: Subresources of built-in kinds besides status. Reviews and bindings are among them; they are answered, not stored.
 _SUBRESOURCES, REVIEWS = _read_table()
 
 

@@ -1,4 +1,4 @@
-"""Readers that compute cells of table rows where a path is not enough: ``columns.txt`` names them.
+"""Readers that compute cells of table rows for which a path is not enough. ``columns.txt`` names the readers.
 
 A function ``read_NAME`` takes the object as plain data, the time, and the arguments in the table. Caller:
 :mod:`.tables`.
@@ -36,7 +36,8 @@ def _sections(data: Data) -> tuple[Data, Data, Data]:
 
 
 _DAY: Final = 86400
-#: Units by duration: upper bound in seconds; unit and its seconds; the finer unit shown after it, and its seconds.
+#: Units by duration. A row has an upper bound in seconds, a unit and its seconds, and the finer unit shown after it
+#: with its seconds.
 _SCALES: Final[tuple[tuple[float, str, int, str, int], ...]] = (
     (120, "s", 1, "", 0),
     (600, "m", 60, "s", 1),
@@ -316,7 +317,9 @@ def _restarts(statuses: Sequence[Data], now: float) -> str:
 
 
 def _word(metadata: Data, status: Data, initializing: str) -> str:
-    """Return the phase, or something more specific: a reason, a waiting container, a deletion under way."""
+    """Return the state in a word: the phase, or more specifically a reason, a waiting container or a deletion under
+    way.
+    """
     word = str(status.get("reason") or status.get("phase") or "Unknown")
     for item in as_items(status.get("conditions")):
         if item.get("type") == "PodScheduled" and item.get("reason") == "SchedulingGated":

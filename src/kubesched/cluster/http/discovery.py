@@ -1,7 +1,7 @@
 """Documents about the API: its groups, versions and resources, OpenAPI, and the version.
 
-Discovery has the old forms and the aggregated one. Documents made from the catalog are kept until it changes. Caller:
-:mod:`.dispatch`.
+Discovery has the old forms and the aggregated form. Documents made from the catalog are kept until the catalog changes.
+Caller: :mod:`.dispatch`.
 """
 
 from __future__ import annotations

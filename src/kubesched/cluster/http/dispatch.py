@@ -39,7 +39,7 @@ _WRITES: Final = {"PUT": update, "PATCH": patch, "DELETE": delete}
 
 
 class Dispatcher:
-    """Dispatcher of requests on one store. Reviews ask ``access``; ``address`` is the server's."""
+    """Dispatcher of requests on one store. Reviews ask ``access``; ``address`` is the address of the server."""
 
     def __init__(
         self,

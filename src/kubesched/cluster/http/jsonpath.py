@@ -1,4 +1,4 @@
-"""JSONPath, the part that printer columns and scale paths use.
+"""Reader of JSONPath, limited to the part that printer columns and scale paths use.
 
 ``.a.b``, ``['a.b']``, ``[0]``, ``[*]`` and ``[?(@.type=="X")]``. An invalid path finds nothing. Callers: :mod:`.cells`,
 :mod:`.tables`, :mod:`.writing`.
@@ -21,7 +21,8 @@ _STEP: Final = re.compile(
     |\[\?\(@(?P<key>\.[\w.]+)\s*==\s*(?P<value>'[^']*'|"[^"]*")\)\]""",
     re.VERBOSE,
 )
-#: Name of a member, an index, None for everything, or a path and the value that selected items have there.
+#: Step of a path: name of a member, an index, None for all members or items, or (path, value) to select the items with
+#: that value.
 Step = str | int | tuple[str, str] | None
 
 

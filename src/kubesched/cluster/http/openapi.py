@@ -138,7 +138,7 @@ def _custom_schema(resource: Resource, ref: str) -> dict[str, Any]:
 
 
 def _paths(resource: Resource, ref: str) -> dict[str, Any]:
-    """Return collection and item paths with the options of each verb: clients look here for supported options."""
+    """Return collection and item paths with the options of each verb. Clients look for supported options here."""
     kind = resource.kind
     prefix = f"/apis/{resource.api_version}" if kind.group else f"/api/{resource.version}"
     collection = f"{prefix}{'/namespaces/{namespace}' if kind.namespaced else ''}/{kind.plural}"

@@ -1,11 +1,11 @@
-"""Requests that a server without a token accepts: those that no foreign web page can have made.
+"""Check for a server without a token: it accepts only requests that no foreign web page can have made.
 
 Any page in a browser on this machine can send requests to a loopback address. Each such request has one of these marks:
 
-* its ``Host``, when the page's own name was made to resolve to this address (DNS rebinding);
-* its ``Origin``, the page's own;
-* a body without the content type of an API request: a page may send only the types of a form, or none, without a CORS
-  preflight, and preflights are refused.
+* its ``Host`` is another name, if the page's own name was made to resolve to this address (DNS rebinding);
+* its ``Origin`` is the page's;
+* its body lacks the content type of an API request. Without a CORS preflight, which is refused, a page may only send
+  the types of a form, or no type.
 
 A server with a token needs no such check, since a page does not know the token. Caller: :mod:`.server`.
 """
@@ -62,7 +62,7 @@ class Origins:
         for host in hosts:
             self._check_host(host)
         for origin in headers.getall("Origin", ()):
-            # ``null`` names no host, and so matches none.
+            # ``null`` names no host, so it matches no host.
             if len(hosts) != 1 or origin.lower().partition("://")[2] != hosts[0].lower():
                 text = f"requests of pages from {_shown(origin)} are refused, as this server asks for no token"
                 raise ApiError(403, "Forbidden", text)

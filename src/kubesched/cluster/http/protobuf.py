@@ -2,8 +2,9 @@
 
 Go clients send it by default: schedulers, controllers, some commands of kubectl. ``protobuf_fields.txt`` has the field
 numbers of every message; descriptors for the protobuf runtime are made from it on first use. An unknown type or field
-is 415 with the advice to send JSON. Answers are JSON, which such clients accept; older command line clients insist on
-the Swagger document in protobuf (``openapi_fields.txt``). Callers: :mod:`.bodies` and :mod:`.openapi`.
+is 415 with the advice to send JSON. Answers are JSON, which such clients accept. Only the Swagger document is also sent
+in protobuf (``openapi_fields.txt``), because older command line clients insist on it. Callers: :mod:`.bodies` and
+:mod:`.openapi`.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class Member:
     """Field of a message.
 
     ``shape`` is ``[`` for lists, ``{`` for maps, else empty. ``type`` is a scalar's name or a message's full name.
-    ``kept``: a zero is a value; otherwise Go writes zero for "not set". ``inline``: the members of the field's message
-    belong to the outer object.
+    ``kept``: True if a zero is a value. If False, Go writes zero for "not set". ``inline``: the members of the field's
+    message belong to the outer object.
     """
 
     name: str
@@ -172,7 +173,7 @@ def decode_protobuf(raw: bytes, most_values: int = sys.maxsize) -> dict[str, Any
         if message.ByteSize() != size:
             _refuse_unknown(table.message(full_name, envelope[2]))
         data = _plain(message)
-        check_values(data, most_values)  # counted again: the message may hold JSON
+        check_values(data, most_values)  # counted again, because the message may hold JSON
     except TooManyValuesError:
         raise
     except (DecodeError, ValueError, OverflowError) as error:
@@ -270,7 +271,9 @@ def _json(message: Message) -> Any:
 
 
 def _schema_or(message: Message) -> Any:
-    """Return a schema, or the message's other member: schemas, names, or True if anything is allowed."""
+    """Return the schema in a message, or its other member: a list of schemas, a list of names, or True if anything is
+    allowed.
+    """
     values = _plain(message)
     return values["schema"] if "schema" in values else next(iter(values.values()), None)
 

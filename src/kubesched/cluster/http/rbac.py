@@ -250,7 +250,7 @@ class _OutOfBoundsError(Exception):
 
 
 class _Search:
-    """Walk through the rules of a user, with its budget and the problems met."""
+    """Walk through the rules of a user, with its remaining budget and the problems found so far."""
 
     def __init__(self, index: _Index) -> None:
         self._index = index
@@ -297,7 +297,9 @@ class _Search:
 
 
 class RoleAuthorizer:
-    """Authorizer by the roles and bindings of one store. Each decision adopts their changes first."""
+    """Authorizer by the roles and bindings of one store. Before each decision it adopts the changes of these
+    objects.
+    """
 
     def __init__(self, store: Store) -> None:
         self._tables = [store.table(kind) for kind in (_ROLES, _CLUSTER_ROLES, _BINDINGS, _CLUSTER_BINDINGS)]

@@ -43,7 +43,7 @@ MIN_SECONDS: Final = 1800.0
 _PART: Final = 256 * 1024
 #: Most events that a watch takes from the history at a time.
 _EVENTS: Final = 256
-#: Selector terms whose comparison with a change takes as long as passing the change on to a watch.
+#: Number of selector terms whose comparison with a change takes as long as passing the change on to a watch.
 _TERMS: Final = 5
 
 
@@ -114,7 +114,7 @@ async def answer_list(call: Call, page: ListPage) -> web.StreamResponse:
     except Exception:
         if not begun:
             raise
-        # An answer that has begun cannot become an error. The client sees that its end is missing.
+        # An answer that has begun cannot become an error. The client sees that the end of the answer is missing.
         _log.exception("%s %s failed after the answer had begun", call.request.method, call.request.path)
         if call.request.transport is not None:
             call.request.transport.abort()
@@ -172,9 +172,10 @@ class Watches:
         self._limit = limit
         self._bookmark_seconds = bookmark_seconds
         self._open: dict[Watch, None] = {}
-        #: Places taken by watches, also by those just beginning. A long selector takes several.
+        #: Places taken by watches. Watches that are just beginning count, and a watch with a long selector takes
+        #: several places.
         self._taken = 0
-        #: True once the server begins nothing any more.
+        #: True once the server no longer begins a watch.
         self.is_closing = False
 
     def __len__(self) -> int:

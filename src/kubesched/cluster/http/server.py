@@ -167,7 +167,7 @@ class HttpServer:
         self.watches.close()
 
     async def stop(self) -> None:
-        """Close, let open answers and streams end, and cut those that do not. May be called twice."""
+        """Close, let open answers and streams end, and cut off the remaining ones. May be called twice."""
         await self.close()
         runner, self._runner = self._runner, None
         if runner is not None:
@@ -254,7 +254,7 @@ def _following(cert: Path, key: Path) -> ssl.SSLContext:
 def _raw_path(request: web.BaseRequest) -> tuple[str, str, str]:
     """Return path, "?" and query as sent, without a scheme and host.
 
-    Bytes that are not UTF-8 are replaced, as in %FF.
+    Bytes that are not UTF-8, such as %FF, are replaced.
     """
     text = request.raw_path
     if not text.startswith("/"):

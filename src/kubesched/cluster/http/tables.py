@@ -63,7 +63,7 @@ class Form:
         return self.object(item)
 
     def head(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a list without its objects; ``metadata`` is the list's."""
+        """Return a list without its objects; ``metadata`` is the metadata of the list."""
         kind, version = f"{self._resource.kind.kind}List", self._resource.api_version
         return {"kind": kind, "apiVersion": version, "metadata": metadata}
 
@@ -90,7 +90,7 @@ class _Metadata(Form):
 
 @lru_cache(maxsize=1 << 12)
 def _report(kind: str, key: str, uid: str, version: int, problem: str) -> None:
-    """Log why the row of an object could not be made, once for each version: the cache answers repeated calls."""
+    """Log why the row of an object could not be made. The cache keeps a version from being logged twice."""
     _log.warning("%s %s: cannot be shown as a table row: %s", kind, key, problem)
 
 

@@ -78,7 +78,8 @@ def service_account(namespace: str, name: str, uid: str = "") -> User:
 
 
 def impersonated(headers: CIMultiDictProxy[str]) -> User | None:
-    """Return the user in the ``Impersonate-`` headers of a request, with the groups that upstream adds; None without.
+    """Return the user in the ``Impersonate-`` headers of a request, with the groups that upstream adds; None without
+    headers.
 
     Raises:
         ApiError: 400 for groups, a UID or extras without a user.

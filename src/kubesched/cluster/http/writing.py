@@ -137,7 +137,7 @@ def patch(call: Call, raw: bytes) -> web.Response:
         call.check_name(change["metadata"].get("name"))
     old = call.get()
     if isinstance(change, list) and not is_tracked(old) and any(map(_is_about_owners, change)):
-        # kubectl migrates ownership after an apply, also after a dry run, when there are no managedFields yet.
+        # After an apply, even a dry run, kubectl migrates ownership. After a dry run there may be no managedFields yet.
         change = [{"op": "add", "path": "/metadata/managedFields", "value": []}, *change]
     return answer_object(call, patch_object(call, old, change, patch_type))
 
@@ -160,7 +160,9 @@ def _apply(call: Call, raw: bytes) -> web.Response:
 
 
 def delete(call: Call, raw: bytes) -> web.Response:
-    """Answer a DELETE of one object with its last state if it lingers (for a pod always), else with a Status."""
+    """Answer a DELETE of one object: with a Status if the object is gone, with its last state if it lingers or is a
+    pod.
+    """
     options, target, kind = delete_options(call, raw), call.target, call.resource.kind
     item = call.store.delete(kind, target.namespace, target.name, **options)
     lingers = (item.namespace, item.name) in call.store.table(kind).objects and not options["dry_run"]

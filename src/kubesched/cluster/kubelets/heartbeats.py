@@ -1,8 +1,9 @@
 """Heartbeats of hollow nodes: Leases in ``kube-node-lease``, renewed in batches; failures and recoveries on command.
 
-With ``seconds`` every node renews its Lease that often, in as many groups as there are seconds. Without, heartbeats are
-*quiet*: only a failed node has a Lease, dated from its failure, which is deleted when it recovers. Node lifecycle then
-sees the same silence at a thousandth of the writes, and a simulation can come to rest.
+With ``seconds``, every node renews its Lease once in that time; the nodes are divided into one group per second.
+Without ``seconds``, heartbeats are *quiet*. Then only a failed node has a Lease. It is dated from the failure and is
+deleted when the node recovers. Node lifecycle sees the same silence with a thousandth of the writes, and a simulation
+can come to rest.
 
 Caller: :mod:`.hollow`; missed heartbeats are noticed by :mod:`..controllers.node_lifecycle`.
 """
@@ -93,7 +94,7 @@ class Heartbeats:
         self._order("ready", name)
 
     def next_timer(self) -> float | None:
-        """Return the time when a failure shows, or now if writes are waiting; None otherwise.
+        """Return the time at which the silence of a failed node shows, or now if writes are waiting; None otherwise.
 
         Ordinary heartbeats change nothing and do not count.
         """

@@ -74,9 +74,9 @@ class HollowKubelets:
         image_sizes: bytes of images by name; others get a size derived from their name.
         await_attachments: True if pods wait until their CSI volumes are attached; needs the attach controller.
 
-    With the built-in stages a pod with the annotation ``kubesched.io/duration`` finishes after it, whatever its
-    restart policy, with the phase that ``kubesched.io/exit`` names. Pods on nodes that do not exist, or that have
-    failed, are left alone until the node appears or recovers.
+    With the built-in stages a pod with the annotation ``kubesched.io/duration`` finishes after that time with the phase
+    that ``kubesched.io/exit`` names. Its restart policy has no effect on that. Pods on nodes that do not exist, or that
+    have failed, are left alone until the node appears or recovers.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class HollowKubelets:
     # -- deciding --------------------------------------------------------------------------------------
 
     def _plan(self, key: str, known: _Running) -> None:
-        """Set the timer for a pod in its present state, or keep the timer that it has."""
+        """Set the timer for a pod in its present state, or keep its timer if that still fits."""
         pod: Pod = known.item.typed
         now = asyncio.get_running_loop().time()
         candidates, stage = self._candidates(pod, known), known.stage
@@ -277,7 +277,7 @@ class HollowKubelets:
         ready = condition is not None and condition.status == "True"
         deleted = pod.metadata.deletion_timestamp is not None
         if deleted and pod.metadata.deletion_grace_period_seconds == 0 and pod.status.phase in _FINISHED:
-            return []  # waits for finalizers, which are not a kubelet's
+            return []  # waits for finalizers, which kubelets do not remove
         if not deleted and condition is not None and condition.reason == "NodeNotReady" and not ready:
             return [_REVIVE]
         starting = not deleted and not known.prepared and pod.status.phase in ("", "Pending")
@@ -393,7 +393,7 @@ class HollowKubelets:
     def _prepare(self, stage: Stage, key: str, known: _Running) -> None:
         """Prepare the devices of a pod. A failure is reported and tried again."""
         if stage.fails(self._random):
-            known.complaint = ""  # so that every failure is reported, even in equal words
+            known.complaint = ""  # so that every failure is reported, even if the words are equal
             text = f"Failed to prepare dynamic resources: NodePrepareResources failed: {stage.failure.reason}"
             self._complain(known, text, FAILED_PREPARE)
             due = asyncio.get_running_loop().time() + max(_RETRY_SECONDS, stage.seconds(self._random))

@@ -18,7 +18,7 @@ __all__ = ["NodeImages", "kubelet_conditions", "make_nodes", "node_template"]
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
-#: Start of the addresses of nodes; there are a million.
+#: Start of the address range of nodes, which has a million addresses.
 _NETWORK: Final = IPv4Address("172.16.0.0")
 #: Conditions of a healthy node: type, status, reason, message.
 _HEALTHY: Final = (

@@ -41,7 +41,7 @@ def claim_names(pod: Pod) -> list[str]:
 
 
 def attachment_name(csi: CSISource, node: str) -> str:
-    """Return the name of a volume's VolumeAttachment on a node. It is a function of both, for writers and readers."""
+    """Return the name of a volume's VolumeAttachment on a node. Writers and readers compute it from both names."""
     return f"csi-{hashlib.sha256(f'{csi.volume_handle}{csi.driver}{node}'.encode()).hexdigest()}"
 
 
@@ -77,7 +77,7 @@ class Prerequisites:
             pods.pop(key, None)
 
     def are_missing(self, key: str, pod: Pod) -> bool:
-        """True if a pod has to wait for a volume. :meth:`released_by` returns the pod when that may have ended."""
+        """True if a pod has to wait for a volume. :meth:`released_by` returns the pod when the wait may have ended."""
         missing = self._missing(pod) if CLAIMS in self._known else None
         if missing is not None:
             self._waiting.setdefault(missing, {})[key] = None

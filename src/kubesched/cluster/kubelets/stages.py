@@ -32,10 +32,10 @@ DURATION: Final = "kubesched.io/duration"
 #: Annotation: phase of a pod that finishes, ``Succeeded`` (default) or ``Failed``.
 EXIT: Final = "kubesched.io/exit"
 
-#: Phases of a pod, and the end of a message about another text.
+#: Phases of a pod, and the end of the message about a text that is no phase.
 _PHASES: Final = (("Pending", "Running", "Succeeded", "Failed", "Unknown"), "is not a phase")
 
-#: Selector keys of every kind that has labels; then the further keys of each kind. The first is the default kind.
+#: Selector keys of every kind that has labels, then the further keys of each kind. The first kind is the default.
 _OF_OBJECTS: Final = ("namespaces", "matchLabels", "matchExpressions", "matchAnnotations", "hasAnnotations")
 _SELECTORS: Final[dict[str, tuple[str, ...]]] = {
     "Pod": ("phase", "deleted", "ready", *_OF_OBJECTS),

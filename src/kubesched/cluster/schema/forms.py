@@ -43,7 +43,9 @@ QUANTITY_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-
 
 @cache
 def _struct(name: str) -> Any:
-    """Return the struct of a type. Its own fields are numbered: names on the wire need not be identifiers."""
+    """Return the struct of a type. Its fields are numbered, because names on the wire need not be Python
+    identifiers.
+    """
     fields = types()[name].fields
     numbered = [
         (f"f{number}", _annotation(field, name) | msgspec.UnsetType, msgspec.UNSET)
@@ -70,7 +72,7 @@ def _decoder(name: str) -> msgspec.json.Decoder[Any]:
 
 
 def _read(type_: type[Quantity], value: Any) -> Quantity:
-    """Read a quantity, a type that JSON does not have: a text or a number there.
+    """Read a quantity, which is a text or a number in JSON.
 
     Raises:
         ValueError: the decoder's message, with the place, for a value that is no quantity.
@@ -89,7 +91,7 @@ def check_form(kind: Kind, raw: bytes) -> None:
     Kinds without a schema pass.
 
     Raises:
-        ApiError: 400, naming the field, its expected type and what is there.
+        ApiError: 400, naming the field, its expected type and the type found.
     """
     root = None if kind.custom else root_type(kind.group, kind.kind)
     if root is not None:

@@ -37,7 +37,7 @@ __all__ = [
 #: Object split at its top level; values are ``msgspec.Raw`` until opened.
 Document = dict[str, Any]
 
-#: Labels of every object that has none: never change it.
+#: Labels of every object without labels. Never change this dict.
 NO_LABELS: Final[dict[str, str]] = {}
 #: Random bits of a version 4 UUID, and its fixed bits: version and variant.
 _UID_RANDOM: Final = ~(0xF << 76 | 0x3 << 62)
@@ -145,7 +145,8 @@ def has_condition(data: Mapping[str, Any], type_: str, status: str = "True") -> 
 
 
 def encode_clean(value: Any, what: str = "the object", *, nulls: bool = False) -> bytes:
-    """Return the JSON of a caller's data, without null members unless ``nulls``: custom resources have nulls as data.
+    """Return the JSON of a caller's data. Null members are dropped unless ``nulls`` is set, for custom resources with
+    nulls as data.
 
     Raises:
         ApiError: 400, for data that JSON cannot express.

@@ -65,7 +65,7 @@ def apply_json_patch(document: Any, operations: Any) -> Any:
                     raise ApiError(413, "RequestEntityTooLarge", text)
             document = _apply(document, operation)
         except (JsonPatchException, JsonPointerException, KeyError, IndexError, TypeError, ValueError) as error:
-            why = str(error)[:_MOST_SHOWN]  # the library quotes the whole value in which it looked
+            why = str(error)[:_MOST_SHOWN]  # the library's message quotes the whole value
             text = f"the server rejected our request due to an error in our request: {what}: {why}"
             raise ApiError(422, "Invalid", text) from None
     if not isinstance(document, dict):

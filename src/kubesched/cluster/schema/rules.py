@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Data = dict[str, Any]
-#: Line of ``rules.txt``: a type, perhaps with a field or path, then its rules; below, the expression of a condition.
+#: Line of ``rules.txt``: a type, perhaps with a field or path, then its rules. The expression of a condition is below.
 _LINE: Final = re.compile(r"(\w+)(?:\.(\S+))? ([^\n]+)(?:\n +(.+))?")
 _ERROR: Final = re.compile(r"(\w+)(?: \((.+?)\))?(?:: (.*))?")
 #: Values of the words that ``rules.txt`` has without a value.
@@ -50,7 +50,7 @@ class FieldRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str = ""
     #: Unconditional default, as JSON; empty if there is none or it depends on other fields.
     default: str = ""
-    #: Members, or sets of members, that no two items of a list may have in common.
+    #: Members, or sets of members, in which no two items of a list may be equal.
     unique: tuple[tuple[str, ...], ...] = ()
     #: Text of the error when an update changes the field; empty when that is allowed.
     immutable: str = ""

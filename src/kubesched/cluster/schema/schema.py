@@ -117,8 +117,8 @@ def descriptions() -> dict[str, str]:
 def unknown_paths(type_: Type | None, data: Mapping[str, Any], *, patch: bool = False) -> list[str]:
     """Return dotted paths of the fields of ``data`` that its type does not have; empty without a type.
 
-    In a ``patch`` directives are allowed. Every written body is checked here, so paths are made for unknown fields
-    only.
+    In a ``patch`` directives are allowed. Since every written body is checked here, paths are only made for unknown
+    fields.
     """
     if type_ is None:
         return []

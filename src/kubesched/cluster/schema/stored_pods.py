@@ -40,7 +40,7 @@ def stored(
     ``same_metadata``: only the version differs from the metadata of ``before``.
 
     Raises:
-        ApiError: 400, when it holds something JSON cannot say.
+        ApiError: 400, when the document has a value that JSON cannot express.
     """
     if kind is PODS and document.keys() == _PARTS:
         return StoredPod(document, resource_version, before, same_metadata=same_metadata)
@@ -101,7 +101,7 @@ class StoredPod(Stored):
 
     @property
     def can_be_copied(self) -> bool:
-        """True if the texts have no part that belongs to this pod alone; see :meth:`copy`."""
+        """True if no part of the texts belongs to this pod alone; see :meth:`copy`."""
         return not self._metadata.startswith(b"{")
 
     def copy(self, name: str, uid: str, resource_version: int) -> StoredPod:
@@ -152,7 +152,7 @@ class StoredPod(Stored):
 
     def _bare(self, name: str, uid: str, resource_version: int) -> StoredPod:
         """Return a pod with the namespace, labels and owners of this one, its parts still unset."""
-        # Without calling Stored's initializer: ``raw`` stays unset, so that reading it calls __getattr__.
+        # Stored's initializer is not called, so that ``raw`` stays unset and reading it calls __getattr__.
         item = StoredPod.__new__(StoredPod)
         item.kind, item.namespace, item.name, item.uid = PODS, self.namespace, name, uid
         item.resource_version = resource_version

@@ -213,7 +213,7 @@ def _places(items: list[Any], key: str) -> dict[Hashable, int]:
 
 
 def _ordered(items: list[Any], order: list[Any], key: str | None) -> list[Any]:
-    """Sort the items that ``order`` names. Other items stay behind their former left neighbour."""
+    """Sort the items that ``order`` names, among the places that they have. Other items keep their places."""
     if key is None:
         return items
     rank = {_key_of(entry, key): position for position, entry in enumerate(order)}

@@ -43,7 +43,7 @@ def _basic(entry: Data) -> Data:
 
 
 _REQUESTS: Final = (_exact, lambda entry: _lifted(entry, "exactly"))
-#: By kind: path of the list with another shape in v1beta1, and the converters of its entries, inwards and outwards.
+#: By kind: path of the list with another shape in v1beta1, and the converters of its entries, to v1 and back.
 _SHAPES: Final[Mapping[str, tuple[tuple[str, ...], tuple[Convert, Convert]]]] = {
     "ResourceClaim": (("spec", "devices", "requests"), _REQUESTS),
     "ResourceClaimTemplate": (("spec", "spec", "devices", "requests"), _REQUESTS),
@@ -82,7 +82,9 @@ def _api_version(kind: Kind, version: str) -> str:
 
 
 def _reshaped(kind: Kind, data: Mapping[str, Any], version: str, way: int) -> Mapping[str, Any]:
-    """Return the members in the other shape, if there is one; ``way`` is 0 inwards and 1 outwards."""
+    """Return the members in the other shape, if there is one. ``way`` is 0 to the stored version, 1 to the served
+    version.
+    """
     if not has_other_shape(kind, version):
         return data
     path, ways = _SHAPES[kind.kind]

@@ -53,10 +53,10 @@ class Deletion:
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        #: Owners being deleted in the foreground, by UID, in their state when that began.
+        #: Owners being deleted in the foreground, by UID, in their state when the deletion began.
         self._waiting_owners: dict[str, Stored] = {}
-        #: Keys of dependents by the owner's UID and by kind, in order. They are the objects' own key texts, to save
-        #: memory.
+        #: Keys of dependents by the owner's UID and by kind, in order. To save memory, the objects' own key texts are
+        #: used.
         self._dependents: dict[str, dict[Kind, dict[str, None]]] = {}
         self._population: Counter[str] = Counter()
         #: Namespaces in which nothing new may be created.
@@ -194,7 +194,7 @@ class Deletion:
         wanted = min(asked if asked is not None else 30 if own is None else own, _LONGEST_GRACE)
         if wanted < 0:
             wanted = 1  # as upstream, which lets clients write negative periods
-        if "deletionTimestamp" in metadata:  # a second delete can only shorten the grace period
+        if "deletionTimestamp" in metadata:  # a second deletion can only shorten the grace period
             current = min(int(metadata.get("deletionGracePeriodSeconds") or 0), _LONGEST_GRACE)
             return current if asked is None else min(wanted, current)
         return wanted
@@ -226,7 +226,7 @@ class Deletion:
     def _each_dependent(self, uid: str) -> Iterator[Stored]:
         """Yield the present dependents.
 
-        Each is read at its turn; a dependent that was deleted before that is left out.
+        Each dependent is read at its turn, so dependents that were deleted before their turn are left out.
         """
         dependents = [(kind, key) for kind, keys in self._dependents.get(uid, {}).items() for key in keys]
         for kind, key in dependents:

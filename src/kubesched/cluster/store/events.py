@@ -1,7 +1,7 @@
 """Events: stored as core/v1, and served as events.k8s.io/v1 too.
 
-As in a real cluster, an event recorded through the new group shows up in the old one, which is where ``kubectl`` looks.
-Only some fields have other names. Caller: ``store``, for requests about events.k8s.io.
+As in a real cluster, an event that is recorded through the new group also appears in the old group, where ``kubectl``
+looks. The two forms differ only in the names of some fields. Caller: ``store``, for requests about events.k8s.io.
 """
 
 from __future__ import annotations
@@ -131,15 +131,15 @@ def new_item(item: Item) -> Stored:
 
 
 class EventExpiry:
-    """Expiry of events: without it a busy cluster would keep every event.
+    """Expiry of events. Without expiry, a busy cluster would keep every event.
 
     An event expires an hour after it was last written, as upstream's lease on the stored key.
     """
 
     def __init__(self, events: Mapping[tuple[str, str], Stored]) -> None:
         self._events = events
-        #: Writes of events, the oldest first: time, version, namespace, name. Not a dictionary: a growing one with a
-        #: million entries would be copied in one step.
+        #: Writes of events, the oldest first: time, version, namespace, name. A list in time order is used, because a
+        #: growing dictionary with a million entries would be copied in one step.
         self._written: deque[tuple[float, int, str, str]] = deque()
 
     def written(self, now: float, item: Stored) -> None:

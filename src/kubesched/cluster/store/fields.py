@@ -23,7 +23,8 @@ from ..schema import Stored
 
 __all__ = ["Filter", "fields_of"]
 
-#: Terms of a selector, separated by commas; parts of a term; characters of a value, escaped or not.
+#: Patterns of the terms of a selector (separated by commas), of the parts of a term, and of the characters of a value,
+#: escaped or not.
 _TERMS: Final = re.compile(r"(?:\\.|[^,\\]|\\$)+", re.DOTALL)
 _TERM: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 _LETTERS: Final = re.compile(r"(\\.?)|([^\\])", re.DOTALL)
@@ -60,7 +61,7 @@ def _path_fields(*paths: str, absent: str = "", **renamed: str) -> Callable[[Sto
             for part in path:
                 value = value.get(part) if isinstance(value, dict) else None
             text = default if value is None else str(value)
-            # Tens of thousands of objects share a few values: each text is kept once.
+            # Tens of thousands of objects share a few values, so each text is kept once.
             fields[name] = intern(text.lower() if isinstance(value, bool) else text)
         return fields
 
@@ -184,7 +185,7 @@ def _field_terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
 
 
 def _not_selectable(kind: Kind, name: str) -> str:
-    """Return upstream's message, which differs between kinds with selectable fields of their own and all others."""
+    """Return upstream's message. It depends on whether the kind has selectable fields of its own."""
     if kind.group_resource == "jobs.batch":
         return f'field label "{name}" not supported for batchv1.Job'
     if kind.custom or kind.group_resource in _READERS:

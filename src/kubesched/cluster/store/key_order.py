@@ -3,8 +3,8 @@
     add ──▶ at the end of the order, or to the rest        remove ──▶ noted        read ──▶ one order again
 
 Sorting a table anew for each list takes 60 ms for 100,000 keys; merging the few new keys into the order takes a fifth
-of that. When more keys are removed than are left, the removed ones are dropped in steps, some with each further
-removal: dropping a hundred thousand at once would take 60 ms.
+of that. When more keys are removed than are left, the removed keys are dropped in steps, some with each further
+removal. Dropping a hundred thousand at once would take 60 ms.
 """
 
 from __future__ import annotations

@@ -110,10 +110,11 @@ class PodActions:
         return item
 
     def patch_status(self, old: Stored, patch: Any) -> Stored | None:
-        """Apply a strategic merge patch of the status alone, as schedulers and kubelets send it, by a short way.
+        """Apply a strategic merge patch of the status alone, as schedulers and kubelets send it, without the general
+        merge.
 
-        The result equals the result of the general merge. Returns None, and does nothing, for other pods and patches
-        and for patches to be refused: the caller then uses the general merge.
+        The result equals the result of the general merge. For other pods and patches, and for patches that must be
+        refused, it does nothing and returns None; the caller then uses the general merge.
         """
         # Nearly always plain dicts. Recognising another mapping type takes much longer.
         if type(patch) is not dict or not patch.keys() <= _STATUS_PATCH or not isinstance(old, StoredPod):
@@ -240,7 +241,7 @@ def _spec_on_node(document: Document, name: str, node_name: str) -> Any:
 
 
 def _needs_no_consent(pod: dict[str, Any]) -> bool:
-    """True for pods that do not run: evicting them is no disruption."""
+    """True for a pod that does not run, whose eviction is no disruption."""
     phase = (pod.get("status") or {}).get("phase")
     return bool(pod["metadata"].get("deletionTimestamp")) or phase in ("Succeeded", "Failed", "Pending")
 

@@ -1,7 +1,7 @@
 """ResourceQuota: bounds on the sum of a namespace's objects. Checked on create, use kept in ``status.used``.
 
-Only namespaces that have a quota cost anything. Use is counted exactly, object by object, so that a quota is never
-exceeded however late its status is written. Counted: pods and their requests and limits, claims and their storage, and
+Only namespaces that have a quota cost anything. Use is counted exactly, object by object, so a quota is never exceeded
+even if its status is written late. Counted are pods with their requests and limits, claims with their storage, and
 ``count/<resource>``. Rules and texts: upstream ``apiserver/admission/plugin/resourcequota`` and ``quota/v1``. Caller:
 ``store``.
 """
@@ -25,7 +25,7 @@ __all__ = ["Quotas"]
 
 #: Kinds that are counted under their bare name too.
 _BARE: Final = frozenset({"services", "secrets", "configmaps", "replicationcontrollers", "resourcequotas"})
-#: Resources that every container must request once a quota limits them.
+#: Resources that every container must request if a quota limits them.
 _MUST_ASK: Final = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 
@@ -48,7 +48,7 @@ class _Quota:
         self.used: Amounts = dict.fromkeys(self.hard, 0)
 
     def covers(self, pod: Pod | None) -> bool:
-        """True if an object counts. Scopes are about pods only: a quota with scopes counts nothing else."""
+        """True if an object counts. Scopes are about pods, so a quota with scopes counts only pods."""
         if pod is None or not self.scopes:
             return not self.scopes
         given = _scopes_of(pod)

@@ -71,7 +71,7 @@ class Records:
         self._turn_is_due = False
         for kind in KINDS:
             self.register(kind)
-        # One table, two names: see .events.
+        # Two names for one table; see .events.
         self._tables[EVENTS] = self._tables[CORE_EVENTS]
 
     # -- tables ----------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class Records:
             version = 0 if old is None else old.resource_version
             metadata["resourceVersion"] = str(version)
             if old is None:
-                del metadata["resourceVersion"]  # an object that was never stored has no version
+                del metadata["resourceVersion"]  # an object that is not stored yet has no version
             return _checked_size(Stored(kind, encode_clean(document), metadata, version), old, most)
         version = self._version + 1
         metadata["resourceVersion"] = str(version)
@@ -357,7 +357,7 @@ def _make_page(moment: Moment, filter_: Filter, version: int, after: Key | None,
                 items = [item for item in items if filter_.matches(item)]
             found += items
             if 0 < limit < len(found):
-                rest = 1  # the number of the remaining ones is not computed
+                rest = 1  # the number of remaining objects is not computed
                 del found[limit:]
                 break
     page: list[Any] = [new_item(item) for item in found] if filter_.kind.group == EVENTS.group else found

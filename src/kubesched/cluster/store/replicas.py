@@ -1,8 +1,8 @@
 """Memo of recent pods, from which pods of equal requests are copied.
 
 A controller sends the same request for each of its pods and leaves the name to the server. Admission gives the same
-result until an object changes that admission reads. Such a pod differs from the one before in its name, UID and version
-only; and bound pods of one template differ in their node. Callers: ``store`` and ``pod_actions``.
+result until an object changes that admission reads. Such a pod differs from the previous one only in name, UID and
+version. Bound pods of one template also differ in their node. Callers: ``store`` and ``pod_actions``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _MOST: Final = 1 << 10
 
 
 class Replicas(Generic[K]):
-    """Pods by the request that made them, within the present second: pods contain the time of their creation."""
+    """Pods by the request that made them. They are kept for the present second only, because pods contain the time of
+    their creation.
+    """
 
     def __init__(self, now: Callable[[], str]) -> None:
         self._now = now
@@ -44,7 +46,7 @@ class Replicas(Generic[K]):
             self._pods[request] = item
 
     def forget(self, item: Stored | None, old: Stored | None) -> None:
-        """Forget all, since an object changed that decides the contents of pods."""
+        """Forget all pods, because an object changed on which the contents of pods depend."""
         self._pods.clear()
 
 

@@ -77,7 +77,7 @@ _FIRST_PRIORITY_CLASSES: Final = (
     ("system-node-critical", 2_000_001_000, _NODE_CRITICAL),
 )
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
-#: Events kept per pod, where this allows more than ``most_events``.
+#: Events kept for each pod, if this allows more than ``most_events``.
 _EVENTS_PER_POD: Final = 2
 #: Most events that are removed at a time. Removing all expired ones at once could hold up the event loop.
 _EXPIRED_AT_ONCE: Final = 512
@@ -87,10 +87,11 @@ _POD_HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"
 class Store(Records):
     """Store of all objects of an embedded cluster.
 
-    ``history`` is the number of changes of one kind from which a new watch may start before it gets 410; ``backlog``
-    the number by which a live watch may lag. ``auto_namespaces`` creates a namespace when an object is created in it;
-    ``default_tolerations``, ``priority_admission`` and ``taint_new_nodes`` are admission rules. Every verb raises
-    :class:`ApiError` when it refuses. With ``dry_run`` a verb does everything but store the result.
+    ``history`` is the number of past changes of one kind at which a new watch may start; an older start gets 410.
+    ``backlog`` is the number of changes by which a live watch may lag. ``auto_namespaces`` creates a namespace when an
+    object is created in it; ``default_tolerations``, ``priority_admission`` and ``taint_new_nodes`` are admission
+    rules. Every verb raises :class:`ApiError` when it refuses. With ``dry_run`` a verb does everything but store the
+    result.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Store(Records):
             priority_admission=priority_admission,
             taint_new_nodes=taint_new_nodes,
         )
-        #: Most events that are kept. They are also kept for an hour only; the oldest go first.
+        #: Most events that are kept, each for an hour at most. The oldest are dropped first.
         self.most_events = math.inf
         self._events = self._tables[CORE_EVENTS]
         self._pods = self._tables[PODS]
@@ -362,7 +363,7 @@ class Store(Records):
         return self._replace(old, before, document, subresource, dry_run=dry_run)
 
     def _replace(self, old: Stored, before: Document, document: Document, subresource: str, *, dry_run: bool) -> Stored:
-        """Replace ``old`` by ``document``, as far as the (sub)resource allows.
+        """Replace the parts of ``old`` that the (sub)resource allows to change by ``document``.
 
         ``before`` is the document of ``old``. A write that leaves the metadata alone shares it with ``before``.
         """
@@ -403,14 +404,15 @@ class Store(Records):
                 and "status" not in changed
                 and all(same_section(before.get(name), after.get(name)) for name in changed)
             ):
-                return old  # the new object only lacked defaults
+                return old  # the new object lacked only defaults
         causes.raise_if_any(kind, old.name)
         if self._deletion.is_finished(kind, metadata):
             item = old if dry_run else self.remove(after, old)
         else:
             if "spec" in changed:
                 self._quotas.admit(kind, after, old)
-            # Controllers write most statuses, and cannot shrink the rest of the object.
+            # The server's limit does not apply: controllers write most statuses, and cannot shrink the rest of the
+            # object.
             most = 2 * MOST_BYTES if subresource else MOST_BYTES
             item = self.commit(kind, after, old, dry_run=dry_run, same_metadata=not has_new_metadata, most=most)
         self.settle_later()

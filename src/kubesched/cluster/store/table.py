@@ -1,7 +1,7 @@
 """Table of one kind: its objects, the recent history of their changes, and the watches on them.
 
-Changes are appended once; every watch has a position in the history and filters when it reads, so a write costs the
-same however many watches there are, and a watch that wakes finds everything since its last read.
+A change is appended once. Every watch has a position in the history and filters when it reads. So the cost of a write
+does not depend on the number of watches, and a watch that wakes finds all changes since its last read.
 
 Caller: ``store``, which owns one table per kind and hands watches to the transports.
 """
@@ -67,8 +67,8 @@ class Change(msgspec.Struct, gc=False, eq=False):
 class Table:
     """Objects of one kind, by (namespace, name), with their history.
 
-    ``history`` is the number of changes back from which a new watch, a continued list or an exact list may begin;
-    ``backlog`` is how far a live watch may lag before its version counts as expired.
+    ``history`` is the number of past changes at which a new watch, a continued list or an exact list may begin.
+    ``backlog`` is the number of changes by which a live watch may lag before its version counts as expired.
     """
 
     def __init__(self, kind: Kind, history: int, backlog: int) -> None:
@@ -84,7 +84,7 @@ class Table:
         self._step_at = self._step
         self._floor = 0  # versions below this one have lost history
         self._order = KeyOrder()
-        # Dicts as ordered sets: the order of waking must be reproducible.
+        # The dicts serve as ordered sets, because the order of waking must be reproducible.
         self._watches: dict[Watch, None] = {}
         self._waiting: dict[Watch, None] = {}
         self._past: dict[int, Moment] = {}
@@ -92,7 +92,7 @@ class Table:
     # -- objects ---------------------------------------------------------------------------------------
 
     def items(self, namespace: str = "") -> list[Stored]:
-        """Return all objects in key order, or those of one namespace."""
+        """Return all objects in key order, or only the objects of one namespace."""
         return self.present().within(namespace).items()
 
     def present(self) -> Moment:
@@ -208,8 +208,8 @@ class Table:
     def slim(self) -> None:
         """Drop the decoded data of versions that are not current; it can be decoded again.
 
-        Old versions are rarely read, because informers have read them by then. A growing history does this by itself
-        for its older part.
+        Old versions are rarely read, because informers have read them by then. As the history grows, it does this by
+        itself for its older part.
         """
         self._past.clear()
         self._order.trim()
@@ -255,8 +255,8 @@ class Table:
 class Watch:
     """Reader of a table's changes.
 
-    ``drain`` returns what is there now (a part of a long initial state); ``wait`` sleeps until there may be more. One
-    consumer per watch. Close it when done, or the history it has not read is kept for it.
+    ``drain`` returns the events that are available now (of a long initial state, a part); ``wait`` sleeps until there
+    may be more. One consumer per watch. Close it when done, or the history it has not read is kept for it.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Benchmark of the decision core alone: pop, decide, assume. Nothing is bound and nothing is watched.
 
-Nodes and pods are those of a workload: nodes of all its createNodes operations, pods of its measured operations, in
+Nodes and pods come from a workload: nodes from all its createNodes operations, pods from its measured operations, in
 order. Caller: ``kubesched bench --decisions``.
 """
 
@@ -48,7 +48,7 @@ async def measure_decisions(workload: Workload, registry: Registry, *, seed: int
     for node in embedded.nodes():
         cache.set_node(node)
     pods = embedded.pods()
-    random.Random(seed).shuffle(pods)  # the store lists by name, which is an order of its own
+    random.Random(seed).shuffle(pods)  # the store lists by name, not in the order of creation
     for pod in pods:
         queue.add(pod)
     restore_collector = settle_collector()

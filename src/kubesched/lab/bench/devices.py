@@ -25,7 +25,7 @@ __all__ = ["allocate_claims", "driver_slice"]
 
 
 def allocate_claims(store: Store, namespace: str, gates: FeatureGates, rng: random.Random) -> None:
-    """Allocate every claim of a namespace (of all, when it is empty) on some node, without reserving it.
+    """Allocate every claim of a namespace on some node, without reserving it. An empty text stands for all namespaces.
 
     Raises:
         WorkloadError: when the devices of a claim are not free on any node.

@@ -182,7 +182,7 @@ class _Execution:
         self._total = sum(op.count for op in operations if isinstance(op, CreatePods))
         #: Labels of the pods without a node that a later barrier waits for, by namespace and key.
         self._ledger: dict[str, dict[str, Labels]] = {}
-        #: Waits that are open, or open as soon as their pods are created.
+        #: Waits that are open, or will open as soon as their pods are created.
         self._waits: list[_Wait] = []
         self._last_bound = time.perf_counter()
         self._done = 0
@@ -352,7 +352,7 @@ class _Execution:
         await self._settle()
 
     async def _create_driver(self, op: CreateResourceDriver) -> None:
-        """Publish slices, and wait until the scheduler has all of them, if it reads slices at all."""
+        """Publish slices. If the scheduler reads slices, wait until it has all of them."""
         client = self.embedded.client
         for item in self.embedded.store.list(NODES).items:
             if fnmatch.fnmatchcase(item.name, op.nodes):
@@ -408,7 +408,7 @@ class _Execution:
             return
         still = self.embedded.scheduler.is_idle and all(task.done() for task in self._background)
         if still and not all(map(self._was_tried, keys)):
-            still = False  # controllers may still have work to do before the others are tried, such as making claims
+            still = False  # controllers may still have work to do first, such as making claims
         if quiet > (_STILL_SECONDS if still else _PATIENCE_SECONDS):
             example = min(keys)
             raise WorkloadError(
@@ -436,7 +436,9 @@ class _Execution:
             await asyncio.sleep(0)
 
     async def _until_node_seen(self, name: str) -> None:
-        """Wait until the scheduler knows a node, and so all nodes created before it: watches keep the order."""
+        """Wait until the scheduler knows a node. Watches keep the order, so it then knows all nodes created before this
+        one.
+        """
         table, deadline = self.embedded.scheduler.cache.table, time.perf_counter() + _PATIENCE_SECONDS
         while name and ((info := table.get(name)) is None or info.node is None):
             if time.perf_counter() > deadline:
@@ -480,7 +482,7 @@ class _Execution:
                 try:
                     await client.delete(kind, namespace if kind.namespaced else "", name, grace_period_seconds=0)
                 except ApiError:
-                    continue  # deleted already: churn continues, as upstream
+                    continue  # the object is deleted already; churn continues, as upstream
             if not filled:
                 made = []
                 for template in templates:

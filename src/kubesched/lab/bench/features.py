@@ -27,7 +27,7 @@ __all__ = ["with_features"]
 def with_features(registry: Registry, features: Sequence[str]) -> Registry:
     """Return a registry whose NodeDeclaredFeatures plugin knows these features only.
 
-    Without features it is the given registry, else a copy.
+    Without features the given registry itself is returned, otherwise a copy.
     """
     if not features:
         return registry

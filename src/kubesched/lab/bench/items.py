@@ -1,8 +1,8 @@
 """Result items of a section, as upstream's benchmark reports them, and the file with them.
 
 Source: rules/benchmark-format §7, §8.2. Deliberate differences: histograms cover the section, not the workload from its
-beginning (rules/benchmark-format §12 quirk 4); memory is that of the process, as there is no Go heap. Callers:
-:mod:`.measure`, ``kubesched bench --results``.
+beginning (rules/benchmark-format §12 quirk 4); memory is the memory of the process, because there is no Go heap.
+Callers: :mod:`.measure`, ``kubesched bench --results``.
 """
 
 from __future__ import annotations

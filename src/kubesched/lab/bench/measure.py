@@ -1,7 +1,7 @@
 """Stopwatch of a run: times, memory, and figures from samples.
 
-Times are real. A section lasts from the start to the end of a collection; its CPU time includes everything the process
-did, the creation of pods and the recording of events as well. Caller: :mod:`.execute`.
+Times are real. A section lasts from the start to the end of a collection; its CPU time includes all work of the
+process, also the creation of pods and the recording of events. Caller: :mod:`.execute`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Section(_Struct, frozen=True, kw_only=True):
     """Measured part of a run. ``seconds`` is from its start to its last binding."""
 
     name: str
-    #: Pods created in the section's namespaces, and those of them that were bound.
+    #: Number of pods created in the section's namespaces, and number of these pods that were bound.
     pods: int
     bound: int
     seconds: float
@@ -80,7 +80,7 @@ class Section(_Struct, frozen=True, kw_only=True):
     #: Time of the search for a node alone.
     decision_us: Percentiles
     cpu_us_per_pod: float
-    #: Number of times that the event loop was held for more than 50 ms, and the longest of these.
+    #: Number of times that the event loop was held for more than 50 ms, and the longest of these times.
     loop_holds: int
     longest_holds: list[LoopHold]
     #: Result items in upstream's format, see :mod:`.items`. The first is the throughput in steps of a second.

@@ -39,7 +39,7 @@ async def create_bound_claim(
     """Create a claim and its volume, bound to each other, in upstream's order: claim, its status, volume, its status.
 
     Raises:
-        WorkloadError: when the volume template is neither CSI nor AWS EBS: only these have a handle to fill in.
+        WorkloadError: when the volume template is neither CSI nor AWS EBS, the only types with a handle to fill in.
     """
     claim_name, volume_name = f"pvc-{index}", f"{namespace}-vol-{index}"
     made = {**claim, "metadata": {**(claim.get("metadata") or {}), "name": claim_name, "namespace": namespace}}

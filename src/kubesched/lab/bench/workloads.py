@@ -111,7 +111,8 @@ class CreatePods(_Op, frozen=True, kw_only=True):
     skip_wait_to_completion: bool = False
     #: Most pods created per second; 0 for no limit. A field of our own, for latencies under a steady load.
     pods_per_second: int = 0
-    #: True to create batches of ``count`` pods for ``duration``, each after the one before is bound and deleted.
+    #: True to create batches of ``count`` pods for ``duration``. A batch is created after the previous one is bound and
+    #: deleted.
     steady_state: bool = False
     duration: str = "0s"
 
@@ -156,7 +157,9 @@ class CreateResourceClaims(_Op, frozen=True, kw_only=True):
 
 
 class AllocResourceClaims(_Op, frozen=True, kw_only=True):
-    """Operation that allocates the claims of a namespace (of all, without one) with the structured allocator."""
+    """Operation that allocates the claims of a namespace with the structured allocator. Without a namespace, it
+    allocates all claims.
+    """
 
     namespace: str = ""
 

@@ -1,4 +1,4 @@
-"""Scenarios whose records depend on data that was not recorded, found by a rule about their pods.
+"""Rules that find scenarios whose records depend on data that was not recorded. A rule reads the scenario's pods.
 
 A rule is only applied to a vector that differs in every reading. Such a vector counts as not compared, with the
 reason.
@@ -22,7 +22,7 @@ _EMPTY_CLAIM: Final = (
     "Kubernetes makes an empty claim for an extended resource that the node's device plugin serves (declared)"
 )
 _HELD_TWICE: Final = "Kubernetes forgets that a device is in use when one of two claims that hold it is deallocated"
-_SLICES: Final = "which of the slices of a pool says how many there are depends on chance"
+_SLICES: Final = "it depends on chance which slice of a pool states the number of slices"
 _FREE_AT_ONCE: Final = (
     "preemption counts on the devices of a claim that the same attempt deallocates, unlike in Kubernetes (declared)"
 )

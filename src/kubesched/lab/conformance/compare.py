@@ -31,7 +31,7 @@ _ADDRESS: Final = frozenset({"pod", "pass", "node", "clearedNominations", "reser
 def compare_attempt(comparison: Comparison, world: World, pod: PodInfo, expected: JSON, where: str) -> JSON | None:
     """Evaluate the pod, find its node, and compare both with the record. Returns our record.
 
-    A record that needs a plugin that is not built is left out as a whole; then the result is None.
+    A record is left out as a whole if it needs a plugin that is not built; the result is None then.
     """
     missing = missing_plugin(world, pod)
     if missing is not None:
@@ -125,9 +125,9 @@ class _Attempt:
         skipped = set(got.get("skipped", ()))
         missing = missing_plugins(self.world, self.pod, "preFilter")
         if want["code"] == Code.SUCCESS.label:
-            skipped.update(missing)  # they have nothing to do for the pod
+            skipped.update(missing)  # these plugins have nothing to do for the pod
         else:
-            skipped.update(name for name in missing if name in want["skipped"])  # those before the one that stopped
+            skipped.update(name for name in missing if name in want["skipped"])  # plugins before the one that stopped
         self._check("preFilter.skipped", want["skipped"], sorted(skipped))
 
     def _filters(self) -> None:
@@ -147,7 +147,7 @@ class _Attempt:
     def _scores(self) -> None:
         expected, answer = self.expected, self.answer
         if "scoreSkipped" in expected:
-            # A missing plugin that extends PreScore would have skipped the pod. Other missing plugins add zero.
+            # A missing plugin that extends PreScore would have skipped the pod. Any other missing plugin adds zero.
             missing = missing_plugins(self.world, self.pod, "preScore")
             skipped = sorted({*answer.get("scoreSkipped", ()), *missing})
             self._check("scoreSkipped", expected["scoreSkipped"], skipped)

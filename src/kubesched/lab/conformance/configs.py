@@ -45,8 +45,8 @@ def _outcome(document: str, gates: FeatureGates) -> JSON:
 def compare_config(comparison: Comparison, vector: JSON, gates: FeatureGates = DEFAULT_GATES) -> None:
     """Compare the stage of a failure, its errors, the defaulted form and the plugins that run.
 
-    Decoding errors are compared by their stage only: their wording is that of a particular parser. Validation errors
-    are compared by their field paths.
+    Decoding errors are compared only by their stage, because their wording belongs to a particular parser. Validation
+    errors are compared by their field paths.
     """
     expected, outcome = vector["expected"], _outcome(vector["scenario"]["document"], gates)
     for member in ("stage", "defaulted", "effective"):

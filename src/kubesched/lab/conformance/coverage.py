@@ -1,8 +1,8 @@
-"""Coverage of a replay: the code paths that its attempts used. Code that no vector reaches is not shown to be right.
+"""Coverage of a replay: the code paths that its attempts used. A replay says nothing about code that no vector reaches.
 
 It counts the attempts that ``Search.find`` answered, by path, and the calls of each Filter and Score plugin during
 those attempts, by form: ``vector`` for many rows at once, ``row`` for a single node. Without a coverage a replay costs
-nothing more: only then is there no observer of the search, and no wrapper around entries.
+nothing more, because the search then has no observer and entries have no wrapper.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubesched.scheduler.framework.runtime import Framework
 
 __all__ = ["FORMS", "Coverage"]
 
-#: By form of a call, the method of an entry that makes it.
+#: Method of an entry, by the form of the calls that it makes.
 FORMS: Final = {"vector": "many", "row": "one"}
 
 

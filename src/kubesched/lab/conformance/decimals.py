@@ -5,9 +5,9 @@ or more. When such a quantity is a pod-level request and the pod has overhead fo
 of the pod's requests adds the overhead to the shared decimal once more, so the pod looks bigger each time. The number
 of computations before Filter, and before Score, depends on how the recording ran.
 
-We add overhead once. To compare such a record at all, the replay is repeated with the overhead counted up to eight
-times, at Score at least as often as at Filter. A repetition that agrees with the whole record explains the record.
-Vectors without such a pod are never treated this way.
+We add overhead once. To compare such a record, the replay is repeated with the overhead counted up to eight times, and
+at Score at least as often as at Filter. If a repetition agrees with the whole record, it explains the record. Vectors
+without such a pod are never treated this way.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def drifts(pod: PodInfo) -> bool:
 
 
 def _drifting(pod: PodInfo) -> list[str]:
-    """Return the resources whose pod-level request is a shared decimal that overhead is added to."""
+    """Return the resources whose pod-level request is a shared decimal to which upstream adds overhead."""
     if pod.spec.resources is None:
         return []
     requests = pod.spec.resources.requests

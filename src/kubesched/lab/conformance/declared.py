@@ -1,9 +1,9 @@
 """Differences that ``docs/differences.md`` declares, undone for one reading of a vector.
 
-A-Q1: upstream keeps an incoming pod's ``namespaceSelector`` active after it was resolved and matches it against no
-labels at all. A selector that matches an object without labels (``NotIn``, ``DoesNotExist``) then makes the term match
-pods in every namespace. Here it matches the namespaces it selects. The reading replaces such a selector by the empty
-one, which selects every namespace.
+A-Q1: upstream keeps an incoming pod's ``namespaceSelector`` active after resolving it, and then matches it against an
+empty set of labels. A selector that matches an object without labels (``NotIn``, ``DoesNotExist``) then makes the term
+match pods in every namespace. Here the term matches the namespaces that the selector selects. The reading replaces such
+a selector by the empty one, which selects every namespace.
 """
 
 from __future__ import annotations

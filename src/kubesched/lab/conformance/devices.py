@@ -1,7 +1,7 @@
 """Member ``devices``: the claims that would be allocated on each feasible node, device by device.
 
-In vectors with pods one after the other the allocation of a placed pod is stored in its claims, as PreBind would do,
-with the devices of the record.
+In vectors with pods one after the other, the claims of a placed pod get the allocation of the record, as PreBind would
+store it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _device(result: DeviceRequestAllocationResult) -> JSON:
 
 
 def store_allocations(world: World, pod: PodInfo, node: str, allocations: Allocations, recorded: JSON) -> None:
-    """Store the devices of a placed pod: those of the record, even where ours differ."""
+    """Store the devices that the record gives a placed pod, even if ours differ."""
     ours = {claim.metadata.name: (claim, allocation) for claim, allocation in allocations.get(node, ())}
     agree = devices_member({node: list(ours.values())}) == {node: recorded.get(node, [])}
     for entry in recorded.get(node, ()):

@@ -1,4 +1,4 @@
-"""Equally important victims: upstream reprieves them in an order of chance.
+"""Equally important victims, which upstream reprieves in a random order.
 
 Pods that may be victims are compared by priority, then by start time; a pod that has not started counts as started now.
 Upstream sorts equal ones by an unstable algorithm, from an order that changes when pods leave the node, and reads the
@@ -89,7 +89,7 @@ def _arrange_node(world: World, plugin: ListsCandidates, question: Question, nam
 
 
 class _OneNode:
-    """Statuses by which preemption may help on one node alone."""
+    """Statuses of nodes that let preemption help on one node only."""
 
     def __init__(self, statuses: NodeToStatus, table: NodeTable, row: int) -> None:
         self._statuses = statuses
@@ -112,7 +112,7 @@ def _orders(world: World, node: NodeInfo, victims: set[str]) -> Iterator[list[Po
     """Yield orders of a node's pods to try. Only the order of equally important pods matters.
 
     In the first two orders the pods that stay by the record come before the victims, or after them. This finds every
-    possible set of victims, unless disruption budgets count: then random orders of equal pods follow.
+    possible set of victims unless disruption budgets count. If they do, random orders of equal pods follow.
     """
     pods = list(node.pods.values())
     stay, leave = ([pod for pod in pods if (pod.key in victims) is side] for side in (False, True))

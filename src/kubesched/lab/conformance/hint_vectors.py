@@ -1,4 +1,6 @@
-"""Golden vectors about queueing hints: an event, a plugin's rejection, and the hint if another attempt is worth it."""
+"""Golden vectors about queueing hints: an event, a plugin's rejection, and the hint that says if another attempt is
+worthwhile.
+"""
 
 from __future__ import annotations
 

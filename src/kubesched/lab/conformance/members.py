@@ -1,4 +1,4 @@
-"""Members that a golden vector may have. An unknown one is an error: it would be passed without a comparison.
+"""Members that a golden vector may have. An unknown member is an error, because it would pass without a comparison.
 
 The format is described in the README next to the golden files.
 """

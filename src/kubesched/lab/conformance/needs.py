@@ -1,8 +1,8 @@
 """Plugins that a pod needs: the rule by which a record is "not compared: plugin X is not built".
 
 A plugin that has nothing to do for a pod answers Skip, or zero, and can be missing without any effect on the pod's
-records. For each plugin that may be missing, a rule here selects the pods it has something to do for. The rules are
-wide: they may name a plugin that would not have changed anything, never the reverse.
+records. For each plugin that may be missing, a rule here selects the pods for which it has something to do. The rules
+are wide: they may name a plugin that would not have changed anything, but they never miss a plugin that would have.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class _Sequence:
             got = None if status is None else {**status_of(status), "plugin": status.plugin}
             wanted = None if recorded is None else {"reasons": [], "plugin": "", **recorded}
             if wanted is not None and got is not None:
-                # An error whose text names extension point and plugin is recorded without the plugin.
+                # If an error's text names extension point and plugin, the record leaves the plugin out.
                 got["plugin"] = got["plugin"] if wanted["plugin"] else ""
                 wanted, got = without_wording(wanted), without_wording(got)
             comparison.check("reserve", f"{where}: reserve", wanted, got)
@@ -144,7 +144,9 @@ class _Sequence:
         self._world.nominations.add(pod, node)
 
     def _clear(self, key: str) -> bool:
-        """End a pod's nomination, if it has one. The pod may be a waiting one outside the scenario's pending list."""
+        """End a pod's nomination, if it has one. The pod may be waiting without being in the scenario's pending
+        list.
+        """
         if key in self.pending:
             self.pending[key] = nominated(self.pending[key], "")
         return self._world.nominations.remove_key(key)

@@ -73,7 +73,7 @@ def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, recor
     _compare_nomination(comparison, record, node, cleared, where)
     plugin = lister(world, pod)
     if plugin is not None:
-        rejection = rejection_of(world, pod)  # with a state that no plugin has worked on
+        rejection = rejection_of(world, pod)  # with a state that no plugin has written
         question = (rejection.state, pod, rejection.diagnosis.statuses)
         _compare_candidates(comparison, world, record, plugin, question, where)
         return
@@ -85,7 +85,7 @@ def compare_preemption(comparison: Comparison, world: World, pod: PodInfo, recor
 def compare_effects(comparison: Comparison, world: World, pod: PodInfo, step: JSON, where: str) -> None:
     """Let PostFilter really preempt, and compare its effects with a step: node, victims, nominations that ended.
 
-    Of several equally good nodes the record has the first by name. The random share is varied until that node is
+    If several nodes are equally good, the record has the first by name. The random share is varied until that node is
     chosen.
     """
     missing = missing_plugins(world, pod, "postFilter")
@@ -95,7 +95,8 @@ def compare_effects(comparison: Comparison, world: World, pod: PodInfo, step: JS
         return
     node = ""
     places = len(rejection_of(world, pod).diagnosis.statuses.nodes_for_code(Code.UNSCHEDULABLE))
-    # One place more than nodes: the first search may begin where an earlier search without success began.
+    # One more place than nodes is tried, because the first search may begin where an earlier search without success
+    # began.
     for place in range(places + 1):
         world.chance.share = (place + 0.5) / (places + 1)
         rejection = rejection_of(world, pod)

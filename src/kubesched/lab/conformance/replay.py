@@ -2,8 +2,8 @@
 
 Every vector is replayed as it is. A vector that differs is replayed again with each variant that :mod:`.variants`
 offers for it; a variant under which every record agrees explains the difference. A vector that differs under all
-variants is not compared where :mod:`.beyond` knows that its records depend on data that was not recorded. An error in a
-vector is a failure of that vector; the rest of the file is still replayed.
+variants has failed. Exception: if :mod:`.beyond` knows that its records depend on data that was not recorded, it is not
+compared. An error in a vector is a failure of that vector; the rest of the file is still replayed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def replay_vector(
         try:
             world = World(vector["scenario"], registry, gates=gates_of(vector.get("gates", {})))
         except Exception:
-            return comparison, comparison.verdict, ""  # the scenario cannot be loaded, which is the failure
+            return comparison, comparison.verdict, ""  # the failure is that the scenario cannot be loaded
         for variant in variants(world):
             again = _replay(vector, registry, variant, None)
             if again.verdict is not Verdict.FAILED:

@@ -1,8 +1,8 @@
-"""Reserve, and PreBind where only that can fail, for a pod that a sequence places.
+"""Reserve for a pod that a sequence places; also PreBind, where only PreBind can fail.
 
-In vectors with pods one after the other, the resources of a placed pod stay reserved. Volumes stay reserved though
-their claims stay unbound, so that no later pod gets the same ones. Devices are given back at once: the record names the
-pod's devices, and they are stored in its claims (:mod:`.devices`).
+In vectors with pods one after the other, the resources of a placed pod stay reserved. Volumes stay reserved although
+their claims stay unbound, so that no later pod gets the same volumes. Devices are given back at once: the record names
+the pod's devices, and they are stored in its claims (:mod:`.devices`).
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ class LocalServer:
 
     def __init__(self, objects: LocalObjects) -> None:
         self._objects = objects
-        #: By (plural, key): the object before the first unsettled write, and after the last.
+        #: By (plural, key): the object before the first unsettled write, and after the last unsettled write.
         self._written: dict[tuple[str, str], tuple[Any, Any]] = {}
-        #: Keys (``namespace/name``) of pods that were deleted, and of those whose nomination ended, until they are
+        #: Keys (``namespace/name``) of deleted pods, and of pods whose nomination ended. They are kept until they are
         #: read.
         self.deleted: list[str] = []
         self.denominated: list[str] = []

@@ -1,7 +1,7 @@
 """Second readings of a vector that differs: known defects of the recording, declared differences, and chance.
 
-A rule about the scenario offers each variant, never a vector's name. A variant counts only when every record of the
-vector agrees under it.
+A rule offers each variant by the content of the scenario, never by a vector's name. A variant counts only when every
+record of the vector agrees under it.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ JSON = dict[str, Any]
 
 #: Most changes of nominations that their log keeps.
 _KEPT_CHANGES: Final = 1 << 10
-#: Time of every attempt. Objects of scenarios are of 2026, pods that a sequence places start in 2030, and periods that
-#: must not be over yet end in 2036. The recording ran in between.
+#: Time of every attempt. As at the recording, it is later than the objects of scenarios (2026), and earlier than the
+#: start of pods that a sequence places (2030) and the end of periods that must not be over yet (2036).
 _NOW: Final = parse_time("2028-01-01T00:00:00Z")
 
 
@@ -133,10 +133,11 @@ def _finish(work: Coroutine[Any, Any, None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Reading of a scenario, where there is more than one; see :mod:`.variants`.
+    """Reading of a scenario that can be read in several ways; see :mod:`.variants`.
 
     Attributes:
-        equal_victims_as_recorded: of equally important victims, the recorded ones are right; see :mod:`.equal_victims`.
+        equal_victims_as_recorded: if victims are equally important, the recorded choice is right; see
+            :mod:`.equal_victims`.
         parts_by_profile: plugins share their parts within a profile only, such as the record of reserved volumes.
     """
 

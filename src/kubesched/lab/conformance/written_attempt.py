@@ -1,7 +1,7 @@
 """Record of one attempt to place a pod, in the form of the golden files.
 
-:func:`evaluated` is the full evaluation with all its records; :func:`found` is the decision of ``Search.find``, by
-whichever of its paths.
+:func:`evaluated` is the full evaluation with all its records. :func:`found` is the decision of ``Search.find``, on any
+of its paths.
 """
 
 from __future__ import annotations

@@ -72,15 +72,16 @@ class Embedded:
     ) -> None:
         """Build the parts; must be called in a running event loop.
 
-        ``on_bind`` is called with (namespace, name, node) once the store has accepted a binding of the scheduler's.
+        ``on_bind`` is called with (namespace, name, node) once the store has accepted a binding that the scheduler
+        sent.
         ``believe_priority`` turns priority admission off: a pod's own ``spec.priority`` counts, as in upstream's
         benchmark.
 
-        ``controllers`` runs the controllers of :mod:`kubesched.cluster.controllers` too, all or those that it names;
+        ``controllers`` also runs controllers of :mod:`kubesched.cluster.controllers`: all, or the ones that it names.
         ``kubelet_options`` are passed on to :class:`~kubesched.cluster.kubelets.hollow.HollowKubelets`. ``stages``
         are rules for times and failures of pods and storage, for both.
 
-        Without ``with_faults`` none can be injected, and nothing is kept for them.
+        Without ``with_faults`` no faults can be injected, and no data is kept for them.
 
         ``extenders``, ``wrap_search`` and ``observers`` are passed on to
         :class:`~kubesched.scheduler.scheduler.Scheduler`. ``taint_new_nodes`` keeps pods off nodes that are created
@@ -290,7 +291,7 @@ class _SchedulerClient(InProcessClient):
 
 
 class _QuietPort(ApiPort):
-    """API port whose informers have no watch timeout: in one process, listing again every few minutes gains nothing."""
+    """API port whose informers have no watch timeout. In one process, it is useless to list again every few minutes."""
 
     def informer(self, kind: Any, field_selector: str = "", **options: Any) -> Any:
         return super().informer(kind, field_selector, watch_timeout=None, **options)

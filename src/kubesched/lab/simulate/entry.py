@@ -87,7 +87,7 @@ def simulate(
         until: most virtual time, in seconds or as ``"90m"``; by default a day after the last arrival.
         stages: rules for times and failures of hollow pods, volumes and devices: a path, or loaded ones.
         extenders: in-process objects in place of the extenders that ``config`` names.
-        on_progress: called with (pods bound, pods to be bound).
+        on_progress: function called with (pods bound, pods to be bound).
 
     A plugin that blocks the run for a second is named on stderr.
 

@@ -49,8 +49,8 @@ class QueuedPod(NamedTuple):
 class Simulation:
     """Simulated cluster under way. The arguments are those of ``kubesched.simulate``.
 
-    A new object has done everything that happens at time 0: pods that fit are bound. Between calls time stands still.
-    As a context manager it closes itself; ``until`` is where :meth:`run` ends.
+    When a new object is returned, everything at time 0 has happened: pods that fit are bound. Between calls time stands
+    still. As a context manager it closes itself; ``until`` is where :meth:`run` ends.
 
     Raises:
         ManifestError, ConfigError, PluginError, ValueError: see ``kubesched.simulate``.
@@ -228,7 +228,7 @@ class Simulation:
 class _Engine:
     """Loop and run of a simulation.
 
-    It does not refer to the user's :class:`Simulation`, so that a forgotten one can be collected.
+    It does not refer to the user's :class:`Simulation`, so that a forgotten simulation can be collected.
     """
 
     def __init__(self, arguments: dict[str, Any]) -> None:
@@ -273,6 +273,6 @@ class _Engine:
         raise RuntimeError("the simulation has ended")
 
     def close(self) -> None:
-        """End the run, whatever state it is in."""
+        """End the run, in any state."""
         if not self._loop.is_closed():
             outside_any_loop(lambda: close(self._loop))

@@ -1,7 +1,7 @@
 """Digest of everything that a run's result depends on. When it changes, a former result is not used again.
 
-It covers kubesched's version, the function, the run's arguments, and the content of files and directories that the
-arguments name, wherever a text or path among them exists. Callers: :mod:`.running`.
+It covers kubesched's version, the function, the run's arguments, and the content of files and directories: every text
+or path among the arguments that exists is read. Callers: :mod:`.running`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .plan import Run
 
 __all__ = ["Digests"]
 
-#: Most bytes that are read. Larger files count by size and time of change; of larger directories only the first files
-#: by name count.
+#: Most bytes that are read. A larger file counts by size and time of change. In a larger directory, only the first
+#: files by name count.
 _LARGEST: Final = 64 << 20
 _MOST_FILES: Final = 10_000
 
@@ -49,7 +49,7 @@ class Digests:
 
 
 def _opaque(value: Any) -> str:
-    """Return a path as its text, and any other value that is no plain data as the name of its type."""
+    """Return a path as its text. For any other value that is not plain data, return the name of its type."""
     return str(value) if isinstance(value, Path) else f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 

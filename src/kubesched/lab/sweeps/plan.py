@@ -1,8 +1,8 @@
 """Plan of a sweep: its runs, made from a grid of parameters, a list of runs, or both.
 
 A run has the arguments of its function. The table and the results file show a name for each argument: its label, or
-the value itself, which must be short. Two runs with equal names are refused, as one run given twice. Callers:
-:mod:`.running` and :mod:`.sweep_file`.
+the value itself, which must be short. Two runs with equal names are refused, because they would be the same run.
+Callers: :mod:`.running` and :mod:`.sweep_file`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SweepError(ValueError):
 class Run(msgspec.Struct, frozen=True):
     """Run of a sweep.
 
-    ``names`` are its parameters as the table shows them, ``arguments`` those of the function call.
+    ``names`` are its parameters as the table shows them; ``arguments`` are the arguments of the function call.
     """
 
     names: dict[str, Scalar]

@@ -18,8 +18,8 @@ __all__ = ["plot_summaries"]
 def plot_summaries(summaries: Sequence[Summary], x: str, axes: Any = None) -> Any:
     """Return a figure, or the axes if some are given. ``summaries`` are of one figure.
 
-    There is a line for each group of equal parameters besides ``x``. Numbers are drawn at their places, other values
-    side by side.
+    There is a line for each group of equal parameters besides ``x``. Numbers are drawn at their values on the axis,
+    other values side by side.
 
     Raises:
         ImportError: when matplotlib is not installed.
@@ -34,7 +34,7 @@ def plot_summaries(summaries: Sequence[Summary], x: str, axes: Any = None) -> An
     for number, (others, points) in enumerate(lines.items()):
         if numeric:
             points.sort(key=lambda one: float(one.group[x] or 0))
-        # Shifted sideways, so that intervals of several lines do not overlap.
+        # Each line is shifted sideways, so that intervals of several lines do not overlap.
         shift = 0.0 if numeric else 0.4 * ((number + 0.5) / len(lines) - 0.5)
         at = [one.group[x] if numeric else values.index(one.group[x]) + shift for one in points]
         margins = [

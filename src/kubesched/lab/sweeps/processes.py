@@ -56,7 +56,8 @@ class Processes(Executor):
         self._timeout = timeout
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = threading.Event()
-        # A fork of a process with threads or an event loop (a notebook, a test) may hang; a fresh process does not.
+        # A forked process may hang if its parent has threads or an event loop (a notebook, a test). A fresh process
+        # does not.
         self._context = multiprocessing.get_context("forkserver")
         self._workers: dict[int, BaseProcess] = {}
         self._lock = threading.Lock()
@@ -127,7 +128,7 @@ class Processes(Executor):
         if self._closed.is_set():
             process.terminate()
         try:
-            ours.recv_bytes()  # the process is ready: its imports do not count as time of a call
+            ours.recv_bytes()  # the process is ready; the time of its imports does not count for a call
         except (EOFError, ConnectionError):
             ours.close()
             raise WorkerStartError(f"a process for runs could not be started: {self._how_it_ended(number)}") from None

@@ -76,7 +76,7 @@ class RayExecutor(Executor):
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        # No retries: a run that ends its worker would do so again.
+        # There are no retries, because a run that ends its worker would do so again.
         call = self._calls.get(fn)
         if call is None:
             call = self._calls[fn] = self._ray.remote(max_retries=0)(fn)

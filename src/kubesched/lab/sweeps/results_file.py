@@ -1,7 +1,7 @@
 """Results file of a sweep, one line of JSON for each run, so that an interrupted sweep can be continued.
 
-The first line is a header. Every result is appended when its run ends; for a run with several lines, the last counts.
-An incomplete last line, left when the process was killed, is dropped. Caller: :mod:`.running`.
+The first line is a header. Every result is appended when its run ends; if a run has several lines, the last line
+counts. An incomplete last line, left when the process was killed, is dropped. Caller: :mod:`.running`.
 """
 
 from __future__ import annotations

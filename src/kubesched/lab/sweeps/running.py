@@ -67,11 +67,11 @@ def sweep(
     given as text (``package.module:name``, ``path/file.py:name``) or as a function of an importable module.
 
     ``results`` is a file that every result is appended to. Runs that have a result there are not made again, unless
-    they failed, or what they depend on has changed (:mod:`.inputs`).
+    they failed or their inputs have changed (:mod:`.inputs`).
 
-    Runs are made by ``processes`` processes (default: one per CPU; 0: in this one, one after the other), each ended
-    after ``timeout`` seconds; or by ``executor``, or by the Ray cluster at the address ``ray``. A run that fails has
-    its error in the table, and harms no other.
+    Runs are made by ``processes`` processes, by ``executor``, or by the Ray cluster at the address ``ray``. The default
+    is one process per CPU; with 0, runs are made in this process, one after the other. With processes, a run is ended
+    after ``timeout`` seconds. A run that fails has its error in the table, and harms no other.
 
     Raises:
         SweepError: when the sweep cannot be run as it is given.
@@ -106,7 +106,7 @@ def execute(
     if isinstance(function, str):
         function = qualified(function, Path.cwd())
         called = load_function(function)
-    _check_arguments(called, plan)  # so that a mistake is reported once, not by every run
+    _check_arguments(called, plan)  # checked here, so that a mistake is reported once and not by every run
     _check_engine(processes, timeout, executor, ray)
     digests = Digests(function if isinstance(function, str) else name_of(function))
     outcomes: dict[str, Outcome] = {}
@@ -209,7 +209,7 @@ def _outcomes(engine: Submits | None, function: str | Function, runs: list[Run])
             for following in itertools.islice(waiting, 1):
                 submitted[following.key] = _submit(engine, function, following, ended)
     finally:
-        # After an interruption, an executor that goes on must not begin further runs.
+        # After an interruption, an executor that keeps running must not begin further runs.
         for future in submitted.values():
             future.cancel()
 

@@ -31,7 +31,8 @@ def simulated(*, workload: Any = None, **arguments: Any) -> dict[str, Scalar]:
     arguments by name, or manifests alone.
 
     Raises:
-        SweepError: when an exception was raised inside the run, or pods were refused: its figures would be wrong.
+        SweepError: when an exception was raised inside the run, or pods were refused, because its figures would be
+            wrong.
         Exception: any error of ``kubesched.simulate``.
     """
     from ..simulate.entry import simulate  # noqa: PLC0415 - not needed by sweeps of other functions

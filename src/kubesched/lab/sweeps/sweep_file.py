@@ -1,4 +1,4 @@
-"""A sweep described in a file, with what is overridden on the command line.
+"""Reader of a sweep that is described in a file. Options on the command line override parts of it.
 
     apiVersion: kubesched.io/v1alpha1
     kind: Sweep
@@ -63,7 +63,8 @@ def read_sweep(
     grid: Mapping[str, Any] | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Description:
-    """Return the sweep of a file, or of the arguments alone. ``grid`` and ``arguments`` overrule those of the file.
+    """Return the sweep of a file, or of the arguments alone. ``grid`` and ``arguments`` overrule the values in the
+    file.
 
     Raises:
         SweepError: when it cannot be used, naming the file and the field.

@@ -31,7 +31,7 @@ SEED: Final = "seed"
 class SweepTable:
     """Table of results. ``parameters`` and ``figures`` are names of columns; ``rows`` are in the order of the plan.
 
-    A row has an entry for every column, and for ``error``. The entry is None where the run has no value.
+    A row has an entry for every column, and for ``error``. The entry is None if the run has no value.
     """
 
     parameters: tuple[str, ...]
@@ -70,7 +70,7 @@ class SweepTable:
         return tuple(row for row in self.rows if row[ERROR] is not None)
 
     def numeric_figures(self) -> list[str]:
-        """Names of figures that are numbers wherever they are given."""
+        """Names of figures whose values are all numbers."""
         found = []
         for name in self.figures:
             values = [row[name] for row in self.rows if row[name] is not None]
@@ -144,8 +144,8 @@ class SweepTable:
 
         There is a line for each combination of the other parameters.
 
-        The defaults are the first figure that is a number, and the first parameter that has several values. ``by`` as
-        in :meth:`summary`. Returns a matplotlib figure, or the ``axes`` if some are given.
+        The defaults are the first figure that is a number, and the first parameter that has several values. For ``by``
+        see :meth:`summary`. Returns a matplotlib figure, or the ``axes`` if some are given.
 
         Raises:
             SweepError: when there is no such figure or parameter.

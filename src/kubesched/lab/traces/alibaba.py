@@ -52,7 +52,8 @@ def read_alibaba_2018(path: str | Path, *, memory_mib: int = 98_304, limit: int 
 def read_alibaba_2020(path: str | Path, *, limit: int | None = None) -> Trace:
     """Read ``pai_task_table.csv`` of cluster-trace-gpu-v2020. ``limit`` reads the first lines only.
 
-    CPU and GPUs are in percent, memory in GB. Up to 100 percent are a part of one GPU; more are whole ones, rounded up.
+    CPU and GPUs are in percent, memory in GB. Up to 100 percent is a part of one GPU. More is a number of whole GPUs,
+    rounded up.
 
     Raises:
         TraceError: with every value that cannot be used, by file, line and column.

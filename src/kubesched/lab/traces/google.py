@@ -25,7 +25,8 @@ _TYPES: Final = (
     "SUBMIT", "QUEUE", "ENABLE", "SCHEDULE", "EVICT", "FAIL", "FINISH", "KILL", "LOST", "UPDATE_PENDING", "UPDATE_RUNNING",
 )  # fmt: skip
 _ENDS: Final = frozenset({"EVICT", "FAIL", "FINISH", "KILL", "LOST"})
-#: Microsecond at which the trace begins. An event at 0 happened before it, one at the largest number after it.
+#: Microsecond at which the trace begins. An event at 0 happened before the trace, an event at the largest number after
+#: it.
 _BEGIN: Final = 600_000_000
 _AFTER: Final = (1 << 63) - 1
 _ALLOC_SET: Final = 1
@@ -60,7 +61,7 @@ def read_google_2019(
     of that machine. In CSV the columns are as in JSON, ``resource_request.cpus`` and ``resource_request.memory`` among
     them.
 
-    Instances of alloc sets are left out, and those that were never scheduled.
+    Instances of alloc sets, and instances that were never scheduled, are left out.
 
     Raises:
         TraceError: with every value that cannot be used, by file, line and field.

@@ -1,4 +1,4 @@
-"""Tasks of batch traces, whatever their format: arrival, duration, requests.
+"""Tasks of batch traces of any format: arrival, duration, requests.
 
     reader ──▶ Trace ──inflated──▶ Trace ──▶ table for ``kubesched simulate --trace``, or pods as plain objects
 
@@ -118,10 +118,11 @@ class Trace:
 
 
 def inflated(trace: Trace, factor: float, seed: int) -> Trace:
-    """Return the tasks of a trace, ``factor`` times as many: further ones are drawn at random, surplus ones dropped.
+    """Return ``factor`` times as many tasks as the trace has: further tasks are drawn at random, or surplus tasks
+    dropped.
 
-    A further task is a copy of one drawn task, and arrives when another drawn one did, so that the load keeps its
-    course over time. Equal seeds give equal tasks.
+    A further task is a copy of one drawn task, and has the arrival of another drawn task. So the load keeps its course
+    over time. Equal seeds give equal tasks.
 
     Raises:
         ValueError: when the factor is not positive, or leaves nothing.
@@ -144,7 +145,7 @@ def inflated(trace: Trace, factor: float, seed: int) -> Trace:
 
 
 def table_text(trace: Trace) -> str:
-    """Return the table for ``kubesched simulate --trace``. A part of a GPU counts as a whole one."""
+    """Return the table for ``kubesched simulate --trace``. A part of a GPU counts as a whole GPU."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

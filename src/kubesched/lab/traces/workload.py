@@ -16,10 +16,10 @@ __all__ = ["typical_pods", "with_load"]
 
 
 def with_load(pods: Sequence[OpenbPod], capacity_milli: int, load: float, seed: int) -> list[OpenbPod]:
-    """Return the pods in random order, and further ones drawn from them until they request ``load`` times the capacity.
+    """Return the pods in random order. Further pods are drawn from them until all request ``load`` times the capacity.
 
-    ``capacity_milli`` is that of all GPUs together, in thousandths of a GPU. When the pods already request more, some
-    are dropped at random instead. Equal seeds give equal workloads.
+    ``capacity_milli`` is the capacity of all GPUs together, in thousandths of a GPU. If the pods already request more,
+    some are dropped at random instead. Equal seeds give equal workloads.
 
     Raises:
         ValueError: when no pod requests a GPU, or the load is not positive.

@@ -1,6 +1,6 @@
 """Default plugins of the versions that listed them per extension point (v1alpha1 to v1beta2).
 
-Source: rules/configuration §9. The names are those of the files; ``profiles`` replaces names of plugins whose work
+Source: rules/configuration §9. The names are the names in such files. ``profiles`` replaces names of plugins whose work
 another plugin does today.
 """
 
@@ -15,7 +15,7 @@ __all__ = ["PROVIDERS", "VOLUME_LIMITS", "PluginLists", "default_plugins"]
 #: Plugins that run at a point, by point (a field name of ``Plugins``).
 PluginLists = dict[str, tuple[Plugin, ...]]
 
-#: Plugins for the volume limits of one cloud. Volumes of these kinds count as CSI volumes today.
+#: Plugins for the volume limits of one cloud. Today, volumes of these kinds count as CSI volumes.
 VOLUME_LIMITS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 _POINTS: Final = {
@@ -41,7 +41,7 @@ _SCORE_V1BETA2: Final = (
     "PodTopologySpread:2 TaintToleration:1"
 )
 
-#: Score plugins that an algorithm provider replaces, with their replacement, by provider.
+#: By algorithm provider, the score plugins that it replaces, each with its replacement.
 PROVIDERS: Final[dict[str, dict[str, str]]] = {
     "DefaultProvider": {},
     "ClusterAutoscalerProvider": {"NodeResourcesLeastAllocated": "NodeResourcesMostAllocated"},

@@ -110,7 +110,9 @@ async def policy_from_config_map(namespace: str, name: str, get_config_map: GetC
 
 @dataclass(slots=True)
 class _Started:
-    """Decoded document: a v1 configuration, an older one, or a Policy; the other two are None."""
+    """Decoded document. One of a v1 configuration, an older configuration and a Policy is set; the other two are
+    None.
+    """
 
     notes: Notes
     data: dict[str, Any]
@@ -226,7 +228,7 @@ def _checked(
 ) -> KubeSchedulerConfiguration:
     """Return a valid configuration. An invalid one raises ConfigError with the paths that its file has."""
     errors = validation_errors(config, gates, retired)
-    if old is not None and old.version == "v1alpha1":  # its one profile is the document itself
+    if old is not None and old.version == "v1alpha1":  # the document itself is the only profile
         errors = [error.removeprefix("profiles[0].") for error in errors]
     if errors:
         raise ConfigError("validate", errors)

@@ -165,7 +165,7 @@ _ADVICE: Final = f"a Policy starts with the lines apiVersion: {POLICY_VERSION} a
 
 _PF, _F, _R, _PB, _PS, _S = "pre_filter", "filter", "reserve", "pre_bind", "pre_score", "score"
 
-#: Plugins and their points by predicate, in the order in which filters run (whatever order the Policy has).
+#: Plugins and their points by predicate, in the order in which filters run. The order in the Policy has no effect.
 _PREDICATES: Final[dict[str, tuple[tuple[str, tuple[str, ...]], ...]]] = {
     "CheckNodeUnschedulable": (("NodeUnschedulable", (_F,)),),
     "GeneralPredicates": (
@@ -343,7 +343,7 @@ class _Chooser:
                 raise ConfigError("validate", errors)
 
     def _repeated(self, plugin: str, words: str, item: PriorityPolicy) -> None:
-        """Add a custom priority that may be given several times, with one weight; the plugin's weight is their sum."""
+        """Add a custom priority. It may be given several times with equal weights; the plugin's weight is the sum."""
         name, weight, count = self._first.get(plugin, (item.name, item.weight, 0))
         if weight != item.weight:
             raise _refused(
@@ -386,7 +386,7 @@ def policy_plugins(policy: Policy, notes: Notes, *, spread: bool) -> ChosenPlugi
     for name, plugins in _PREDICATES.items():
         if name in chooser.predicates:
             for plugin, points in plugins:
-                dropped = notes.keep_limits and plugin in VOLUME_LIMITS  # limits that the Policy names stay
+                dropped = notes.keep_limits and plugin in VOLUME_LIMITS  # volume limits that the Policy names stay
                 if not by_default or (notes.has(plugin) and not dropped):
                     _enable(lists, plugin, points)
     for name, weight in sorted(chooser.weights.items()):

@@ -3,9 +3,9 @@
 Up to v1beta2 a profile was a list of plugins per extension point. It becomes a v1 profile that names them per
 point and disables the default multiPoint set, with three additions that a current cluster needs:
 
-* points that a plugin has gained since (``_GAINED``): its later points read what they compute;
-* plugins for features that pods could not ask for then (``_SINCE``), through multiPoint, so that a point at which the
-  file disables ``*`` stays as the file says;
+* points that a plugin has gained since (``_GAINED``), because its later points read the results of these points;
+* plugins for features that pods could not ask for then (``_SINCE``). They are enabled through multiPoint, so that a
+  point at which the file disables ``*`` stays disabled;
 * NodeVolumeLimits in place of the volume limits per cloud, which v1 cannot name. If the configuration is to be run,
   limits that the file itself names stay.
 
@@ -29,7 +29,7 @@ from .default_plugins import VOLUME_LIMITS, PluginLists
 
 __all__ = ["Notes", "explicit_plugins", "merged_lists", "multi_point_plugins"]
 
-#: Plugins that lacked an earlier point at that time, which their later points need: (later, earlier, plugins).
+#: Plugins that lacked a point at that time which their later points need today: (later points, missing point, plugins).
 _GAINED: Final = (
     ("filter", "pre_filter", ("VolumeRestrictions", "NodeVolumeLimits", "VolumeZone")),
     ("score", "pre_score", ("NodeResourcesFit", "NodeResourcesBalancedAllocation", "VolumeBinding")),
@@ -71,8 +71,9 @@ def merged_lists(
 ) -> dict[str, list[Plugin]]:
     """Merge defaults and a profile's own plugins, per point.
 
-    With ``in_place`` (from v1beta2) an own entry takes the place of the default of the same name. Before, own entries
-    only followed, and an entry that is also a default and not disabled is an error when the profile is built.
+    With ``in_place`` (from v1beta2) an own entry takes the place of the default of the same name. Before v1beta2, own
+    entries only followed the defaults. An own entry for a default that is not disabled is an error then, when the
+    profile is built.
     """
     merged: dict[str, list[Plugin]] = {}
     for point in {**defaults, **custom}:

@@ -1,8 +1,8 @@
 """EBSLimits, GCEPDLimits, AzureDiskLimits, CinderLimits: limits of the in-tree disks of a cloud on a node (Filter).
 
-Removed in Kubernetes 1.32. They do nothing on nodes where the disks are CSI volumes; there NodeVolumeLimits counts
-them. Pods without such disks cost nothing. For a pod with some, the pods on the nodes are counted each time.
-Source: rules/volumes §6.
+Removed in Kubernetes 1.32. They do nothing on nodes where the disks are CSI volumes, because NodeVolumeLimits counts
+the disks there. Pods without such disks cost nothing. For a pod with such disks, the pods on the nodes are counted each
+time. Source: rules/volumes §6.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _Disk = tuple[str, bool]
 
 
 def _limit_from_environment() -> int | None:
-    """Limit that an administrator set for all clouds; None without a usable one."""
+    """Limit that an administrator set for all clouds; None if there is no usable limit."""
     text = os.environ.get(_VARIABLE, "")
     if not text:
         return None
@@ -160,7 +160,7 @@ class CloudVolumeLimits(Plugin):
         return node is not None and self.in_tree in node.metadata.annotations.get(MIGRATED_PLUGINS, "").split(",")
 
     def exceeds(self, wanted: set[_Disk], node: NodeInfo) -> bool:
-        """True if the node would have more disks than it may.
+        """True if the node would exceed its limit of disks.
 
         Raises:
             CountingError: when the disks of the node's pods cannot be counted.

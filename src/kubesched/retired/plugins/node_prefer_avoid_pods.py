@@ -54,7 +54,9 @@ def _avoided(text: str) -> frozenset[_Controller]:
 
 
 class _AvoidedController(Question):
-    """Question about the pod's controller. Annotations have no column: each node's is looked up, a text parsed once."""
+    """Question about the pod's controller. Annotations have no column, so the annotation of each node is looked up.
+    Equal texts are parsed once.
+    """
 
     reads = Reads.NODE
 

@@ -1,8 +1,8 @@
 """NodeResourcesLeastAllocated, NodeResourcesMostAllocated and RequestedToCapacityRatio (Score).
 
 Retired with v1beta2, which made them strategies of NodeResourcesFit. They differ from those strategies: a resource
-that a node does not have counts with score 0, and utilisation is rounded up. Releases differed for MostAllocated when
-more is asked for than there is; the newer form is taken. Source: rules/configuration §11.
+that a node does not have counts with score 0, and utilisation is rounded up. For MostAllocated, releases differed if a
+pod asks for more than there is; the newer rule is used. Source: rules/configuration §11.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Allocation(Plugin):
 
     @abstractmethod
     def of_many(self, used: IntArray, capacity: IntArray) -> IntArray:
-        """Scores as :meth:`of_one`, for int64 columns."""
+        """Scores of many nodes, as int64 columns; see :meth:`of_one`."""
 
     def mean(self, total: int, weights: int) -> int:
         return total // weights

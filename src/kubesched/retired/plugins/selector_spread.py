@@ -29,7 +29,7 @@ _ZONE_SHARE: Final = 2 / 3
 
 
 class _PodsOfOwner(Question):
-    """Question about the number of pods on a node that the pod's owner has, from the term index.
+    """Question about the number of the owner's pods on a node, from the term index.
 
     Scores are normalised over all feasible nodes at once, so nothing is kept.
     """
@@ -86,7 +86,9 @@ class SelectorSpread(Plugin):
         return self._zone_of
 
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray:
-        """Prefer few pods on the node and (two thirds) in its zone. Nodes without a zone have no zone part."""
+        """Prefer few pods on the node (one third of the score) and in its zone (two thirds). Nodes without a zone have
+        no zone part.
+        """
         result = _fewest_first(scores)
         zone_of = self._zones(self.handle.snapshot.table)[nodes.rows]
         in_zone = zone_of >= 0

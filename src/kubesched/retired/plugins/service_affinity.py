@@ -99,7 +99,8 @@ class _Companions(Question):
         for label, value in self._demanded(-1).items():
             column = self._nodes.labels.column(label)
             verdicts |= column.codes[rows] != column.code_of.get(value, ABSENT - 1)
-        # All nodes look to the first node with companions, except this node itself, which looks to the next one.
+        # All nodes are compared with the first node that has companions. This node itself is compared with the next
+        # such node.
         first = self._first_elsewhere(-1)
         for index in np.flatnonzero(rows == first).tolist() if first is not None else ():
             verdicts[index] = self.verdict(self._nodes.info(int(rows[index])))
@@ -152,7 +153,9 @@ class ServiceAffinity(Plugin):
         return _Companions(pod, nodes, self.handle, self._labels)
 
     def normalize_score(self, state: CycleState, pod: PodInfo, nodes: NodeList, scores: IntArray) -> IntArray:
-        """Give each label an equal share: the fewer of the service's pods at a node's value, the better."""
+        """Give each label an equal share of the score. A node scores higher if fewer of the service's pods are at its
+        value.
+        """
         total = int(scores.sum())
         result = np.zeros(len(scores), np.float64)
         table = self.handle.snapshot.table

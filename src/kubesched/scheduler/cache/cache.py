@@ -119,7 +119,7 @@ class Cache:
         self._replace(uid, known, new)
 
     def remove_pod(self, pod: Pod) -> None:
-        """Remove a pod, and subtract the amounts that were added for it, whatever the given object contains.
+        """Remove a pod, and subtract the amounts that were added for it. The amounts in the given object do not count.
 
         Raises:
             CacheError: when the pod is not here.
@@ -156,7 +156,9 @@ class Cache:
             raise CacheError(f"node {name} is not found")
 
     def node_changed(self, name: str) -> None:
-        """Note that further data about a node changed, besides the node object; see the handle of plugins."""
+        """Note that data about a node other than the node object changed; see ``node_changed`` of the plugins'
+        handle.
+        """
         self.table.node_changed(name)
 
     # -- namespaces ------------------------------------------------------------------------------------

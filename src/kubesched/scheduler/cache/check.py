@@ -34,7 +34,7 @@ __all__ = ["check_cache", "check_table", "checking", "compare_with_server", "com
 _ROWS_PER_STEP: Final = 16
 #: Listed pods that are read in one step.
 _PODS_PER_STEP: Final = 4096
-#: Most times that changed rows are counted again in steps; then they are counted in one step.
+#: Most times that changed rows are counted again in steps. Afterwards they are counted in one step.
 _MOST_ROUNDS: Final = 8
 
 
@@ -71,7 +71,7 @@ class _Row:
 class _Recount:
     """Recount of all rows, one by one; a row that changes meanwhile is counted again.
 
-    With ``cache``, its map of pods and the columns of pods are compared, too. There must be no what-if change then,
+    With ``cache``, its map of pods and the columns of pods are compared, too. No what-if change may be active then,
     because the map and these columns do not show it.
     """
 
@@ -183,7 +183,7 @@ def _check_pods(table: NodeTable, cache: Cache, rows: Mapping[int, RowTerms]) ->
 
 
 def _check_placed(table: NodeTable, info: NodeInfo) -> list[str]:
-    """Compare the columns of pods with a row, also the order in which the row's pods were added."""
+    """Compare the columns of pods with a row. The order in which the row's pods were added is compared, too."""
     problems: list[str] = []
     numbers: list[int] = []
     for uid, pod in info.pods.items():

@@ -75,7 +75,7 @@ CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="
 
 
 class ScoringStrategy(Part, frozen=True):
-    """Scoring of NodeResourcesFit. ``type`` has no default of its own: a strategy without it is an error."""
+    """Scoring of NodeResourcesFit. ``type`` has no default: a strategy without a type is an error."""
 
     type: Annotated[str, Go("v1.ScoringStrategyType")] = ""
     resources: tuple[ResourceSpec, ...] = ()
@@ -167,7 +167,8 @@ PluginArgs = (
     | DynamicResourcesArgs
 )
 
-#: Type of arguments by plugin name. Plugins not listed take none (in-tree) or plain data (yours).
+#: Type of arguments by plugin name. An in-tree plugin that is not listed takes no arguments; any other plugin takes
+#: plain data.
 ARGS_TYPES: Final[dict[str, type[PluginArgs]]] = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DynamicResources": DynamicResourcesArgs,

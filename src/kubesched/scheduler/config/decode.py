@@ -75,7 +75,7 @@ def version_and_kind(
 ) -> tuple[str, str]:
     """Read the object's apiVersion and kind, and check that they are texts.
 
-    Plugin arguments may lack both: then ``default_kind`` and ``default_version`` are taken. ``path`` and ``advice``
+    Plugin arguments may lack both; ``default_kind`` and ``default_version`` are used then. ``path`` and ``advice``
     explain an error to people.
 
     Raises:

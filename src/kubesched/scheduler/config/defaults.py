@@ -87,7 +87,7 @@ def default_args(args: Any, gates: FeatureGates) -> Any:
         case NodeResourcesBalancedAllocationArgs():
             return replace(args, resources=_with_weights(args.resources))
         case NodeAffinityArgs() if args.added_affinity and args.added_affinity.preferred == ():
-            # An empty list means no list and is not written: keep one form.
+            # An empty list has the same meaning as no list. Only the latter form is kept.
             without = replace(args.added_affinity, preferred_during_scheduling_ignored_during_execution=None)
             return replace(args, added_affinity=without)
         case PodTopologySpreadArgs():

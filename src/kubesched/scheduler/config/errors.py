@@ -83,7 +83,7 @@ class ConfigError(ValueError):
     def plain_message(self) -> str:
         """Text as :attr:`user_message`, but without upstream's Go types, struct fields and source files.
 
-        A text that only says that a type is wrong is left out when a detail names the field.
+        If a detail names a field with a wrong type, the text that only says so is left out.
         """
         plain = [_without_go(text) for text in self.errors]
         said = [text for text in plain if not (self.details and text.endswith(_WRONG_TYPE))]

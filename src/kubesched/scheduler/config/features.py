@@ -100,7 +100,7 @@ _ALPHA: Final = (
 
 
 def _needs(name: str) -> tuple[str, ...]:
-    """Return a gate's dependencies: its row, or the rule that every other DRA gate needs DRA itself."""
+    """Return a gate's dependencies, from its row. A DRA gate without a row needs the gate of DRA itself."""
     return _NEEDS.get(name, (_DRA,) if name.startswith("DRA") else ())
 
 

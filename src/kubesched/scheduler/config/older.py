@@ -1,7 +1,7 @@
 """Registry of older Kubernetes: retired configuration versions, flags, feature gates and plugins.
 
-The package :mod:`kubesched.retired` knows them. :func:`older` is the only way to it, so an installation whose folder
-``retired`` was deleted runs, and reads v1 alone. Callers: the commands and the simulator.
+The package :mod:`kubesched.retired` knows them. :func:`older` is the only access to that package. An installation whose
+folder ``retired`` was deleted runs, and reads v1 only. Callers: the commands and the simulator.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RetiredFlag:
         name: name without the leading dashes.
         type: type of its value.
         default: the value when the flag is not given.
-        removed_in: the first release without it; empty if all that is known is that 1.19 had it.
+        removed_in: the first release without it; empty if it is only known that 1.19 had it.
         maps_to: the field of the configuration it sets, as a path; empty when it is ignored.
         message: the warning when it is set.
     """
@@ -73,8 +73,8 @@ class LoadOptions:
         retired_gates: settings of removed feature gates, which are the keys of :attr:`Older.gates`.
         unavailable: in-tree plugins that cannot be built; the default sets of older versions go without them,
             with a warning. (v1 does the same when its profiles are built.)
-        keep_limits: the configuration is going to be run, not written: the volume limits per cloud (EBSLimits, …) that
-            an older file names stay, which v1 would refuse. Else NodeVolumeLimits takes their place.
+        keep_limits: True for a configuration that will be run, not written. The volume limits per cloud (EBSLimits, …)
+            that an older file names stay then, although v1 refuses them. Otherwise NodeVolumeLimits replaces them.
     """
 
     source: str = ""

@@ -47,9 +47,9 @@ def expand_profile(
     """Return the plugins of a profile by point (all fourteen points are keys, in upstream's order).
 
     ``capabilities`` maps each registered plugin to the points that it implements. ``known_missing`` are plugins of
-    upstream that are missing here. As part of the default set they are skipped; named by the user they are an error.
-    An entry of multiPoint counts as part of the default set if it equals the default entry and nothing there disables
-    that default (a written configuration lists all of them).
+    upstream that are missing here. They are skipped as part of the default set, and are an error if the user names
+    them. An entry of multiPoint counts as part of the default set if it equals the default entry and nothing there
+    disables that default (a written configuration lists all of them).
 
     Raises:
         ConfigError: stage ``framework``; the text lacks the prefix that names the profile.
@@ -124,7 +124,9 @@ def _with_multi_point(
     multi: tuple[Plugin, ...],
     capabilities: Mapping[str, frozenset[str]],
 ) -> list[str]:
-    """Order a point's plugins: overrides in the point's order, then those of multiPoint, then the point's others."""
+    """Order a point's plugins: first its overrides of multiPoint plugins, then the other plugins of multiPoint, then
+    the other plugins of the point.
+    """
     plugin_set = profile.plugins.at(point)
     if plugin_set.disables_all:
         return explicit

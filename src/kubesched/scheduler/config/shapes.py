@@ -172,7 +172,9 @@ class Decoder:
         )
 
     def _value(self, data: Any, shape: _Shape, path: str, fields: str, owner: str) -> Any:
-        """Decode a value. ``path`` counts list items (for people); ``fields`` does not (for upstream's text)."""
+        """Decode a value. ``path`` has indexes of list items and is for people. ``fields`` has none and is for
+        upstream's text.
+        """
         match shape.kind:
             case "struct":
                 return self._struct(data, shape, path, fields, owner)
@@ -267,8 +269,8 @@ class Decoder:
 def fold_names(data: Any, type_: Any, twice: list[str], path: str = "") -> Any:
     """Copy ``data`` with the field names spelled as ``type_`` spells them, matched without regard to case.
 
-    Names that match no field stay as they are. Where two names of an object match one field the later value
-    counts, and the field's path is added to ``twice``.
+    Names that match no field stay as they are. If two names of an object match one field, the later value counts, and
+    the field's path is added to ``twice``.
     """
     return _fold(data, _shape(type_), twice, path)
 

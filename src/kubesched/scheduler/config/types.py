@@ -1,8 +1,8 @@
 """Types of KubeSchedulerConfiguration (``kubescheduler.config.k8s.io/v1``): immutable objects.
 
-Field defaults here are upstream's, as far as they do not depend on other fields (``defaults`` does the rest). Change a
-configuration with ``msgspec.structs.replace`` and check it again with ``validate``.
-Source: rules/configuration §1, §2 and §5.
+The field defaults are upstream's defaults that do not depend on other fields; ``defaults`` fills in the others. Change
+a configuration with ``msgspec.structs.replace`` and check it again with ``validate``. Source: rules/configuration §1,
+§2 and §5.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class ExtenderTLSConfig(Part, frozen=True):
 
 
 class Extender(Part, frozen=True):
-    """HTTP service that takes part in scheduling. It does not offer a verb that is empty."""
+    """HTTP service that takes part in scheduling. A verb that is empty is not offered."""
 
     url_prefix: str = ""
     filter_verb: str = ""

@@ -125,7 +125,7 @@ def _profile(profile: ProfileConfig, path: str, gates: FeatureGates, removed: fr
 def _common_queue_sort(profiles: tuple[ProfileConfig, ...]) -> Iterator[str]:
     """Check that all profiles, which share one queue, have the same sorter with the same arguments.
 
-    Without a sorter in the first profile, arguments without a plugin's name count as the sorter's, as upstream.
+    If the first profile has no sorter, arguments without a plugin's name count as the sorter's arguments, as upstream.
     """
     if not profiles:
         return

@@ -23,7 +23,7 @@ from .profiles import Profile
 
 __all__ = ["Attempt", "AttemptMetrics"]
 
-#: Attempts from which on the SLI metric's ``attempts`` label does not grow: it is "15+" then.
+#: Number of attempts from which on the ``attempts`` label of the SLI metric is "15+".
 _MOST_ATTEMPTS_LABEL: Final = 15
 
 

@@ -86,9 +86,9 @@ class BindingCycles:
         return set(self._tasks.values())
 
     def start(self, attempt: Attempt, timeouts: Mapping[str, float]) -> None:
-        """Begin a binding; without anything to wait for, also end it.
+        """Begin a binding. If there is nothing to wait for, also end it.
 
-        ``timeouts``: for each Permit plugin that holds the pod, the seconds that it may.
+        ``timeouts``: for each Permit plugin that holds the pod, the longest time that it may do so, in seconds.
         """
         assumed = attempt.assumed
         if timeouts:
@@ -133,7 +133,7 @@ class BindingCycles:
         self._running.dec()
 
     def _crashed(self, attempt: Attempt, crash: Exception) -> None:
-        """Log a defect that ended a binding, and have the pod tried again unless its binding was written."""
+        """Log a defect that ended a binding. The pod is tried again unless its binding was written."""
         _log.error("binding pod %s ended unexpectedly", attempt.assumed.key, exc_info=crash)
         if attempt.bound:
             return
@@ -218,7 +218,7 @@ class BindingCycles:
             return await self._wait_on_permit(attempt, waiting) if waiting is not None else None
         finally:
             if waiting is not None:
-                waiting.reject("", "removed")  # stops its timers; without effect after a verdict
+                waiting.reject("", "removed")  # stops the pod's timers; does nothing after a verdict
                 self._waiting.remove(assumed.uid)
 
     async def _wait_on_permit(self, attempt: Attempt, waiting: WaitingPod) -> Status | Rejection | None:
@@ -234,7 +234,7 @@ class BindingCycles:
         return Status.from_error(error, status.plugin)
 
     async def _binding_steps(self, attempt: Attempt) -> Status | None:
-        """Run PreBind and Bind; without work for PreBind (all its plugins returned Skip) only Bind."""
+        """Run PreBind and Bind. Run only Bind if all PreBind plugins returned Skip."""
         framework, state = attempt.profile.framework, attempt.state
         if not self._publish_node or framework.binding.has_pre_bind_work(state, attempt.assumed):
             attempt.stage = "PreBind"
@@ -271,7 +271,8 @@ class BindingCycles:
     def _fail(self, attempt: Attempt, failure: Status | Rejection) -> None:
         """Give the pod back, and report its failure. The freed capacity may help pods in the queue.
 
-        It is announced to this pod, too, if the attempt ended in an error; not if a plugin rejected the pod.
+        If the attempt ended in an error, the pod itself is also told of the freed capacity. If a plugin rejected it, it
+        is not.
         """
         forgotten, pod = self._failures.give_back(attempt), attempt.assumed.pod
         rejected = is_rejected(failure)

@@ -16,9 +16,9 @@ __all__ = ["FEW", "Many", "Rows", "greatest", "merged", "rows_of"]
 
 #: Most rows for which plain Python is quicker than NumPy.
 FEW: Final = 8
-#: Most journal entries that are searched for repeated rows; beyond, evaluating rows twice is quicker.
+#: Most journal entries that are searched for repeated rows. With more entries, evaluating rows twice is quicker.
 _LONG: Final = 64
-#: More than one row in this many is changed: evaluating all rows is quicker.
+#: If more than one row in this number of rows has changed, evaluating all rows is quicker.
 _ALL: Final = 4
 
 

@@ -1,7 +1,7 @@
 """Diagnosis of a pod that fits no node: a status per node, the plugins that rejected the pod, and the text of both.
 
-The search leaves its verdicts as arrays. Texts and statuses are only made when they are read, and then once per
-distinct outcome instead of once per node. A rejection is a value that the search returns.
+The search leaves its verdicts as arrays. Texts and statuses are only made when they are read: once per distinct
+outcome, not once per node. A rejection is a value that the search returns.
 
 Source: rules/framework §3, rules/cycle §7.1 (upstream ``Diagnosis``, ``NodeToStatus``, ``FitError``).
 """
@@ -28,7 +28,8 @@ __all__ = ["Decoder", "Diagnosis", "NodeStatuses", "Rejection"]
 #: Function from (owner, verdict) to the status. The owner is 1 + the index of the filter that rejected the node.
 Decoder = Callable[[int, int], Status]
 
-#: Most distinct outcomes that are searched for one by one, with a pass over all rows for each; the rest is sorted.
+#: Most distinct outcomes that are searched for one by one, each with a pass over all rows. The rows that remain are
+#: sorted.
 _FEW_OUTCOMES: Final = 6
 _ABSENT: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
@@ -96,7 +97,9 @@ class NodeStatuses:
         self._rejecting.clear()
 
     def histogram(self, all_nodes: int) -> Counter[str]:
-        """Count the nodes by reason. Of ``all_nodes`` nodes, those without a status count for ``absent``."""
+        """Count the nodes by reason. There are ``all_nodes`` nodes; the nodes without a status of their own count for
+        ``absent``.
+        """
         counts: Counter[str] = Counter()
         left = all_nodes
         for status, nodes in self._counted():

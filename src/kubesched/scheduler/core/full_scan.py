@@ -66,7 +66,8 @@ class ScanRequest:
         plan: the plan of the pod's signature.
         layer: the signature layer; None when nothing is remembered.
         nominations: the remembered verdicts of rows with nominated pods; None when nothing is remembered.
-        only: names of the candidate nodes of a second scan, the nodes that are left of the first; None for all nodes.
+        only: names of the candidate nodes; None for all nodes. A second scan uses it for the nodes that the first one
+            left.
         sampled: sample nodes even if no plugin is expensive.
         try_nominated: try the node that the pod is nominated to before all others.
     """
@@ -90,7 +91,7 @@ class ScanRequest:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Nodes that fit a pod, with their scores. The search chooses from it; conformance and explain read it.
+    """Nodes that fit a pod, with their scores. The search chooses one of them; conformance and explain read them.
 
     Attributes:
         feasible: intp[n]; the rows that fit.
@@ -147,7 +148,7 @@ class FullScan:
     def filter(self, request: ScanRequest) -> Evaluation | Rejection:
         """Filter the candidate nodes, each with the pods nominated to it. Score nothing.
 
-        The node that the pod is nominated to is tried first; if it fits, no other node is.
+        The node that the pod is nominated to is tried first. If it fits, no other node is tried.
 
         Raises:
             PluginFailedError: when a plugin fails.
@@ -197,8 +198,8 @@ class FullScan:
         apart: list[Status] = []
         remembered = request.nominations
         examined = found = 0
-        # A filter in columns is cheapest for many rows at once. A plain plugin's costs the same for each row, so small
-        # chunks stop the scan soon after the wanted number.
+        # A filter in columns is cheapest for many rows at once. A plain plugin's filter costs the same for each row, so
+        # small chunks stop the scan soon after the wanted number.
         step = len(rows) if want >= len(rows) else _CHUNK if expensive else want + 1
         while examined < len(rows) and found <= want:
             part = slice(examined, min(examined + step, len(rows)))

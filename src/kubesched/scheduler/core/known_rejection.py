@@ -1,7 +1,7 @@
 """Reasons why a layer rejects every row, remembered until a row is rejected for another reason.
 
 When a thousand identical pods wait for capacity, only one of them needs a full scan. For the others, only the rows that
-changed since are compared.
+changed since that scan are compared.
 
 Used by :mod:`.layers` and :mod:`.search`.
 """

@@ -14,18 +14,18 @@ __all__ = ["LayerCache"]
 
 #: Least memory budget for the layers of one profile, in bytes.
 _BUDGET: Final = 112 << 20
-#: Memory budget for each node of the cluster, in bytes: a thousand layers of 13 bytes a row fit.
+#: Memory budget for each node of the cluster, in bytes. It is enough for a thousand layers of 13 bytes a row.
 _PER_NODE: Final = 14 << 10
-#: Part of the budget down to which layers are dropped once it is exceeded.
+#: Once the budget is exceeded, layers are dropped until they take this part of it.
 _LEFT: Final = 7 / 8
 #: Memory that a layer takes besides its arrays, in bytes, roughly.
 _LAYER_BYTES: Final = 6 << 10
 #: Memory that a key without a layer takes, in bytes, roughly.
 _KEY_BYTES: Final = 2 << 10
-#: Fewest items that the cache keeps, whatever memory they take.
+#: Number of items that the cache always keeps, regardless of their memory.
 _LEAST: Final = 8
-#: Fewest additions after which all layers are measured again; with many items, half their number. Layers have to be
-#: measured again because they grow with the cluster, and a new layer has no arrays yet.
+#: Fewest additions after which all layers are measured again. With many items, it is half the number of items. Layers
+#: have to be measured again because they grow with the cluster, and a new layer has no arrays yet.
 _MEASURE: Final = 64
 
 
@@ -36,8 +36,8 @@ def _size(item: Layer | int) -> int:
 class LayerCache:
     """Cache of layers, by key.
 
-    A key that was met only once may have no layer: its entry is the time when it was met, as a number of uses. So a pod
-    that is like no other pod does not pay for a layer.
+    A key that was met only once may have no layer. Its entry is then the time when it was met, as a number of uses. So
+    no layer is made for a pod that is like no other pod.
     """
 
     def __init__(self, nodes: Sized) -> None:
@@ -79,7 +79,7 @@ class LayerCache:
         return isinstance(self._kept.get(key), int)
 
     def mark(self, key: Hashable, *, unusable: bool) -> None:
-        """Note for a key without a layer that no layer is to be made, or (not ``unusable``) that one may be made."""
+        """Mark a key without a layer: if ``unusable``, no layer is to be made for it; otherwise one may be made."""
         if unusable:
             self.meet(key)
         else:

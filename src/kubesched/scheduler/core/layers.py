@@ -86,7 +86,8 @@ class Layer:
         self._pod: PodInfo
         self._journal = Follower(table.journal)
         self._images_version = -1
-        #: Number of times that all totals were computed; and the base's number when this layer last read its totals.
+        #: The first counts how often all totals were computed here. The second is the base's count at the time when
+        #: this layer last read its totals.
         self._epoch = self._base_epoch = 0
         self._feasible_rows: IntpArray | None = None
         #: Final scores of rows that were asked for, until their totals are computed again.
@@ -112,7 +113,7 @@ class Layer:
     # -- choosing --------------------------------------------------------------------------------------
 
     def best(self, rng: random.Random) -> int | None:
-        """Choose a row with the greatest total, each of them with the same chance.
+        """Choose a row with the greatest total. All rows with that total have the same chance.
 
         None when no row passes, or when the layer cannot tell; a full scan decides then. The layer must have been
         refreshed.
@@ -136,7 +137,7 @@ class Layer:
     def totals(self, rows: RowArray) -> IntArray:
         """Return int64[len(rows)], a copy: the totals that these ``rows`` have if no other node is left to choose from.
 
-        All of them must be feasible.
+        All these rows must be feasible.
         """
         if len(rows) == self.feasible or self.columns.holds(lambda: rows):
             total: IntArray = self.ranking.total[rows].astype(np.int64)
@@ -241,7 +242,7 @@ class Layer:
         return True
 
     def _keeps_too_many_statuses(self) -> bool:
-        """Return True if a plain plugin keeps so many distinct statuses that most of them belong to no row any more.
+        """Return True if a plain plugin keeps many distinct statuses, and most of them no longer belong to any row.
 
         Statuses pile up when their reasons contain numbers.
         """
@@ -386,7 +387,8 @@ class Layer:
     def _rescore(self, changed: Rows, rows: Rows, same: bool) -> None:
         """Score ``rows`` again, and the further rows that plugins name.
 
-        ``changed``: the rows whose own node or pods changed. ``same``: the feasible rows are as the last time.
+        ``changed``: the rows whose own node or pods changed. ``same``: the feasible rows did not change since the last
+            scoring.
         """
         if self.feasible < 2:
             self.is_scored = False  # PreScore is for two nodes or more

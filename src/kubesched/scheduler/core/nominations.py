@@ -2,8 +2,9 @@
 
 A node with nominated pods of equal or higher priority is filtered as if these pods ran there too (rules/framework
 §4.8). For pods of one signature and priority, the verdict changes only with the node and its nominations. The node
-table's journal names the changed nodes, and the nominator the changed nominations; so verdicts are kept by row. A layer
-on top of the signature layer chooses among the rows that pass. A full scan reads why the other rows are rejected.
+table's journal names the changed nodes, and the nominator names the changed nominations. So verdicts can be kept by
+row. A layer on top of the signature layer chooses among the rows that pass. A full scan reads why the other rows are
+rejected.
 
 Used by :mod:`.search`.
 """
@@ -45,7 +46,8 @@ class NominationFilter:
     Attributes:
         table: the nodes by row.
         view: the nominated pods that count.
-        codes: uint64[capacity]; 0 where nominated pods are no obstacle, else a verdict: the number of a status, from 1.
+        codes: uint64[capacity]; 0 where nominated pods do not stand in the way, else a verdict: the number of a status,
+            from 1.
     """
 
     name = ""
@@ -147,7 +149,7 @@ class NominationFilter:
 
 
 class NominationShare(Share):
-    """Share of a nomination layer: the nomination filter, and nothing else."""
+    """Share of a nomination layer: it contains only the nomination filter."""
 
     def __init__(self, nominations: NominationFilter) -> None:
         entry: Any = nominations

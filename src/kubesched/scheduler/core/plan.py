@@ -67,7 +67,7 @@ class Share:
     def rescored(self, state: CycleState, size: int, *, same: bool) -> list[RowArray] | None:
         """Return the rows to score again because of changes elsewhere; None if every row may have changed.
 
-        ``same``: the feasible nodes are as the last time.
+        ``same``: the feasible nodes did not change since the last call.
         """
         return _all_of(plugin.rescored(state, size, same=same) for plugin in self._scoring)
 
@@ -127,7 +127,8 @@ class Plan:
         """Return True if an interaction layer may have a base with these filters.
 
         All of them must come before the first unsigned filter that may fail. An interaction layer calls no unsigned
-        filter for nodes that its base rejects, so it would miss a failure that comes earlier in the configured order.
+        filter for nodes that its base rejects. So it would miss the failure of an unsigned filter that is configured
+        before the rejecting filter.
         """
         first = self._first_failing
         return first is None or all(entry.index < first for entry in filters)
@@ -220,7 +221,7 @@ class Questions:
         return known.questions is self and known.version == self._table.questions_version
 
     def _first(self, pod: PodInfo) -> Asked:
-        """Ask all plugins, and note which have to be asked again for pods with the same spec."""
+        """Ask all plugins, and note the plugins that must be asked again for other pods with this spec."""
         keys = tuple([plugin.key(pod) for plugin in self._plugins])
         each = tuple([(place, plugin) for place, plugin in enumerate(self._plugins) if not plugin.keeps(pod)])
         asked = Asked(tuple([keys[place] for place, _ in each]), keys, self._plan(keys))

@@ -31,7 +31,7 @@ class Informer(Protocol):
 
     @property
     def behind(self) -> int:
-        """Number of objects that a handler failed on; the informer delivers them again."""
+        """Number of objects for which a handler failed. The informer delivers them again."""
         ...
 
     def add_handler(self, handler: InformerHandler) -> None: ...

@@ -1,4 +1,4 @@
-"""Profiles by scheduler name, built from the configuration: their plugins first, their searches after the queue."""
+"""Profiles by scheduler name, built in two steps: their plugins before the queue, their searches after it."""
 
 from __future__ import annotations
 

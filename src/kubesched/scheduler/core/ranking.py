@@ -7,8 +7,8 @@ Two structures save passes over all totals:
 * With more than ``_FLAT`` totals, blocks: each block has its maximum, and the number of totals equal to it. Only
   blocks with a changed total are measured again.
 
-The blocks are made when a part of the totals is written, and the list at the second choice after a large change. So
-totals that are replaced as a whole every time pay for neither.
+The blocks are made when a part of the totals is written. The list is made at the second choice after a large change. So
+neither is made for totals that are replaced as a whole every time.
 
 Used by :mod:`.layers`.
 """
@@ -27,7 +27,7 @@ from ..nodes.columns import RowArray
 
 __all__ = ["INFEASIBLE", "Ranking", "pick_uniformly"]
 
-#: The total of a row that no pod may go to.
+#: Total of a row that the pods may not use.
 INFEASIBLE: Final = -1
 
 #: Most totals that are kept without blocks.
@@ -36,7 +36,7 @@ _FLAT: Final = 1 << 14
 _BLOCK: Final = 128
 #: Fewest best rows that are listed when there are blocks: making the list takes a pass over all totals.
 _WORTH_A_LIST: Final = 16
-#: Greatest part of the blocks that is measured block by block; beyond, all blocks are measured in one pass.
+#: Greatest part of the blocks that is measured block by block. If more blocks changed, all are measured in one pass.
 _MANY: Final = 1 / 8
 #: Rows in a part of the list of best rows: a change moves only the elements of one part.
 _PART: Final = 1 << 13
@@ -45,7 +45,7 @@ _PLACES: Final = np.arange(_PART).astype(object)
 
 
 def pick_uniformly(rng: random.Random, totals: IntArray) -> int:
-    """Return the position of a greatest element; each of them has the same chance."""
+    """Return the position of a greatest element. All positions of the greatest value have the same chance."""
     best = _best_rows(totals)
     return int(best[rng.randrange(len(best))]) if len(best) > 1 else int(best[0])
 
@@ -233,7 +233,7 @@ class Ranking:
         return [row for value, row in found if value != INFEASIBLE]
 
     def best(self, rng: random.Random) -> int:
-        """Choose a row with the greatest total; each of them has the same chance. There must be a feasible row."""
+        """Choose a row with the greatest total; all such rows have the same chance. There must be a feasible row."""
         best = self._best
         if best.count:
             self.ties = best.count

@@ -37,15 +37,15 @@ class ScoreColumn:
     Attributes:
         entry: the score plugin.
         low, high: the least and the greatest raw score of the feasible rows, as of the last :meth:`settle`.
-        level: the final score of every feasible row if all have the same one; None if not, or if that is not known.
+        level: the final score that all feasible rows have; None if they differ or if this is not known.
     """
 
     __slots__ = ("_absent", "_is_stale", "_is_written", "_listed", "_raw", "_table", "_used", "entry", "high", "level", "low")  # fmt: skip
 
     def __init__(self, entry: ScoreEntry, size: int) -> None:
         self.entry = entry
-        #: int8, _NARROW or int64[size]. An infeasible row has _absent, and so has a row that the plugin left out. But
-        #: if raw scores are final, an infeasible row may have any score in 0…100.
+        #: int8, _NARROW or int64[size]. Infeasible rows, and rows that the plugin left out, have _absent. If raw scores
+        #: are final, an infeasible row may have any score in 0…100 instead.
         self._raw: npt.NDArray[np.signedinteger] = np.zeros(0, np.int8 if entry.is_raw else _NARROW)
         self._absent = 0 if entry.is_raw else int(np.iinfo(_NARROW).min)
         self._fill(size)
@@ -53,7 +53,8 @@ class ScoreColumn:
         self.level: int | None = None
         #: Bounds at the last call of settle.
         self._used = (0, -1)
-        #: A score was written since then; a score was written beyond a bound, or in place of one, so the bounds are stale.
+        #: The first is True if a score was written since then. The second is True if the bounds are stale, because a
+        #: score was written beyond a bound or in place of one.
         self._is_written = self._is_stale = False
         #: Final score of every raw score from low to high, with a 0 before and behind. The array serves many rows, the
         #: list one row; each is made at its first use.

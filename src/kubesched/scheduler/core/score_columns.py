@@ -57,7 +57,7 @@ class ScoreColumns:
     ) -> bool:
         """Score all feasible rows again; False only if it is certain that no final score changed.
 
-        That is certain if each plugin gives all rows one and the same final score, before and after. ``rows`` are
+        No final score changed if each plugin gives all rows the same final score, before and after. ``rows`` are
         ascending. ``of_images``: score only with plugins that read images.
         """
         columns = [column for column in self._all if column.entry.reads_images] if of_images else self._all
@@ -79,8 +79,8 @@ class ScoreColumns:
     ) -> bool:
         """Score some rows again; True if this changed final scores of other rows.
 
-        ``owner`` is the layer's, 0 where a row passes, and ``feasible`` the number of such rows. ``same``: the feasible
-        rows are as the last time.
+        ``owner`` is the layer's array of owners, which is 0 where a row passes. ``feasible`` is the number of rows that
+        pass. ``same``: the feasible rows did not change since the last call.
         """
         if isinstance(rows, dict):
             for row, whole in rows.items():

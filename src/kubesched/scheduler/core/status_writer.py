@@ -45,7 +45,9 @@ class StatusWriter:
         return bool(self._tasks)
 
     def write(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None) -> None:
-        """Write a condition and a nomination (None: leave it) once earlier patches of the pod are written."""
+        """Write a condition and a nomination once earlier patches of the pod are written. A nomination of None stays as
+        it is.
+        """
         uid = pod.uid
         if uid not in self._tasks and self._port.is_written(
             pod, condition=condition, nominated_node_name=nominated_node_name

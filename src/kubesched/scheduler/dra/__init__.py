@@ -1,4 +1,4 @@
-"""Structured allocator: which devices a ResourceClaim gets on a node.
+"""Structured allocator: chooses the devices that a ResourceClaim gets on a node.
 
 The parts, in the order of use:
 

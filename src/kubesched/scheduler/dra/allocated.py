@@ -1,7 +1,7 @@
 """Index of devices in use, per pool (rules/devices §4.3).
 
 Claims are fed in one by one with their allocations; the allocator reads the index. A claim is known by its UID and
-counts once, however often or late its allocation is reported: in flight, and then by the API server.
+counts once, although its allocation is reported twice: while it is in flight, and later by the API server.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PoolUse:
 
     ``exclusive``: devices allocated as a whole. ``shared``: devices with at least one share. ``consumed``: amounts of
     capacity (nano-units) that shares hold, by device and capacity name. A device is absent from ``consumed`` if its
-    shares name no amounts, or if a share was given back and all amounts are 0 since.
+    shares name no amounts, or if all amounts became 0 when a share was given back.
     """
 
     exclusive: frozenset[str] = frozenset()
@@ -57,7 +57,7 @@ UNUSED: Final = PoolUse()
 
 
 class _Pool:
-    """Mutable counts of one pool: several claims may hold the same device when the data says so."""
+    """Mutable counts of one pool. Several claims may hold the same device if the objects say so."""
 
     __slots__ = ("consumed", "exclusive", "shared", "use")
 
@@ -112,7 +112,7 @@ class AllocatedDevices:
             self.set_claim(uid, allocation)
 
     def set_claim(self, uid: str, allocation: AllocationResult | None) -> bool:
-        """Record the allocation of a claim in place of an earlier one. None: it has no allocation (any more).
+        """Record the allocation of a claim in place of an earlier one. None means that the claim has no allocation.
 
         True if anything changed.
         """
@@ -145,5 +145,5 @@ class AllocatedDevices:
         return self._pools.keys()
 
     def claims(self) -> Mapping[str, tuple[DeviceRequestAllocationResult, ...]]:
-        """Return the results that count by claim UID, for checks. Shared: never change it."""
+        """Return the allocation results that count, by claim UID, for checks. The caller must not change them."""
         return MappingProxyType(self._claims)

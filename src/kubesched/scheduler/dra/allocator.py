@@ -1,8 +1,8 @@
 """Allocator of devices: allocation on one node, and verdicts for many nodes (rules/devices §8).
 
-The result of a search depends on the claims and on the state of a node: how the devices that the node sees serve the
-requests, and which devices are in use. Nodes in equal states share one search. Verdicts are kept per row; only rows
-whose slices, allocations or labels changed are computed again.
+The result of a search depends on the claims and on the state of a node. The state consists of the services that its
+visible devices offer to the requests, and of the devices in use. Nodes in equal states share one search. Verdicts are
+kept per row; only rows whose slices, allocations or labels changed are computed again.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from .wanted import Problem, Wanted, content_key, shape_key
 
 __all__ = ["Allocator", "ClaimDemand"]
 
-#: Most contents of claims that are kept, and most shapes whose verdicts are kept.
+#: Most contents of claims that are kept, and most shapes of claims whose verdicts are kept.
 _MOST_CONTENTS: Final = 1024
 _MOST_DEMANDS: Final = 64
 _KEPT_CHANGES: Final = 1 << 16
-#: Entry in the log of rows: something of the pools that nodes have in common was allocated or released.
+#: Entry in the log of rows: a device of the pools that nodes have in common was allocated or released.
 _COMMON: Final = -1
 
 
 class ClaimDemand:
     """Demand of unallocated claims, prepared once per scheduling attempt.
 
-    ``wanted`` is the claims' content. ``remembered`` may be shared with other claims, whose classes have other names
-    and equal selectors.
+    ``wanted`` is the claims' content. ``remembered`` may be shared with claims whose classes have other names but equal
+    selectors.
     """
 
     def __init__(self, claims: Sequence[ResourceClaim], wanted: Wanted, remembered: Remembered) -> None:
@@ -97,7 +97,7 @@ class Allocator:
         self._nodes_of: dict[PoolID, set[str]] = {}
         self._changed_nodes = Follower.from_now(inventory.changed)
         self._changed_pools = Follower.from_now(allocated.changed)
-        #: Rows whose nodes see other devices or uses, and :data:`_COMMON`.
+        #: Log of rows whose nodes see other devices or other uses of devices; it may also contain :data:`_COMMON`.
         self._changed_rows: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
         #: Searches made, for statistics and tests.
         self.searches = 0
@@ -105,7 +105,7 @@ class Allocator:
     # -- claims ------------------------------------------------------------------------------------------------
 
     def demand(self, claims: Sequence[ResourceClaim]) -> ClaimDemand:
-        """Prepare claims (unallocated, in order). Never fails: their faults are reported per node, as upstream.
+        """Prepare unallocated claims, in order. This never fails: faults of claims are reported per node, as upstream.
 
         Selectors get the time allowance of an attempt with this call.
         """
@@ -154,7 +154,7 @@ class Allocator:
         )
 
     def _problem(self, demand: ClaimDemand, view: NodeView, found: Problem) -> Problem:
-        """Return the problem in terms of the claims' own classes; ``found`` may name classes of other claims."""
+        """Return the problem with the names of the claims' own classes. ``found`` may name classes of other claims."""
         if demand.wanted is demand.remembered.wanted:
             return found
         again = self._search(Remembered(demand.wanted, self.allocated, NO_KIND, Follower(self._changed_rows)), view)
@@ -183,7 +183,8 @@ class Allocator:
     def devices_of_class(self, name: str, nodes: Iterable[Node]) -> list[tuple[int, int]]:
         """Count a class's devices by node, as (devices, devices in use); (0, 0) if that is unknown.
 
-        Selectors get one time allowance for all nodes. When it is used up the list ends: call again with the rest.
+        Selectors get one time allowance for all nodes. When it is used up, the list ends early: call again with the
+        remaining nodes.
         """
         selectors = self._selectors_of(name)
         if selectors is None:
@@ -329,7 +330,7 @@ class Allocator:
         return Verdict(self._caught_up(demand).verdict_of(row, lambda row: self._verdict(demand, row)))
 
     def _caught_up(self, demand: ClaimDemand) -> Remembered:
-        """Return what is remembered for a demand, with a note of the rows that changed since."""
+        """Return the memory for a demand, after noting there the rows that changed."""
         self._refresh()
         remembered = demand.remembered
         remembered.resize(len(self._nodes))
@@ -361,7 +362,7 @@ class Allocator:
         return [row for row in rows if row != _COMMON]
 
     def uses_common_pools(self, demand: ClaimDemand) -> bool:
-        """True if common pools have devices for these claims, as far as nodes were evaluated."""
+        """True if the common pools of nodes evaluated so far have devices for these claims."""
         try:
             with self._limited("any"):
                 return any(demand.remembered.matters(common) for common in self.inventory.common_pools())
@@ -369,9 +370,9 @@ class Allocator:
             return True  # the attempt reports it for a node
 
     def preferences(self, demand: ClaimDemand, rows: Rows) -> Scores:
-        """Score rows by requests with ``firstAvailable``: the sum of 8 less the place of the alternative that serves.
+        """Score rows: for each request with ``firstAvailable``, 8 minus the index of the alternative that serves it.
 
-        0 for rows that the claims do not fit. Source: rules/devices §5.5.
+        Rows that the claims do not fit score 0. Source: rules/devices §5.5.
 
         Raises:
             AllocationTimeoutError: see :meth:`verdicts`.
@@ -441,6 +442,6 @@ class Allocator:
 
 
 def _own(wanted: Wanted, pick: Pick) -> Pick:
-    """Return the pick in terms of these claims; it may have been found for others that ask for the same."""
+    """Return the pick with the names of these claims. It may have been found for other claims with the same demand."""
     want = wanted.wants[pick.want.index]
     return pick if want is pick.want else Pick(want, pick.position, pick.consumption)

@@ -21,8 +21,8 @@ Amount = tuple[int, str]
 def consumption_of(model: DeviceModel, requests: Mapping[str, QuantityText]) -> dict[str, Amount] | None:
     """Amounts that a request consumes of every capacity of a device; None when the device cannot serve it.
 
-    A device cannot serve a request for a capacity that it lacks, or for an amount that the policy forbids. The
-    amount that is left does not count here.
+    A device cannot serve a request for a capacity that it lacks, or for an amount that the policy forbids. The amount
+    that is still free on the device is not checked here.
     """
     if not requests.keys() <= model.capacity.keys():
         return None

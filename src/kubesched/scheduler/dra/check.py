@@ -20,9 +20,9 @@ _NANO: Final = 10**9
 
 
 def check_allocations(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice]) -> list[str]:
-    """Describe devices given out twice, and counters and capacity that are overdrawn, a line each.
+    """Describe each device that is allocated twice, and each overdrawn counter and capacity, in one line.
 
-    A device that the newest generation of its pool does not publish takes part in the first rule only.
+    A device that the newest generation of its pool does not publish is only checked for double allocation.
     """
     problems: list[str] = []
     exclusive: dict[DeviceID, list[str]] = {}
@@ -59,7 +59,8 @@ def check_allocations(claims: Iterable[ResourceClaim], slices: Iterable[Resource
 def compare_allocated(
     allocated: AllocatedDevices, in_flight: Collection[str], claims: Iterable[ResourceClaim]
 ) -> list[str]:
-    """Describe allocations that the index has lost, or holds although no claim has them, a line each.
+    """Describe, in one line each, allocations that the index lacks and allocations that it holds although no claim has
+    them.
 
     ``in_flight`` are the UIDs of claims whose allocation is being written.
     """

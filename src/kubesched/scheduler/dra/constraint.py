@@ -36,7 +36,7 @@ class Constraint:
     def add(self, want: Want, service: Service) -> bool:
         """Add a device if the constraint allows it. True if it was added.
 
-        An attribute without a single value (a list) passes for the first device, and equals no value afterwards.
+        A list attribute passes for the first device. It equals no value of a later device.
         """
         if not self._concerns(want):
             return True

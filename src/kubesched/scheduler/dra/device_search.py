@@ -3,9 +3,9 @@
 Devices are tried in upstream's order; the first complete solution wins.
 
 When a taint or a constraint rejects a device, or a share is undone, upstream does not give back what the device
-took from its pool's counters (rules/devices §8.10). Later devices may then be refused although they would fit.
-Only this accounting chooses the devices that upstream chooses, so it is the default. With ``strict_counters``
-everything is given back.
+took from its pool's counters (rules/devices §8.10). Later devices may then be refused although they would fit. This
+search keeps that accounting by default, because no other chooses the devices that upstream chooses. With
+``strict_counters`` everything is given back.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class SearchTimeoutError(Exception):
     """The search took too long."""
 
 
-#: Place of a pool among those that the node sees, and of a device in the pool.
+#: Index of a pool among the pools that the node sees, and index of a device in the pool.
 Position = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Device chosen for a want. ``consumption`` is what a share consumes, None for a device as a whole."""
+    """Device chosen for a want. ``consumption`` is the capacity that a share consumes; None for a device as a whole."""
 
     want: Want
     position: Position
@@ -76,8 +76,8 @@ _STEPS: Final = 64
 class DeviceSearch:
     """One search on one node.
 
-    ``supply`` returns the state of a pool. ``expired`` is called now and then; True ends the search. ``places``
-    remembers from search to search which pools have to be evaluated.
+    ``supply`` returns the state of a pool. ``expired`` is called now and then; True ends the search. ``places`` keeps,
+    from one search to the next, the pools that have to be evaluated.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class DeviceSearch:
         self._picked: dict[Position, int] = {}
         self._picked_by: list[set[Position]] = [set() for _ in wanted.claims]
         self._constraints = [[Constraint(spec) for spec in claim.constraints] for claim in wanted.claims]
-        #: Amounts that shares chosen in this search consume, by device. A device that is here has taken its counters.
+        #: Amounts that shares chosen in this search consume, by device. A device with an entry has taken its counters.
         self._consumed: dict[Position, dict[str, int]] = {}
         self._counted: dict[int, dict[tuple[str, str], int]] = {}
         self._passed = Passed()
@@ -136,7 +136,9 @@ class DeviceSearch:
     # -- before the search -------------------------------------------------------------------------------------
 
     def _validate(self, claim: ClaimWant) -> int:
-        """Check a claim, and list the devices of its requests for all. Return the most devices that it may get."""
+        """Check a claim, and list the devices of its requests with mode ``All``. Return the most devices that the claim
+        may get.
+        """
         total = most = 0
         for request in claim.requests:
             numbers = []
@@ -180,7 +182,7 @@ class DeviceSearch:
     def _search(self, c: int, r: int, want: Want | None, k: int, start: Position) -> _Outcome:
         """Choose devices from request ``r`` of claim ``c`` on.
 
-        For ``want`` ``k`` devices are chosen already; the next one is looked for from ``start`` on.
+        ``k`` devices are chosen for ``want`` already. The search for the next device begins at ``start``.
         """
         self.steps += 1
         if self.steps % _STEPS == 0 and self._expired():
@@ -260,7 +262,7 @@ class DeviceSearch:
                     yield (number, place), problem
 
     def _numbers(self, want: Want, number: int) -> Iterator[int]:
-        """Yield the pools to evaluate, from one on."""
+        """Yield the numbers of the pools to evaluate, beginning at a number."""
         if self._places is None:
             yield from range(number, len(self._pools))
             return
@@ -269,7 +271,7 @@ class DeviceSearch:
             number += 1
 
     def _acceptable(self, want: Want, start: Position) -> Iterator[tuple[Position, Problem | None]]:
-        """Yield the candidates, but not those of pools in which the constraints reject every device.
+        """Yield the candidates, except candidates in pools where the constraints reject every device.
 
         A rejected device may keep a part of its pool's counters. :meth:`_make_up` takes that part when the pool is
         evaluated.
@@ -293,7 +295,7 @@ class DeviceSearch:
                 yield (number, place), problem
 
     def _pools_of_value(self, want: Want) -> list[int] | None:
-        """Return the places, in order, of the pools that may have a device with the value that the chosen devices have.
+        """Return, in order, the places of the pools that may have a device with the value of the devices chosen so far.
 
         Pools from which devices were chosen are among them. None when no constraint asks for a certain value.
         """
@@ -311,10 +313,10 @@ class DeviceSearch:
         return None
 
     def _can_succeed(self, want: Want, count: int, start: Position) -> bool:
-        """False if fewer than ``count`` devices are left to try and none of them has a problem: no attempt can succeed.
+        """False if no attempt can succeed: fewer than ``count`` devices are left to try, and none of them has a
+        problem.
 
-        A device with counters has to be tried in any case: the part of the counters that it keeps affects later
-        alternatives.
+        A device with counters is always tried, because the counters that it keeps affect later alternatives.
         """
         if count < 2:
             return True
@@ -327,7 +329,7 @@ class DeviceSearch:
         return False
 
     def _is_taken(self, want: Want, position: Position) -> bool:
-        """True if the device was chosen before in this search, where that matters to the want."""
+        """True if the device was chosen before in this search and the want cannot share it."""
         return position in (self._picked_by[want.claim] if want.admin else self._picked)
 
     # -- choosing ----------------------------------------------------------------------------------------------
@@ -335,8 +337,8 @@ class DeviceSearch:
     def _take(self, want: Want, position: Position, *, must: bool) -> bool:
         """Choose a device if capacity, counters, taints and constraints allow it.
 
-        With ``must`` the request is for all devices: a constraint that rejects this one is an error, even if its
-        capacity is short.
+        With ``must`` the request is for all devices. A constraint that rejects this device is then an error, even if
+        its capacity is short.
         """
         number, place = position
         supply = self._supply(number)
@@ -374,7 +376,7 @@ class DeviceSearch:
         return True
 
     def _mark(self, want: Want, position: Position, service: Service) -> dict[str, Amount] | None:
-        """Note that a device is chosen. Return what a share of it consumes, None for a whole device."""
+        """Note that a device is chosen. Return the capacity that a share of it consumes; None for a whole device."""
         if not service.model.shared:
             self._picked[position] = self._picked.get(position, 0) + 1
             self._picked_by[want.claim].add(position)
@@ -405,11 +407,11 @@ class DeviceSearch:
             self._count(position, service, -1)
 
     def _give_back_share(self, position: Position, consumption: Mapping[str, Amount]) -> None:
-        """Take back what a share consumes.
+        """Take back the capacity that a share consumes.
 
-        Upstream sees by consumed amounts whether a device has shares. So a device whose shares name no amounts still
-        counts as shared after the last one is undone, and a device whose amounts are all 0 no longer counts as shared
-        after the first undo.
+        Upstream sees by consumed amounts whether a device has shares. A device whose shares name no amounts therefore
+        still counts as shared after its last share is undone. A device whose amounts are all 0 no longer counts as
+        shared after the first undo.
         """
         totals = self._consumed.get(position, {})
         for name, (amount, _) in consumption.items():
@@ -422,19 +424,19 @@ class DeviceSearch:
             self._consumed.pop(position, None)
 
     def _reject(self, position: Position, service: Service) -> None:
-        """Take note that a device which took its part of the counters is not chosen after all."""
+        """Note that a device is not chosen, although it took its part of the counters."""
         if self._strict and service.model.consumes:
             self._count(position, service, -1)
 
     def _make_up(self, number: int) -> None:
-        """Take from a pool's counters the parts that rejected devices keep, if the search has passed the pool by."""
+        """Take the parts that rejected devices keep from the counters of a pool that the search has skipped."""
         if self._strict:
             return
         supply = self._supply(number)
         exhausted: set[int] = set()
         for want in self._passed.wants_of(number):
             if want.index in exhausted:
-                continue  # none of the want's devices got anything, and less is left now
+                continue  # No device of the want got a part of the counters, and less is left now.
             took = False
             for place, problem in supply.candidates(want):
                 service = supply.services[place]
@@ -446,8 +448,8 @@ class DeviceSearch:
     def _count(self, position: Position, service: Service, sign: int) -> bool:
         """Take a device's use from the counters of its pool, or put it back. False when the counters do not suffice.
 
-        The first share of a device takes it; further shares are free. No counter of the pool may be overdrawn, but only
-        those that the device uses can become too small.
+        The first share of a device takes its part; further shares take nothing. No counter of the pool may be
+        overdrawn. Only counters that the device uses can become too small.
         """
         number, place = position
         supply = self._supply(number)

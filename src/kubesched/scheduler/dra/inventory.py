@@ -1,8 +1,8 @@
 """Inventory of all ResourceSlices of the cluster, and the pools that each node sees in them (rules/devices §8.2).
 
-A node sees the slices that name it, those that are open to several nodes, and every slice with counters. A pool that
-has only counters for a node offers it nothing, but matters while it is incomplete or invalid; that is evaluated once
-for all nodes. Open slices with the same selection are seen by the same nodes, so their pools are built once.
+A node sees the slices that name it, the slices that are open to several nodes, and every slice with counters. A pool
+that has only counters for a node offers no device, but it counts while it is incomplete or invalid. This is evaluated
+once for all nodes. Open slices with the same selection are seen by the same nodes, so their pools are built once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEPT_CHANGES: Final = 4096
 
 
 class CommonPools:
-    """Pools that several nodes see alike, in the order in which they are tried.
+    """Pools that several nodes have in common, in the order in which they are tried.
 
     Every allocator calls :meth:`touched`; ``changed`` logs the places of the pools that were touched.
     """
@@ -38,7 +38,7 @@ class CommonPools:
         self.changed: ChangeLog[int] = ChangeLog(_KEPT_CHANGES)
 
     def touched(self, pools: Iterable[PoolID]) -> bool:
-        """Note that something of these pools was allocated or released. False when none of the pools is here."""
+        """Note that devices of these pools were allocated or released. False if none of the pools is a common pool."""
         places = [self._places[pool] for pool in pools if pool in self._places]
         for place in places:
             self.changed.append(place)
@@ -53,7 +53,7 @@ class Inventory:
     """Slices after taint rules, fed by their events.
 
     Attributes:
-        changed: names of nodes that see other devices; when the log was emptied, any node may.
+        changed: log of the nodes that see other devices, by name. After the log was emptied, any node may see others.
     """
 
     def __init__(self, features: Features) -> None:
@@ -142,7 +142,7 @@ class Inventory:
         )
         common = self._common_pools(groups, node)
         if common is not None and not common.ids.isdisjoint(relevant):
-            # A pool that is partly the node's own is built for this node alone, and the other pools with it.
+            # If a pool is partly the node's own, all pools of the node are built for this node alone.
             for group in groups:
                 for entry in self._open[group].values():
                     relevant.setdefault(entry.pool, []).append(entry)

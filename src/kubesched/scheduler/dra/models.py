@@ -1,7 +1,7 @@
-"""Models of devices: everything except name and node that matters when devices are chosen.
+"""Models of devices: all data that decides when devices are chosen, without the device's name and node.
 
-Devices of one model are alike, so a selector is evaluated once per model. Quantities are parsed here, once, into
-nano-units.
+Devices of one model get equal answers, so a selector is evaluated once per model. Quantities are parsed here, once,
+into nano-units.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class DeviceModel:
 
     @cached_property
     def problem(self) -> str:
-        """Reason why the device cannot be the variables of a selector, "" when it can."""
+        """Reason why the device cannot be given to a selector as its variables; "" if it can."""
         for name, attribute in self.device.attributes.items():
             try:
                 self._value(attribute)

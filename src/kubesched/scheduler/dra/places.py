@@ -1,4 +1,4 @@
-"""Places among the pools that nodes have in common where a search has to look."""
+"""Places (indexes) of the common pools in which a search has to look."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class Places:
         self._open[want.index][place] = 0
 
     def with_value(self, want: Want, attribute: str, value: tuple[str, Any]) -> list[int]:
-        """Return the pools with a device that a want selects and that has this value, or whose selection fails."""
+        """Return the pools with a device that a want selects and that has this value, and the pools whose selection
+        fails.
+        """
         known = self._values.get((want.index, attribute))
         if known is None:
             known = self._values[want.index, attribute] = self._by_value(want, attribute)
@@ -77,10 +79,10 @@ class Places:
 
 
 class PlacesWithOwn:
-    """Places for a node with pools of its own among the common ones. Its own pools are always open."""
+    """Places for a node that has own pools between the common ones. Own pools are always open."""
 
     def __init__(self, places: Places, own: Sequence[int]) -> None:
-        """``own`` are the places of the node's own pools among all, in order."""
+        """``own`` are the places of the node's own pools in the sequence of all pools, in rising order."""
         self._places = places
         self._own = own
 
@@ -106,7 +108,7 @@ class PlacesWithOwn:
 
 
 class Passed:
-    """Pools that walks passed by since their devices have the wrong value: ranges of places, oldest first."""
+    """Pools that walks skipped because their devices have the wrong value: ranges of places, oldest first."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[int, int, Want]] = []
@@ -114,12 +116,12 @@ class Passed:
         self._read: dict[int, int] = {}
 
     def add(self, want: Want, first: int, end: int) -> None:
-        """Note that a walk for a want passed the pools from ``first`` to before ``end``."""
+        """Note that a walk for a want skipped the pools from ``first`` to ``end`` (exclusive)."""
         if first < end:
             self._entries.append((first, end, want))
 
     def wants_of(self, number: int) -> Sequence[Want]:
-        """Return the wants, in order, for which walks passed a pool by since the last call for this pool."""
+        """Return the wants, in order, for which walks skipped this pool since the last call for it."""
         entries, read = self._entries, self._read.get(number, 0)
         if read == len(entries):
             return ()

@@ -94,7 +94,7 @@ class SliceEntry:
 
     @property
     def is_local(self) -> bool:
-        """True if the slice can concern no other node than the one it names."""
+        """True if the slice concerns only the node that it names."""
         return self.resource_slice.spec.node_name is not None and not self.has_counters
 
 
@@ -134,7 +134,9 @@ def _positions(pool: Pool, names: Iterable[str]) -> Iterable[int]:
 
 
 def _available(pool: Pool, use: PoolUse) -> dict[str, dict[str, int]]:
-    """Free amounts of the counters: their values less the use of the pool's allocated devices, each once."""
+    """Free amounts of the counters: their values minus the use of the pool's allocated devices. Each device counts
+    once.
+    """
     left = {name: dict(counters) for name, counters in pool.counters.items()}
     for entry in (*pool.devices, *pool.others):
         if entry.name in use.exclusive or entry.name in use.shared or entry.name in use.consumed:
@@ -148,9 +150,9 @@ def _available(pool: Pool, use: PoolUse) -> dict[str, dict[str, int]]:
 class Pool:
     """Pool with the devices that target one node, in the order they are tried.
 
-    ``others`` are devices for other nodes, which use counters of the pool, too. ``elsewhere`` are the ``others`` in
-    slices that also have devices for this node. ``counters`` holds the value of every counter by counter set, in
-    nano-units. Only a complete pool has devices.
+    ``others`` are devices for other nodes; they use counters of the pool, too. ``elsewhere`` are the ``others`` whose
+    slices also have devices for this node. ``counters`` holds the value of every counter by counter set, in nano-units.
+    Only a complete pool has devices.
     """
 
     id: PoolID
@@ -165,14 +167,12 @@ class Pool:
 
     @cached_property
     def has_binding_conditions(self) -> bool:
-        """True if a device has binding conditions, or a device for another node in a slice with devices for this node
-        has.
-        """
+        """True if a device has binding conditions. Devices in ``elsewhere`` count, too."""
         return any(entry.model.has_binding_conditions for entry in (*self.devices, *self.elsewhere))
 
     @cached_property
     def sort_key(self) -> tuple[bool, bytes, bytes]:
-        """Sort key: pools with devices that have binding conditions come last; within by driver and name."""
+        """Sort key by driver and name. Pools with devices that have binding conditions come last."""
         return self.has_binding_conditions, self.id.driver.encode(), self.id.pool.encode()
 
     def order(self) -> tuple[bool, bytes, bytes]:

@@ -1,8 +1,9 @@
 """Memory of the allocator for claims of one content: results of searches by state, and a verdict per row.
 
-The state of a node decides the result of the search: how the devices of its pools serve the claims, and which of them
-are in use. Pools that nodes have in common count as one, whose state is a stamp. When the stamp changes, the rows are
-grouped by the rest of their state, and one row of each group is evaluated.
+The state of a node decides the result of the search. It consists of the services that the devices of its pools offer to
+the claims, and of the devices in use. The pools that nodes have in common count as one pool, whose state is a single
+number, the stamp. When the stamp changes, the rows are grouped by the rest of their state, and one row of each group is
+evaluated.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ NO_KIND: Final = -1
 class Remembered:
     """Tables for claims of one content. Numbers in them are never used again.
 
-    ``number`` belongs to the content and the classes as they are; no other content ever gets it. ``changes`` reads the
+    ``number`` belongs to this content with the present classes. No other content ever gets it. ``changes`` reads the
     rows that the caller has to name in :meth:`rows_changed`.
     """
 
@@ -51,7 +52,8 @@ class Remembered:
         self.wanted = wanted
         self._allocated = allocated
         self.outcomes: dict[Hashable, Outcome] = {}
-        #: Verdict and score by state, for outcomes that are no error and cannot become one when results are built.
+        #: Verdict and score by state. It has only outcomes that are no error and cannot become an error when results
+        #: are built.
         self.answers: dict[Hashable, tuple[Verdict, int]] = {}
         self._states: dict[Hashable, int] = {}
         self._supplies: dict[Pool, Supply] = {}
@@ -74,7 +76,9 @@ class Remembered:
         return self._number(self._kinds, (content, view.node.name) if view.is_odd else content)
 
     def state_of(self, view: NodeView, kind: int | None = None) -> Hashable:
-        """State of a node: equal for nodes with the same search result, up to names. ``kind`` is given if known."""
+        """State of a node. Nodes with equal states have the same search result, apart from names. ``kind`` is given if
+        known.
+        """
         common = view.common
         if kind is None:
             kind = self.kind_of(view)
@@ -144,7 +148,7 @@ class Remembered:
             self.scores = np.concatenate((self.scores, np.zeros(more, np.int64)))
 
     def rows_changed(self, rows: Iterable[int] | None) -> None:
-        """Note that these rows see other devices now; None: all rows."""
+        """Note that these rows see other devices now. None stands for all rows."""
         changed = slice(None) if rows is None else list(rows)
         self._fresh[changed] = False
         self._kind[changed] = NO_KIND
@@ -165,7 +169,7 @@ class Remembered:
         rows: Rows,
         evaluate: Callable[[int], tuple[Verdict, int, int]],
     ) -> None:
-        """Evaluate the rows whose verdicts are out of date, one of each kind where the kind is known.
+        """Evaluate the rows whose verdicts are out of date. Of rows with one known kind, only one row is evaluated.
 
         ``evaluate`` returns the verdict, the score and the kind of a row, :data:`NO_KIND` for an unknown kind.
         """

@@ -57,7 +57,7 @@ def _entry(pick: Pick, view: NodeView) -> DeviceEntry:
 
 
 def _knows_binding(wanted: Wanted) -> bool:
-    """False for upstream's "stable" allocator, used without these features, which ignores ``bindsToNode``."""
+    """False if upstream would use its "stable" allocator, which ignores ``bindsToNode``."""
     return wanted.features.device_binding_and_status or wanted.features.consumable_capacity
 
 
@@ -104,7 +104,9 @@ def _configuration(
 
 
 def _node_selector(entries: Sequence[DeviceEntry], node_name: str, *, stable: bool) -> NodeSelector | None:
-    """Select the nodes where the devices are available together: this node, nodes with some labels, or all (None)."""
+    """Select the nodes where the devices are available together: this node, nodes with some labels, or None for all
+    nodes.
+    """
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for entry in entries:

@@ -33,10 +33,10 @@ from .models import MOST_REMEMBERED, DeviceModel
 __all__ = ["Selector", "SelectorCache", "SelectorError"]
 
 _MAPS: Final = ("device.attributes", "device.capacity")
-#: Cost that one attempt may spend: five evaluations that go to their limit, about five seconds. That is half of the
-#: time in which a lease has to be renewed.
+#: Cost that one attempt may spend: five evaluations up to their limit, about five seconds. A lease has to be renewed
+#: within twice that time.
 _ATTEMPT_COST: Final = 5 * COST_LIMIT
-#: Cost of compiling one byte of an expression. A claim may have a megabyte of them, which takes 15 s.
+#: Cost of compiling one byte of an expression. A claim may have a megabyte of expressions, which takes 15 s.
 _COMPILE_COST: Final = 15
 #: Most expressions that are kept.
 _MOST: Final = 1024
@@ -54,7 +54,7 @@ class Allowance:
     """
 
     def __init__(self, interrupted: Callable[[], bool] = lambda: False) -> None:
-        """``interrupted`` may end an evaluation for reasons of its own, by returning True."""
+        """An evaluation ends when ``interrupted`` returns True."""
         self._interrupted = interrupted
         self._left = _ATTEMPT_COST
 
@@ -96,7 +96,7 @@ Read = tuple[str, str | None, str | None]
 
 
 class _Compiled(NamedTuple):
-    """Expression that can be evaluated, or the error why it cannot.
+    """Expression that can be evaluated, or the error that prevents it.
 
     ``attributes`` are the attributes that it reads, as (domain, ID) pairs; None when they are unknown.
     """
@@ -138,7 +138,7 @@ class Selector:
         return self._compiled().attributes
 
     def result(self, model: DeviceModel) -> bool | SelectorError:
-        """True if devices of a model are selected; the error if the selector fails.
+        """True if devices of a model are selected, False if not, the error if the selector fails.
 
         Raises:
             EvaluationInterruptedError: when the allowance ended the evaluation; nothing is remembered then.
@@ -182,7 +182,7 @@ class Selector:
 
 
 def _attributes_of(reads: Iterable[Read]) -> tuple[tuple[str, str], ...] | None:
-    """Attributes among the reads of an expression. All else is equal for all models of a frame."""
+    """Attributes among the reads of an expression. All other data is equal for all models of a frame."""
     found: set[tuple[str, str]] = set()
     for name, domain, key in reads:
         if name == "device.attributes":
@@ -193,7 +193,7 @@ def _attributes_of(reads: Iterable[Read]) -> tuple[tuple[str, str], ...] | None:
 
 
 def _reads_of(expr: Expr) -> set[Read]:
-    """Parts of the device that an expression reads, as narrow as its constants say."""
+    """Parts of the device that an expression reads. Constant keys in the expression narrow them down."""
     match expr:
         case Ident(name=name) if name in VARIABLES:
             if name == "device":

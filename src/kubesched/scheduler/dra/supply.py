@@ -1,4 +1,4 @@
-"""Supply of a pool in its current state for the wants of a demand."""
+"""Supply of a pool: the devices that the wants of a demand can get from it in its current state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .wanted import Problem, Service, Want, Wanted
 
 __all__ = ["Candidate", "Supply"]
 
-#: Device that a want may get, by its place in the pool; with a problem when the selection is an error.
+#: Device that a want may get, by its place in the pool. If the selection is an error, it has a problem.
 Candidate = tuple[int, Problem | None]
 
 
@@ -33,7 +33,7 @@ class Supply:
 
     @property
     def content(self) -> Hashable:
-        """Key that is equal for pools whose devices serve alike and are in use alike."""
+        """Key that is equal for pools whose devices offer the same services and are in use in the same way."""
         return self.pool.state, self._numbers, self.in_use.key
 
     def candidates(self, want: Want) -> list[Candidate]:
@@ -59,7 +59,8 @@ class Supply:
     def is_free_of_obstacles(self, want: Want, place: int) -> bool:
         """Check capacity, counters and taints of a device, which do not depend on the search.
 
-        A device with counters passes even if it has taints: the search handles it, as the device may keep the counters.
+        A device with counters passes even if it has taints. The search rejects it later, because the device may keep
+            its counters.
         """
         service = self.services[place]
         if not self.has_capacity(want, place, {}):
@@ -79,7 +80,7 @@ class Supply:
             return False
         before = self.in_use.consumed.get(place)
         if before is None and not taken:
-            return True  # the consumption of an unused device was compared with its capacity before
+            return True  # for an unused device, consumption was compared with capacity earlier
         capacity = service.model.capacity
         for name, (amount, _) in consumption.items():
             total = amount + (before.get(name, 0) if before else 0) + taken.get(name, 0)
@@ -88,7 +89,7 @@ class Supply:
         return True
 
     def has_share(self, place: int) -> bool:
-        """True if shares have taken the device's part of the counters, as the capacity that they consume shows."""
+        """True if shares have taken the device's part of the counters. The capacity that shares consume shows this."""
         return place in self.in_use.consumed
 
     def _has_counters(self, place: int) -> bool:

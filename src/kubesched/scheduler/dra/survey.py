@@ -127,7 +127,7 @@ def _selects(selectors: Sequence[Selector], entry: DeviceEntry) -> bool:
 
 
 def _is_free(place: int, entry: DeviceEntry, in_use: InUse) -> bool:
-    """True if a device is not in use as a whole, and its pool has enough left of the counters that it uses."""
+    """True if a device is not allocated as a whole and enough is left of the counters that it uses."""
     if place in in_use.exclusive:
         return False
     if place in in_use.shared or in_use.available is None:

@@ -13,7 +13,7 @@ __all__ = ["NodeView"]
 class NodeView:
     """Pools that a node sees. A new view is made when the node's slices or labels change.
 
-    ``own`` are the node's own pools, each with its place among all; the other pools are those of ``common``.
+    ``own`` are the node's own pools, each with its place among all pools. The other pools are the pools of ``common``.
     """
 
     __slots__ = ("common", "is_odd", "node", "own", "pools")

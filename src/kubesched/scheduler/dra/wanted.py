@@ -1,4 +1,4 @@
-"""Content of claims, prepared once for all nodes: requests, constraints, and how each device model serves them."""
+"""Content of claims, prepared once for all nodes: requests, constraints, and the device models that serve them."""
 
 from __future__ import annotations
 
@@ -64,25 +64,25 @@ class Want:
     admin: bool
     tolerations: tuple[DeviceToleration, ...]
     capacity: Quantities
-    #: Fault of the request, whatever the node.
+    #: Fault of the request itself, the same on every node.
     problem: Problem | None = None
     class_selectors: tuple[Selector, ...] = ()
     selectors: tuple[Selector, ...] = ()
 
     @property
     def short(self) -> str:
-        """Name in messages: a subrequest goes by its own name."""
+        """Name in messages. For a subrequest, it is the name of the subrequest alone."""
         return self.name.rpartition("/")[2]
 
     def all_devices_problem(self, pool: PoolID, what: str) -> Problem:
-        """Problem of this request for all devices, when ``what`` is wrong with a pool."""
+        """Problem of a request for all devices if a pool has the fault ``what``."""
         text = f", request {self.short}: asks for all devices, but resource pool {pool} is currently {what}"
         return Problem(text, self.claim)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestWant:
-    """Request: the one want of ``exactly``, or the wants of ``firstAvailable`` in order."""
+    """Request with its wants: one for ``exactly``, or one for each alternative of ``firstAvailable``, in order."""
 
     name: str
     wants: tuple[Want, ...]
@@ -102,9 +102,9 @@ class ClaimWant:
 class Service:
     """Service of one model's devices to the wants of a demand; tuples are by index of the want.
 
-    ``selects``: True if the selectors select the model, or the problem. ``tolerated``: True if no taint is in the way.
-    ``consumption``: amounts that a share, or the whole device, consumes; None when it cannot serve.
-    ``attributes``: type and value of each attribute that constraints name.
+    ``selects``: True if the selectors select the model, or a problem if they fail. ``tolerated``: True if no taint is
+    in the way. ``consumption``: amounts that a share, or the whole device, consumes; None if the device cannot serve
+    the want. ``attributes``: type and value of each attribute that constraints name.
     """
 
     number: int
@@ -123,7 +123,7 @@ class Services(NamedTuple):
 
 
 class Wanted:
-    """Content of a list of claims. Claims of equal content share one, whatever their names."""
+    """Content of a list of claims. Claims of equal content share one object, even if they have other names."""
 
     def __init__(
         self, claims: Sequence[ResourceClaim], features: Features, classes: ClassLookup, selectors: SelectorCache
@@ -152,11 +152,11 @@ class Wanted:
 
     @property
     def is_current(self) -> bool:
-        """True if the classes are still those with which this was made."""
+        """True if the classes have not changed since this content was prepared."""
         return all(self._lookup(name) is known for name, known in self.classes.items())
 
     def preference(self, chosen: Iterable[Want]) -> int:
-        """Score of a solution: 8 less the place in the list, for every request with a list."""
+        """Score of a solution: the sum, over requests with a list, of 8 minus the index of the chosen alternative."""
         if not self._lists:
             return 0
         indices = {want.index for want in chosen}
@@ -247,7 +247,7 @@ class Wanted:
     # -- devices -----------------------------------------------------------------------------------------------
 
     def service(self, model: DeviceModel) -> Service:
-        """Return the service of a model's devices. Services that are alike have the same number."""
+        """Return the service of a model's devices. Equal services have the same number."""
         service = self._by_model.get(model.id)
         if service is not None:
             return service
@@ -266,7 +266,9 @@ class Wanted:
         return service
 
     def services(self, models: Iterable[DeviceModel]) -> Services:
-        """Return the services of several models, in order; one object for models that serve alike, as in most pools."""
+        """Return the services of several models, in order. Models with equal services, as in most pools, share one
+        object.
+        """
         found = tuple(map(self.service, models))
         numbers = tuple([service.number for service in found])
         services = self._service_lists.get(numbers)
@@ -295,7 +297,7 @@ class Wanted:
     def _service(self, model: DeviceModel) -> Service:
         selects = tuple(self._selects(want, model) for want in self.wants)
         if not any(selects):
-            # It serves nothing. Its use of counters matters while it is allocated; the pool's state includes that.
+            # Such a device serves nothing. While it is allocated, it uses counters; the pool's state includes that.
             return Service(self._number(None), model, selects, (), (), {})
         tolerates = tuple(all(tolerated(taint, want.tolerations) for taint in model.taints) for want in self.wants)
         consumption = tuple(self._consumption(want, model) for want in self.wants)
@@ -357,7 +359,7 @@ def content_key(claims: Sequence[ResourceClaim]) -> bytes:
 
 
 def shape_key(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass | None]) -> bytes:
-    """Key that is equal for claims that differ only in the names of classes with equal selectors."""
+    """Key that is equal for claims if they differ only in class names and the classes have equal selectors."""
     selectors = {name: found.spec.selectors if found is not None else name for name, found in classes.items()}
 
     def shape(asked: ExactDeviceRequest | DeviceSubRequest | None) -> Any:

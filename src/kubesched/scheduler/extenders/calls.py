@@ -1,4 +1,5 @@
-"""Calls to all interested extenders for one pod: filter in turn, prioritize all at once, bind by the first that binds.
+"""Calls to all interested extenders for one pod: filter one after the other, prioritize all at once, bind with the
+first extender that binds.
 
 Called by :mod:`.lane` and :mod:`..core.binding`. Source: rules/framework §8.5 to §8.7.
 """
@@ -34,7 +35,7 @@ _MOST: Final = 1 << 60
 
 @dataclass(slots=True)
 class Filtered:
-    """Nodes that all extenders accept, and the rejections of the others by node name."""
+    """Nodes that all extenders accept, and the rejections of the other nodes by name."""
 
     nodes: list[NodeInfo]
     rejections: dict[str, Status] = field(default_factory=dict)
@@ -45,7 +46,7 @@ class Filtered:
 
 
 async def filter_nodes(extenders: Sequence[Extender], pod: PodInfo, nodes: Sequence[NodeInfo]) -> Filtered:
-    """Ask each interested extender in turn about the nodes that the one before accepted, until none is left.
+    """Ask each interested extender in turn about the nodes that the previous one accepted, as long as nodes are left.
 
     Raises:
         ExtenderError: from the first extender that fails and is not ignorable.
@@ -76,7 +77,7 @@ async def filter_nodes(extenders: Sequence[Extender], pod: PodInfo, nodes: Seque
         for name, status in statuses.items():
             if name in given:
                 found.rejections[name] = status
-            else:  # a node that was not given must not be counted in the pod's message
+            else:  # an extender may name other nodes; they must not count in the pod's message
                 _log.warning("extender %s rejects node %s, which it was not given", extender.name, name)
     return found
 
@@ -128,7 +129,7 @@ def may_bind(extenders: Sequence[Extender], pod: PodInfo) -> bool:
 
 
 async def bind(extenders: Sequence[Extender], pod: PodInfo, node_name: str) -> bool:
-    """Let the first interested extender that binds do so. False if the Bind plugins have to bind the pod.
+    """Let the first interested extender that can bind bind the pod. False if the Bind plugins have to do that.
 
     Raises:
         ExtenderError: from an extender that fails and is not ignorable.

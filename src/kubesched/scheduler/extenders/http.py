@@ -39,9 +39,9 @@ __all__ = ["HttpExtender", "http_extenders"]
 
 T = TypeVar("T")
 
-#: Request size in bytes beyond which aiohttp wants a file, to send it piece by piece.
+#: Request size in bytes above which aiohttp needs a file object, which it sends piece by piece.
 _LARGE: Final = 1 << 20
-#: Bytes that an answer may have, plus twice the bytes of the request: the answer may repeat the request's nodes.
+#: Most bytes of an answer, in addition to twice the bytes of the request. An answer may repeat the request's nodes.
 _MOST_ANSWER: Final = 16 << 20
 
 
@@ -118,7 +118,7 @@ class HttpExtender:
         return await self._ask(self._config.prioritize_verb, self._about_nodes(pod, nodes), messages.score_answer)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        # Not repeated: it is unknown whether the first request was carried out.
+        # The request is not repeated, because the first one may have been carried out.
         request = messages.bind_request(pod, node_name)
         if problem := await self._ask(self._config.bind_verb, request, messages.refusal, repeat=False):
             raise ExtenderError(problem)
@@ -170,7 +170,8 @@ class HttpExtender:
         return whole if whole is not None else msgspec.json.encode(obj)
 
     async def _ask(self, verb: str, request: bytes, read: Callable[[bytes], T], *, repeat: bool = True) -> T:
-        """Send a request and read the answer. With ``repeat`` it is sent again when a kept connection is found closed.
+        """Send a request and read the answer. With ``repeat`` the request is sent again if a kept connection turns out
+        to be closed.
 
         Raises:
             ExtenderError: when there is no usable answer.
@@ -200,7 +201,7 @@ class HttpExtender:
             except AnswerTooLongError as error:
                 raise ExtenderError(f'Post "{url}": {error.strerror}') from error
             except aiohttp.ServerDisconnectedError as error:
-                # A connection kept from the last call may be closed just now by the other side.
+                # The other side may be closing a connection that was kept from the last call.
                 forget_frames(error)
                 if not repeat:
                     raise ExtenderError(f'Post "{url}": {_reason(error)}') from error
@@ -226,7 +227,7 @@ class HttpExtender:
         return self._session
 
     async def close(self) -> None:
-        """Close the connections; the next call would open new ones."""
+        """Close the connections. A later call would open new connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()

@@ -44,7 +44,7 @@ class FilterAnswer:
     """Answer of an extender's filter.
 
     Attributes:
-        names: the nodes that pass, in the extender's order; each was among the nodes that the extender was given.
+        names: the nodes that pass, in the extender's order. All of them are nodes that the extender was given.
         failed: reason of the rejection, by node name; preemption may help on these nodes.
         failed_and_unresolvable: reason of the rejection, by node name; preemption does not help on these nodes.
     """
@@ -104,7 +104,7 @@ class Extender(Protocol):
 
 
 class InProcessExtender:
-    """Base of extenders that are Python objects in the scheduler's process: define the verbs that yours offers.
+    """Base of extenders that are Python objects in the scheduler's process: define the verbs that your extender offers.
 
     Such an extender works in virtual time, too. A verb may await anything; other pods are scheduled meanwhile.
     """
@@ -159,7 +159,7 @@ class ClusterView(Protocol):
         ...
 
     def pod_document(self, pod: Pod) -> bytes | None:
-        """Return a pod without a node as the API server's JSON, with all its fields; None if the JSON is not kept."""
+        """Return the API server's JSON of a pod without a node, with all its fields; None if the JSON is not kept."""
         ...
 
     def node_document(self, node: Node) -> bytes | None: ...
@@ -167,13 +167,15 @@ class ClusterView(Protocol):
 
 @runtime_checkable
 class ConnectedExtender(Protocol):
-    """Extender that wants a view of the cluster. The scheduler then keeps the JSON of nodes and of waiting pods."""
+    """Extender that needs a view of the cluster. For its sake the scheduler keeps the JSON of nodes and of waiting
+    pods.
+    """
 
     def connect(self, view: ClusterView) -> None: ...
 
 
 def in_run_time_order(extenders: Iterable[E]) -> tuple[E, ...]:
-    """Sort ignorable extenders after all others; the order is kept otherwise."""
+    """Sort ignorable extenders after all others. Within both groups the order stays."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 

@@ -9,8 +9,8 @@ halves with the awaits in between, and other pods are scheduled meanwhile::
                                       │ await prioritize, all at once              │ assume, Reserve, Permit
                                       └────────── cache and queue go on ───────────┘
 
-The second half filters what is left again, so a decision holds for the cache in which the pod is assumed. Why it is
-done this way: ``docs/extenders.md``. Started by :mod:`..scheduler`.
+The second half filters the nodes that are left once more, so a decision holds for the cache in which the pod is
+assumed. Why it is done this way: ``docs/extenders.md``. Started by :mod:`..scheduler`.
 
 Source: rules/cycle §5.5 and §5.9, rules/framework §8.
 """
@@ -101,7 +101,7 @@ class ExtenderLane:
         search, sampled = attempt.profile.search, self._cycle.sampled()
         found = candidates(search, attempt.queued.pod_info, record_plugin_metrics=sampled, try_nominated=True)
         if isinstance(found, Candidates) and found.by_nomination:
-            # Whatever goes wrong with the nominated node, the search among all nodes follows.
+            # Any failure on the nominated node is followed by the search among all nodes.
             try:
                 outcome = await self._ask(attempt, found, sampled=sampled)
             except ExtenderError as error:
@@ -118,7 +118,7 @@ class ExtenderLane:
     async def _ask(self, attempt: Attempt, found: Candidates, *, sampled: bool) -> Decision | Rejection | None:
         """Await the extenders.
 
-        Then choose among the nodes that they accept, for pod and cluster as they are by then.
+        Then choose among the nodes that they accept, with the pod and the cluster of that moment.
         """
         pod = attempt.queued.pod_info
         left = await filter_nodes(self._extenders, pod, found.nodes)

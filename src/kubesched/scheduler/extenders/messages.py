@@ -104,7 +104,7 @@ def bind_request(pod: PodInfo, node_name: str) -> bytes:
 
 
 def preempt_request(pod: bytes, victims: Mapping[str, Victims], documents: Mapping[str, bytes] | None) -> bytes:
-    """Encode ``ExtenderPreemptionArgs``. ``documents`` are victims as JSON by UID; with None only UIDs are sent."""
+    """Encode ``ExtenderPreemptionArgs``. ``documents`` are victims as JSON by UID; None: send only UIDs."""
     whole = meta = None
     if documents is None:
         meta = {

@@ -21,7 +21,7 @@ def interested(extenders: Sequence[PreemptionExtender], pod: PodInfo) -> list[Pr
 async def ask_extenders(
     extenders: Sequence[PreemptionExtender], pod: PodInfo, candidates: Sequence[Candidate]
 ) -> list[Candidate]:
-    """Return the candidates that all extenders leave. Each extender is given the answer of the one before.
+    """Return the candidates that all extenders accept. Each extender receives the answer of the previous one.
 
     Raises:
         Exception: the error of an extender that is not ignorable.
@@ -42,7 +42,7 @@ async def ask_extenders(
 
 
 def _with_victims(extender: PreemptionExtender, pod: PodInfo, answer: Mapping[str, Victims]) -> dict[str, Victims]:
-    """Return the nodes of an answer that can be candidates. The other nodes of an ignorable extender are dropped.
+    """Return the nodes of an answer that can be candidates. If the extender is ignorable, other nodes are dropped.
 
     Raises:
         RuntimeError: when there are other nodes and the extender is not ignorable.

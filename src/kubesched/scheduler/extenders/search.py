@@ -1,6 +1,6 @@
 """Search for a pod that extenders take part in, in two halves: before they are awaited, and after.
 
-Nothing is remembered between attempts: an extender's answer takes longer than a scan. :mod:`.lane` uses this module.
+Nothing is kept between attempts, because an extender's answer takes longer than a scan. :mod:`.lane` uses this module.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ def choose(
 ) -> Decision | Rejection:
     """Second half: choose among the nodes that extenders ``kept``, as the cluster is now.
 
-    These nodes are filtered again and scored, so the decision is valid whatever happened since the first half.
-    ``rejections`` are the extenders' reasons by node name; ``contributions`` are added to the totals, by node name.
+    These nodes are filtered again and scored, so the decision is valid although the cluster may have changed since the
+    first half. ``rejections`` are the extenders' reasons by node name; ``contributions`` are added to the totals, by
+    node name.
 
     Raises:
         PluginFailedError: when a plugin fails.

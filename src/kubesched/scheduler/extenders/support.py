@@ -1,4 +1,5 @@
-"""Extender support for the assembly: the order of extenders, their share in requeueing, their view of the cluster.
+"""Support for extenders when a scheduler is assembled: their order, their events for requeueing, their view of the
+cluster.
 
 Used by :mod:`..scheduler`.
 """
@@ -19,7 +20,9 @@ __all__ = ["ExtenderRejections", "checked_extenders", "connect_extenders"]
 
 
 class ExtenderRejections:
-    """Entry among the plugins for the extenders' name: nearly every event may help pods that extenders rejected."""
+    """Stand-in for extenders among the plugins. It registers nearly every event, since any may help pods that extenders
+    rejected.
+    """
 
     name = EXTENDER_NAME
 
@@ -43,7 +46,7 @@ class _View:
 
 
 def checked_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extender]) -> tuple[Extender, ...]:
-    """Return the extenders in the order of their calls, if every configured one is among them.
+    """Return the extenders in the order of their calls, if every configured extender is among them.
 
     Raises:
         ConfigError: stage ``framework``, naming the extenders that would silently be left out.
@@ -56,7 +59,9 @@ def checked_extenders(config: KubeSchedulerConfiguration, given: Sequence[Extend
 
 
 def connect_extenders(extenders: Sequence[Extender], table: NodeTable, informers: Informers) -> None:
-    """Keep JSON of nodes and waiting pods for extenders that send whole objects: it has fields that are not decoded."""
+    """Keep the JSON of nodes and waiting pods for extenders that send whole objects. The JSON has fields that are not
+    decoded.
+    """
     connected = [extender for extender in extenders if isinstance(extender, ConnectedExtender)]
     if connected:
         informers["nodes"].keep_documents(lambda node: True)

@@ -19,7 +19,7 @@ __all__ = ["tls_context"]
 def tls_context(config: Extender) -> FollowedContext:
     """Return a context that follows its files. Certificates in the configuration win over files.
 
-    With ``enableHTTPS`` and no authority at all the server's certificate is not verified, as upstream.
+    With ``enableHTTPS`` but without any authority, the server's certificate is not verified, as upstream.
 
     Raises:
         ConfigError: stage ``framework``, with the extender's URL, when the settings cannot be used.

@@ -81,7 +81,7 @@ class PlainPlugin:
         is_local: True if, for pods that have a key, the answer for a row changes only with the row's own node.
         may_fail: True if verdicts may fail for a node because of objects that users wrote.
         follows: True if the questions define :meth:`~.question.Question.follow`.
-        has_what_if: True if pods added to nodes or removed from them have to be announced to it.
+        has_what_if: True if the plugin must be told about pods that are added to nodes or removed from them.
     """
 
     points: frozenset[str] = frozenset()
@@ -179,14 +179,15 @@ class FastPlugin(PlainPlugin):
         self._last: tuple[PodInfo | None, int, Question | None] = (None, 0, None)
         # Point to its preparing method, for points that the profile has without the preparing point.
         lacking = {point: f"pre_{point}" for point, before in _PREPARED_AT.items() if point in at and before not in at}
-        #: Point to True if it answers only after the preparing method was called.
+        #: Point to True if the plugin answers there only after the preparing method was called.
         self._prepared = {
             point: defines(asks, f"pre_{point}") and point not in asks.stands_alone for point in _PREPARED_AT
         }
-        #: Point to True if it needs the preparing method, but the profile does not have the plugin at that point.
+        #: Point to True if the plugin needs the preparing method there, but the profile does not have the plugin at the
+        #: preparing point.
         self._lacks = {point: before not in at and self._prepared[point] for point, before in _PREPARED_AT.items()}
-        #: True if the profile has the plugin at Filter without its PreFilter, or at Score without its PreScore. It is
-        #: called for every pod then, because it may fail without the preparation.
+        #: True if the profile has the plugin at Filter without its PreFilter, or at Score without its PreScore. Such a
+        #: plugin is called for every pod, because it may fail without the preparation.
         self._lacks_preparation = any(hasattr(plugin, method) or defines(asks, method) for method in lacking.values())
         #: True if questions name the rows that change with other nodes; only then can such answers be kept.
         self._names_rows = defines(asks, "changed") or defines(asks, "rescored")
@@ -280,7 +281,7 @@ class FastPlugin(PlainPlugin):
         return rows
 
     def rescored(self, state: CycleState, size: int, *, same: bool) -> RowArray | None:
-        """Like :meth:`changed`, for scores. ``same``: the feasible nodes are as the last time."""
+        """Return the rows to score again; see :meth:`changed`. ``same``: the feasible nodes are unchanged."""
         question: Question | None = state.get(self._state_key)
         if question is None:
             return None

@@ -63,7 +63,7 @@ class Amounts:
     Attributes:
         asked: the amount that the pod asks for.
         lacking: int64[len(rows)], the amount that each row lacks; 0 where there is enough.
-        less: the change that asks for so much less.
+        less: returns the change that lowers the pod's request by a given amount.
     """
 
     asked: int

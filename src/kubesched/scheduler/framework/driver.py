@@ -31,7 +31,8 @@ __all__ = ["Driver", "Take"]
 _log = logging.getLogger("kubesched.scheduler.framework")
 
 #: Function that decides about an answer: (plugin name, value, status) to what happens next. True: go on with the next
-#: plugin. A Status: end the point with it. False: go on after success, else end as :meth:`Driver.judge` says.
+#: plugin. A Status: end the point with it. False: after success go on, otherwise end with the result of
+#: :meth:`Driver.judge`.
 Take = Callable[[str, Any, Status | None], "bool | Status"]
 
 

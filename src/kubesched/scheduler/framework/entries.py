@@ -167,7 +167,7 @@ class _Entry:
             raise self._failed(error) from error
 
     def _check(self, answer: Any) -> None:
-        """Fail if one of many answers is out of range. A bound that the dtype itself ensures is not searched for."""
+        """Fail if one of many answers is out of range. A bound that the dtype cannot exceed is not checked."""
         limits = _LIMITS[answer.dtype.kind, answer.dtype.itemsize]
         if limits[0] < self._least and (least := int(answer.min())) < self._least:
             self._refuse(least, self._many)
@@ -333,8 +333,8 @@ class ScoreEntry(_Entry):
     def final(self, raw: IntArray, low: int, high: int) -> IntArray:
         """Normalise raw scores within :meth:`bounds`, check and weight them: int64[len(raw)].
 
-        One score has the same result alone and among many. ``raw`` must not contain NOT_SCORED. Plugins that need all
-        scores are not for this method.
+        The result for a score does not depend on the other scores in ``raw``, which must not contain NOT_SCORED. Do not
+        call this method for a plugin that ``needs_all`` scores.
 
         Raises:
             PluginFailedError: when the plugin fails, or a normalised score is outside 0…100.
@@ -358,7 +358,8 @@ class ScoreEntry(_Entry):
         return final
 
     def final_of_all(self, state: CycleState, pod: PodInfo, nodes: NodeList, raw: IntArray) -> IntArray:
-        """Like :meth:`final_or_zero`, for the raw scores of all feasible ``nodes``, one or more; for every plugin.
+        """Like :meth:`final_or_zero`, but for the raw scores of all feasible ``nodes`` (one or more), and for any
+        plugin.
 
         Raises:
             PluginFailedError: when the plugin fails, or a normalised score is outside 0…100.

@@ -25,7 +25,7 @@ class PluginFailedError(Exception):
 
     @classmethod
     def of(cls, status: Status) -> PluginFailedError:
-        """Make the exception for a status other than success, where only success lets the attempt go on."""
+        """Make the exception for a status other than success, at a point where the attempt needs success."""
         return cls(status.plugin, status.as_error() or RuntimeError(status.message()))
 
 

@@ -1,6 +1,6 @@
 """Pods without the fields that feature gates turn off.
 
-Upstream asks a gate wherever it reads such a field. Here the field is removed from the pod before anything reads it.
+Upstream asks the gate each time it reads such a field. Here the field is removed from the pod before anything reads it.
 The effect is the same, and costs nothing while the gates are on. Callers: the scheduler's pod informer, and all other
 code that brings pods to plugins.
 

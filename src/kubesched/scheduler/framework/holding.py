@@ -1,9 +1,9 @@
 """Holder: a plugin that keeps waiting pods from being tried again for deletions that cannot help them.
 
-A preemptor waits for its own victims. A hint function sees only the waiting pod and the deleted pod, so every deletion
-would have every preemptor tried again in vain: work that grows with the square of their number. A plugin that knows
-better implements :class:`Holder`. The queue then keeps such pods apart, by key, and evaluates each key once per
-deletion.
+A preemptor waits for its own victims. A hint function sees only the waiting pod and the deleted pod, so every preemptor
+would be tried again, in vain, after every deletion. That work grows with the square of the number of preemptors. A
+plugin that knows better implements :class:`Holder`. The queue then keeps such pods apart, by key, and evaluates each
+key once per deletion.
 """
 
 from __future__ import annotations

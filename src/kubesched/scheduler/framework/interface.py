@@ -119,7 +119,7 @@ class ObjectHandler(Protocol):
 
 
 class ProfileView(Protocol):
-    """Profile as a plugin may call it, to try what would happen if pods were elsewhere.
+    """The part of a profile that a plugin may call, to try how a pod would fare with other pods on the nodes.
 
     See ``framework.runtime.Framework``.
     """
@@ -194,7 +194,7 @@ class Handle(Protocol):
         ...
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Move pods (``namespace/name`` to pod) to the active queue, whatever their backoff."""
+        """Move pods (``namespace/name`` to pod) to the active queue, even if they are in backoff."""
         ...
 
     @property
@@ -300,17 +300,17 @@ class Contract:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the events after which a pod that this plugin rejected may be schedulable.
 
-        Without this method, nearly every event has such a pod tried again.
+        Without this method, such a pod is tried again after nearly every event.
         """
         raise AssertionError("documentation only")
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         """Fast style: return the pod's question; None when the plugin has nothing to do for the pod now.
 
-        After None, the plugin is not called at PreFilter, Filter, PreScore and Score; if its class of questions says
-        ``throughout``, nor from Reserve to PostBind. PreEnqueue and PostFilter are called in any case. A plugin that
-        defines ``ask`` must also set the class attribute ``asks``. ``ask`` is called at the start of an attempt, so it
-        must be cheap.
+        After None, the plugin is not called at PreFilter, Filter, PreScore and Score. If its class of questions says
+        ``throughout``, it is not called from Reserve to PostBind either. PreEnqueue and PostFilter are called in any
+        case. A plugin that defines ``ask`` must also set the class attribute ``asks``. ``ask`` is called at the start
+        of an attempt, so it must be cheap.
         """
         raise AssertionError("documentation only")
 
@@ -395,14 +395,14 @@ class Contract:
         raise AssertionError("documentation only")
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Undo ``reserve``; also called when ``reserve`` never ran. It must not fail."""
+        """Undo ``reserve``. This method must not fail. It is also called if ``reserve`` never ran."""
         raise AssertionError("documentation only")
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | tuple[Status | None, float] | None:
         """Allow, reject or hold the pod, at the end of the scheduling cycle.
 
-        ``(Status.wait(), seconds)`` holds the pod until the plugin allows or rejects it, or the time is over, which
-        rejects it.
+        ``(Status.wait(), seconds)`` holds the pod until the plugin allows or rejects it. The end of the time rejects
+        it, too.
         """
         raise AssertionError("documentation only")
 

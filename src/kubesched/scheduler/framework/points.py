@@ -79,7 +79,7 @@ POINTS: Final[tuple[Point, ...]] = (
     Point("queueSort", "QueueSort", ("less",)),
 )
 
-# Further methods of the plugins of a point, called like a point of their own.
+# Further methods that plugins of a point may define. The driver calls each of them as if it were a point.
 ADD_POD: Final = Point("preFilter", "PreFilter", ("add_pod",), "running AddPod on PreFilter plugin")
 REMOVE_POD: Final = Point("preFilter", "PreFilter", ("remove_pod",), "running RemovePod on PreFilter plugin")
 UNRESERVE: Final = Point("reserve", "Unreserve", ("unreserve",))

@@ -134,8 +134,8 @@ class Question:
         """Return a question for the case that pods were added to a node and removed from it. Do not change this one.
 
         The node and its row show the change already. So only a question that keeps data about pods, such as counts by
-        zone, has anything to do. Used for nominated pods and preemption. A class that defines this method must
-        also define ``pre_filter``.
+        zone, must adjust that data. Used for nominated pods and preemption. A class that defines this method must also
+        define ``pre_filter``.
         """
         return self
 
@@ -162,7 +162,9 @@ class Question:
         raise AssertionError("documentation only")
 
     def rescored(self, *, same: bool) -> RowArray | None:
-        """Catch up like :meth:`changed`, for scores. ``same``: the feasible nodes are as the last time."""
+        """Return the rows whose score may have changed; see :meth:`changed`. ``same``: the feasible nodes are
+        unchanged.
+        """
         return NO_ROWS
 
     @staticmethod
@@ -170,8 +172,8 @@ class Question:
         """Turn raw scores into 0…100, int64[len(scores)].
 
         ``low`` and ``high`` are the least and the greatest raw score of all feasible rows. The result of a score must
-        depend on nothing but these and the score: the method is called for one score, for many, and for scores that no
-        row has. ``scores`` never contains NOT_SCORED.
+        depend only on these bounds and the score itself. The method is called for one score, for many, and for scores
+        that no row has. ``scores`` never contains NOT_SCORED.
         """
         raise AssertionError("documentation only")
 
@@ -180,7 +182,8 @@ class Question:
     def follow(self, kept: Self) -> Question:
         """Return the question that answers from now on: this one, or ``kept``, which has an equal key.
 
-        This question is the current pod's; ``kept`` is an earlier pod's. Return this one if objects of the pod matter.
+        This question was made for the current pod, ``kept`` for an earlier pod. Return this one if its answers read
+        objects that belong to the pod, such as its claims: those of the earlier pod may be gone.
         """
         return kept
 

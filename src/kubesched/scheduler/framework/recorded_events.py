@@ -1,6 +1,6 @@
 """Events that the scheduler records about pods: type, reason and action of each.
 
-Its lease has events of its own (``client.lease``).
+Events about the scheduler's lease are in ``client.lease``.
 """
 
 from typing import Final

@@ -43,7 +43,7 @@ _QUESTION: Final = {name: getattr(Question, name) for name in vars(Question) if 
 _ASKED_NAMES: Final = frozenset(
     {"by_spec", "is_local", "may_fail", "normalized", "reads", "stands_alone", "throughout", "verdicts"}
 )
-#: Class attribute of a question to the words for its allowed values, and its types.
+#: Class attribute of a question to (its allowed values in words, its allowed types).
 _ATTRIBUTE_TYPES: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "reads": ("Reads.NODE, Reads.PODS, or both with |", (Reads,)),
     "normalize": ("Normalize.FORWARD, Normalize.REVERSE or None", (Normalize, NoneType)),
@@ -246,8 +246,8 @@ class Registry(Mapping[str, PluginFactory]):
     def load_entry_points(self) -> None:
         """Register the plugins of installed packages, from the entry-point group ``kubesched.scheduler.plugins``.
 
-        A plugin that cannot be imported, does not fit or has a name that is taken is left out and reported in
-        :attr:`problems`: a package that happens to be installed must not keep the scheduler from working.
+        A plugin is left out and reported in :attr:`problems` if it cannot be imported, does not fit, or has a name that
+        is taken. A package that happens to be installed must not keep the scheduler from working.
         """
         for entry in self._entry_points():
             where = f"entry point {entry.name} = {entry.value}"

@@ -90,7 +90,7 @@ def _built(name: str, factory: PluginFactory, args: Callable[[str], Any], handle
         return factory(args(name), handle)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever a factory raises is a configuration error to the user
+    except BaseException as error:  # to the user, any error of a factory is a configuration error
         bare = getattr(factory, "__init__", None) is object.__init__
         hint = "; derive the class from kubesched.scheduler.framework.Plugin" if bare else ""
         raise ConfigError("framework", [f'initializing plugin "{name}": {_said(error)}{hint}']) from error

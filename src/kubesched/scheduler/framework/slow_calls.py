@@ -26,7 +26,7 @@ __all__ = ["SLOW_SECONDS", "Work", "loop_progress", "plugins_of", "watching_plug
 #: Filter and Score, and the key of the pod that is searched a node for.
 Work = Callable[[str, str], tuple[int, str]]
 
-#: Longest duration of a call that is not reported, in seconds.
+#: Duration in seconds above which a call is reported as slow.
 SLOW_SECONDS: Final = 1.0
 #: Samples of the stack during that time.
 _SAMPLES: Final = 4
@@ -65,9 +65,10 @@ def watching_plugins(
     """Watch for slow plugins while the context lasts.
 
     ``report`` is called with a text when one call of a plugin's method takes longer than ``seconds``, or when many
-    calls together do. Many calls count together if nothing else is done between them: ``progress`` returns the same
-    value. Without ``progress``, every sample has to find a plugin. ``report`` is called in a thread of its own, once
-    for each method of a plugin. ``work`` adds which pod it is about and the time for each node; see :func:`work_of`.
+    calls together do. Calls count together while ``progress`` returns the same value, which means that nothing else is
+    done between them. Without ``progress``, calls count together while every sample finds a plugin. ``report`` is
+    called in a thread of its own, once for each method of a plugin. ``work`` adds which pod it is about and the time
+    for each node; see :func:`work_of`.
 
     The watched thread is the one that enters the context, or the one that ``thread`` returns at the time. While
     ``progress`` returns a new value each time, no call is slow, and the stack is not sampled: reading the frames of a
@@ -171,7 +172,9 @@ class _Watch:
         return f"{each}, for pod {pod}" if pod else each
 
     def _call(self) -> FrameType | None:
-        """Return the frame of the plugin's method that runs now, or None; the outermost if plugins call one another."""
+        """Return the frame of the plugin's method that runs now, or None. If plugins call one another, return the
+        outermost.
+        """
         thread = self._thread()
         frame = sys._current_frames().get(thread) if thread is not None else None
         found: FrameType | None = None

@@ -69,7 +69,7 @@ class Status:
 
     @classmethod
     def unresolvable(cls, *reasons: str) -> Status:
-        """Make the status of a pod that does not fit, whatever other pods are removed."""
+        """Make the status of a pod that does not fit, even if other pods were removed."""
         return cls(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, *reasons)
 
     @classmethod

@@ -55,7 +55,7 @@ class WaitingPod:
         return list(self._timers)
 
     def allow(self, plugin: str) -> None:
-        """Allow the pod in the name of one plugin. When all plugins have, the pod goes on."""
+        """Allow the pod in the name of one plugin. The pod goes on when all plugins have allowed it."""
         timer = self._timers.pop(plugin, None)
         if timer is not None:
             timer.cancel()
@@ -181,7 +181,7 @@ class PodsInPreBind:
         self._pods.pop(uid, None)
 
     def removed(self, uid: str) -> None:
-        """Wake the plugins that wait for a pod, because it was deleted. Without effect if it is not in PreBind."""
+        """Wake the plugins that wait for a pod, because it was deleted. Do nothing if the pod is not in PreBind."""
         entry = self._pods.get(uid)
         if entry is not None:
             entry.removed()

@@ -1,7 +1,8 @@
 """Checker of the term index: recounts it from the pods on the rows, and compares.
 
-Called by :mod:`..cache.check`, after every test scenario and on demand in a running scheduler. It only reads. Sums that
-are behind are compared as they would be once caught up. Sums that will be added up again are not compared.
+Called by :mod:`..cache.check`, after every test scenario and on demand in a running scheduler. It changes nothing. A
+sum that has not read all changes is compared as it would be after reading them. A sum that will be added up anew is not
+compared.
 """
 
 from __future__ import annotations

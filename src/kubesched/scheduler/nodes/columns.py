@@ -39,7 +39,7 @@ IntArray = npt.NDArray[np.int64]
 RowArray = npt.NDArray[np.integer]
 IntpArray = npt.NDArray[np.intp]
 
-#: Most distinct numbers that are searched for one by one; for more, sorting is quicker.
+#: Most distinct numbers that are searched for one by one. With more numbers, sorting is quicker.
 _FEW_DISTINCT: Final = 8
 
 NO_ROWS: Final[IntpArray] = np.zeros(0, np.intp)
@@ -50,7 +50,8 @@ _KEPT_GATHERS: Final = 4
 #: Most rows of a code that are sliced anew at each call; the array of more rows is kept.
 _SMALL_PART: Final = 8
 
-#: Most label keys that have a column; beyond, the least recently used column is dropped, and built again when needed.
+#: Most label keys that have a column. With more keys, the least recently used column is dropped, and built again when
+#: needed.
 _MAX_COLUMNS: Final = 256
 
 
@@ -89,7 +90,7 @@ class LabelColumn:
 
     def __init__(self, capacity: int) -> None:
         self.codes = np.full(capacity, ABSENT, np.int32)
-        #: False once the column was dropped: then it is no longer updated.
+        #: False once the column was dropped; it is no longer updated then.
         self.is_kept = True
         self.code_of: dict[str, int] = {}
         #: Code to value; a free code keeps its last value until it is used again.
@@ -103,7 +104,7 @@ class LabelColumn:
         self._sorted: IntpArray = np.zeros(0, np.intp)
         self._starts: list[int] = []
         self._sorted_version = -1
-        #: Code to its rows, for codes that many rows have.
+        #: Rows by code, for codes that many rows have.
         self._parts: dict[int, IntpArray] = {}
 
     def grow(self, capacity: int) -> None:

@@ -2,11 +2,11 @@
 
 The term index updates a :class:`Counter` by one step for each pod that is added or removed; the counter logs its steps.
 A :class:`DomainCounts` sums a counter by value of a node label, over all nodes or over the nodes of a :class:`RowMask`.
-It keeps up by reading the log, so its cost is the number of pods that moved, not the number of pods or nodes. When
-labels change that matter to it, it sums again, in one vector operation over the rows.
+It keeps up by reading the log, so its cost grows with the number of pods that moved, not with the number of pods or
+nodes. When labels change that it depends on, it sums again, in one vector operation over the rows.
 
 A ``counts`` array is never changed once it was returned, because a cycle state may keep it; the next change makes a new
-array. A reader of single domains (``count``) or of a copy (``copied``) avoids that.
+array. Readers that need only single domains (``count``) or a copy (``copied``) save that new array.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class RowMask:
         affinity: RequiredNodeAffinity | None = None,
         tolerates: Callable[[tuple[Taint, ...]], bool] | None = None,
     ) -> None:
-        """``affinity`` or ``tolerates`` None: it excludes no node."""
+        """An ``affinity`` or ``tolerates`` of None excludes no node."""
         self._nodes = nodes
         self._keys = keys
         self._affinity = affinity
@@ -185,7 +185,7 @@ class DomainCounts:
     )
 
     def __init__(self, nodes: NodeRows, counter: Counter | None, key: str, mask: RowMask | None = None) -> None:
-        """``counter`` None: a rule that matches no pod; each domain has 0 pods."""
+        """A ``counter`` of None stands for a rule that matches no pod: each domain has 0 pods."""
         self._nodes = nodes
         self._mask = mask
         self._mask_version = 0

@@ -29,7 +29,7 @@ class ImageTable:
         self.names_version = 0
 
     def replace(self, row: int, old: Node | None, new: Node | None) -> None:
-        """Replace the images of a row's old node object by those of its new one.
+        """Replace the images of a row's old node object by the images of its new node object.
 
         An image keeps the size that was reported first, as long as any node has the image.
         """

@@ -288,7 +288,7 @@ class NodeTable:
     # -- pods ------------------------------------------------------------------------------------------
 
     def add_pod(self, row: int, pod: PodInfo, *, journal: bool = True) -> None:
-        """Add a pod to a row. ``journal`` is False in a what-if: then neither the journal nor ``placed`` is written."""
+        """Add a pod to a row. If ``journal`` is False (in a what-if), neither the journal nor ``placed`` is written."""
         info = self.info(row)
         info.add_pod(pod)
         kind = self.terms.add(row, pod).kind
@@ -335,7 +335,7 @@ class NodeTable:
         return pod
 
     def replace_pod(self, row: int, uid: str, pod: PodInfo) -> None:
-        """Replace a pod's object by a newer one that counts alike. There is no journal entry."""
+        """Replace a pod's object by a newer version that counts equally. There is no journal entry."""
         self.info(row).pods[uid] = pod
         self.placed.replace(row, pod)
 
@@ -381,7 +381,7 @@ class NodeTable:
         if pod.requests.scalars:
             for name in pod.requests.scalars:
                 index = self.resource_index.get(name)
-                if index is not None:  # no column for resources that no node has: a pod may name thousands
+                if index is not None:  # Resources that no node has get no column: a pod may name thousands of them.
                     self.requested[index, row] = _int64(total.scalars[name])
 
     def _mirror_allocatable(self, row: int, amounts: Resources) -> None:

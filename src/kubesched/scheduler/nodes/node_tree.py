@@ -16,7 +16,9 @@ _REGION: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernet
 
 
 def zone_key(labels: Labels) -> str:
-    """Return a key of a node's region and zone. A deprecated label wins over the new one, even if it is empty."""
+    """Return a key of a node's region and zone. A deprecated label wins over the new label, even if the deprecated
+    label is empty.
+    """
     zone = labels.get(_ZONE[0]) if _ZONE[0] in labels else labels.get(_ZONE[1], "")
     region = labels.get(_REGION[0]) if _REGION[0] in labels else labels.get(_REGION[1], "")
     return f"{region}:\x00:{zone}" if zone or region else ""

@@ -47,7 +47,9 @@ class PortTable:
                     del self.by_ip[ip]
 
     def conflicts(self, wanted: HostPort) -> bool:
-        """Return True if a wanted port is taken: on any IP for the wildcard IP, else on its IP or on the wildcard."""
+        """Return True if a wanted port is taken. A port on the wildcard IP conflicts on any IP; any other port
+        conflicts on its own IP and on the wildcard IP.
+        """
         if not self.by_ip:
             return False
         ip, protocol, port = wanted
@@ -81,8 +83,8 @@ def _release(counts: dict[_Key, int], key: _Key) -> None:
 class NodeInfo:
     """Node as plugins see it. Plugins must not change it.
 
-    ``row`` is the node's row in the columns. ``node`` is None for an imaginary node (its pods arrived before it) and
-    for a ghost (it left before its pods); plugins see neither.
+    ``row`` is the node's row in the columns. ``node`` is None for an imaginary node (its pods arrived first) and for a
+    ghost (the node left before its pods). Plugins see neither.
     """
 
     __slots__ = (

@@ -68,7 +68,7 @@ class NominatedPods:
             known = self.pods.get(row, _NO_PODS)
             if len(counting) == len(known) and all(map(_is_counted_like, counting, known)):
                 if counting:
-                    self.pods[row] = counting  # newer versions of these pods, which count alike
+                    self.pods[row] = counting  # newer versions of these pods, which count equally
                 continue
             for pod in self.pods.pop(row, ()):
                 if self.row_of.get(pod.uid) == row:
@@ -92,7 +92,7 @@ class NominatedPods:
 
 
 def _is_counted_like(one: PodInfo, other: PodInfo) -> bool:
-    """Return True if two nominated pods are one pod, in versions that count alike for other pods."""
+    """Return True if both are versions of one nominated pod that count equally for other pods."""
     return one is other or (one.uid == other.uid and one.counts_like(other))
 
 

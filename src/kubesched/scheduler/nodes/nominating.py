@@ -38,7 +38,7 @@ class NominatingInfo:
 
     @classmethod
     def override(cls, node_name: str) -> NominatingInfo:
-        """Return the change that nominates ``node_name``, whatever the pod's status says."""
+        """Return the change that nominates ``node_name``, even if the pod's status names another node."""
         return cls(NominatingMode.OVERRIDE, node_name)
 
     @classmethod

@@ -48,8 +48,8 @@ EPHEMERAL_AT: Final = 5
 KIND_AT: Final = 6
 
 _COLUMNS: Final = 7
-#: Fewest and most entries that are added when none is free; between them, a quarter of the present number. The upper
-#: bound keeps the pause short: a quarter of 800,000 would take 78 ms.
+#: Fewest and most entries that are added when none is free. Between these bounds, a quarter of the present number is
+#: added. The upper bound keeps the pause short: adding a quarter of 800,000 would take 78 ms.
 _LEAST: Final = 64
 _MOST: Final = 1 << 14
 #: Priority of a free entry; it is below no priority.
@@ -198,7 +198,7 @@ class PlacedPods:
         self._scalars.pop(place, None)
 
     def replace(self, row: int, pod: PodInfo) -> None:
-        """Update the entry of a pod from another version with the same requests and priority."""
+        """Update the entry of a pod from another version of the pod, with equal requests and priority."""
         text, place = pod.pod.status.start_time, self._places[row][pod.uid]
         start = _start(text) if text else math.inf
         if start != self._starts[place]:

@@ -151,7 +151,7 @@ def _first_problem(terms: Sequence[PodAffinityTerm]) -> str:
 NO_AFFINITY_TERMS: Final = AffinityTerms(("", b""), None, None)
 #: Compiled terms by the pod's namespace and the terms' text.
 _COMPILED: Final[dict[tuple[str, bytes], AffinityTerms]] = {}
-#: Most entries of it; at this number it is emptied.
+#: Number of entries at which the compiled terms are emptied.
 _MOST_COMPILED: Final = 8192
 
 
@@ -300,7 +300,7 @@ class PodInfo:
         return cls(pod)
 
     def counts_like(self, other: PodInfo) -> bool:
-        """Return True if both are versions of one pod on one node that count alike for sums and rules between pods."""
+        """Return True for two versions of a pod on one node that count equally in sums and in rules between pods."""
         mine, its = self.pod, other.pod
         return (
             mine.metadata.uid == its.metadata.uid

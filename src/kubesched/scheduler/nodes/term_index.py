@@ -39,7 +39,7 @@ __all__ = ["CarriedTerm", "PodClass", "PodSet", "Role", "TermIndex"]
 _BUDGET: Final = 48 << 20
 #: Memory of a counted rule besides its arrays, in bytes.
 _RULE_BYTES: Final = 3 << 10
-#: Counted rules that are kept in any case, whatever their memory.
+#: Number of counted rules that are always kept, regardless of their memory.
 _LEAST_SETS: Final = 64
 #: Pods added or removed until a counted rule that was not used meanwhile is dropped.
 _AGE: Final = 1 << 16
@@ -151,7 +151,8 @@ class TermIndex:
         self._bundles: dict[AffinityTerms, tuple[CarriedTerm, ...]] = {}
         self._anti: TermLookup[CarriedTerm] = TermLookup()
         self._scoring: TermLookup[CarriedTerm] = TermLookup()
-        #: True if a pod on a node carries required anti-affinity; or a term that counts in scoring.
+        #: The first is True if a pod on a node carries required anti-affinity, the second if one carries a term that
+        #: counts in scoring.
         self.has_anti = self.has_scoring = False
         #: Counters that have domains, and therefore arrays.
         self._awake: dict[Counter, None] = {}
@@ -269,7 +270,7 @@ class TermIndex:
         return domains
 
     def _possible(self, namespaces: frozenset[str] | None, selector: Selector) -> Iterator[PodClass]:
-        """Yield the classes that a rule may match, and perhaps others."""
+        """Yield all classes that a rule may match, and perhaps some that it does not match."""
         if selector.matches_nothing:
             return
         names: Iterable[str] = self._shelves if namespaces is None else namespaces
@@ -294,7 +295,9 @@ class TermIndex:
         return counts
 
     def _most(self) -> int:
-        """Return the limit of counted rules, and of counters with arrays, which take 4 to 16 bytes a row each."""
+        """Return the limit of counted rules. It is also the limit of counters with arrays. An array takes 4 to 16 bytes
+        a row.
+        """
         return max(_LEAST_SETS, _BUDGET // (_RULE_BYTES + 12 * self._nodes.capacity))
 
     def _drop_unused(self) -> None:
@@ -379,7 +382,7 @@ class TermIndex:
         del self._carried[carried.role, carried.term, carried.weight]
         (self._anti if carried.role is Role.ANTI else self._scoring).remove(carried)
         carried.live = False
-        carried.rest()  # breaks a reference cycle with its sums, which would wait for the garbage collector
+        carried.rest()  # unlinks counter and sums, which refer to each other: both are freed at once
         self._carried_changed()
         self._awake.pop(carried, None)
         for terms in carried.bundles:
@@ -401,7 +404,7 @@ class TermIndex:
             self.namespace_version += 1
 
     def remove_namespace(self, name: str) -> None:
-        """Remove a namespace; without effect if it is unknown."""
+        """Remove a namespace. Nothing happens if it is unknown."""
         if self.namespaces.pop(name, None) is not None:
             self.namespace_version += 1
 

@@ -1,7 +1,7 @@
 """Lookup of the rules that may match a pod: an index of label selectors by a label value that they demand.
 
 Given a namespace and labels, it returns the rules that demand one of these label values, and the rules that demand
-none. The caller checks each of them: of thousands of rules, a handful.
+none. The caller checks each returned rule: a handful among thousands.
 
 Used by :mod:`.term_index`, for the rules that are counted and for the rules that pods carry.
 """
@@ -19,7 +19,7 @@ __all__ = ["TermLookup", "narrowest"]
 T = TypeVar("T", bound=Hashable)
 _Pair = tuple[str, str]
 
-#: Most entries (namespaces times values) of a rule; a rule with more is filed under "any namespace" instead.
+#: Most entries (namespaces times values) of a rule. A rule that needs more is filed under "any namespace" instead.
 _MOST_HOMES: Final = 64
 
 
@@ -36,7 +36,9 @@ def narrowest(selector: Selector) -> tuple[_Pair, ...]:
 
 
 class TermLookup(Generic[T]):
-    """Rules by namespace (None: any) and demanded label pair (None: no demand). A pod finds each rule at most once."""
+    """Rules by namespace (None: any) and demanded label pair (None: no demand). A search returns each rule at most
+    once.
+    """
 
     def __init__(self) -> None:
         self._scopes: dict[str | None, dict[_Pair | None, dict[T, None]]] = {}

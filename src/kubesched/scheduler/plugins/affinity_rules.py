@@ -102,7 +102,9 @@ class DomainSums:
         self.by_key[key] = (domains.column, counts if known is None else known[1] + counts)
 
     def catch_up(self, index: TermIndex) -> list[Moved] | None:
-        """Read the current counts. Return what moved since the last time, None when it cannot be known."""
+        """Read the current counts. Return the domains whose sums changed since the last call; None if they are not
+        known.
+        """
         found: list[Moved] = []
         if not self._sources:
             return found

@@ -1,8 +1,9 @@
 """Cache of objects as the informer shows them, overlaid by the scheduler's own writes (upstream ``assumecache``).
 
-An *assumed* object counts at once, in place of the informer's. Either a write returned it: then it counts until the
-informer shows this version or a newer one. Or it is still to be written: then it counts until the informer shows
-another version than it was made from. Subscribers receive all changes of the objects that count, in order.
+An *assumed* object counts at once, in place of the informer's. An object that a write returned counts until the
+informer shows this version or a newer one. An object that is still to be written counts until the informer shows a
+version other than the one that the object was made from. Subscribers receive all changes of the objects that count, in
+order.
 
 Source: rules/cache-and-events §17, rules/volumes §2.2.
 """
@@ -39,7 +40,7 @@ class Subscriber(Protocol):
 
 
 class OnChange:
-    """Handler that is told an object's old and new state. None stands for "not there"."""
+    """Handler that receives an object's old and new state. None stands for an object that is not there."""
 
     def __init__(self, changed: Callable[[Any, Any], None]) -> None:
         self._changed: Final = changed
@@ -61,7 +62,7 @@ class _Entry(Generic[T]):
         self.latest = self.api = obj
         #: Resource version of ``latest``, as a number.
         self.version = version
-        #: True when the assumed object was written, though ``latest`` is not the answer to the write.
+        #: True when the assumed object was written and ``latest`` is not the answer to that write.
         self.is_written = False
 
 
@@ -134,7 +135,9 @@ class AssumeCache(Generic[T]):
         return (entry.latest for entry in self._entries.values())
 
     def assumed(self, *, written: bool = True) -> dict[str, T]:
-        """Assumed objects that the informer has not shown, by key; without ``written`` only those not yet written."""
+        """Assumed objects that the informer has not shown, by key. Without ``written``, only the objects that are not
+        yet written.
+        """
         return {
             key: entry.latest
             for key, entry in self._entries.items()
@@ -155,9 +158,9 @@ class AssumeCache(Generic[T]):
     def assume(self, obj: T) -> None:
         """Make ``obj`` the object that counts.
 
-        It is the API server's answer to a write, or an object still to be written.
+        ``obj`` is the API server's answer to a write, or an object still to be written.
 
-        An object still to be written is made from the object that counts now.
+        If it is still to be written, it must be made from the object that counts now.
 
         Raises:
             AssumeError: when the object is unknown, or the one that counts is newer.
@@ -177,7 +180,9 @@ class AssumeCache(Generic[T]):
             entry.is_written = True
 
     def restore(self, key: str, version: str | None = None) -> None:
-        """Let the informer's last object count again. With ``version`` only if the one that counts has that version."""
+        """Let the informer's last object count again. With ``version``, do so only if the object that counts has that
+        version.
+        """
         entry = self._entries.get(key)
         if entry is None:
             _log.debug("%s %s is not there any more; nothing to restore", self._what, key)
@@ -211,7 +216,7 @@ class AssumeCache(Generic[T]):
             self._entries[obj.key] = _Entry(obj, version)
             self._deliver("on_update", entry.latest, obj)
         elif version == entry.version and _version(entry.api) != version:
-            entry.api = entry.latest  # the written object has been shown: nothing older is restored any more
+            entry.api = entry.latest  # the informer has shown the written object, so no older object may be restored
 
     # -- subscribers -----------------------------------------------------------------------------------
 

@@ -73,9 +73,7 @@ class _Balance(Question):
         if any(amount for _, amount in asked):
             self._amounts = [(name, amount) for name, amount in asked if amount or not is_scalar_resource(name)]
         self.key = tuple(self._amounts) if requests.scalars else requests.as_tuple()
-        self.is_local = self.by_spec = (
-            counts.of(requests) is None
-        )  # with devices the score changes though the node does not
+        self.is_local = self.by_spec = counts.of(requests) is None  # devices also change the score
         if not self.is_local:
             self.key = self.key, counts.key(requests)
 

@@ -1,7 +1,8 @@
 """Topology constraints of a distinct pod, compiled once, and the counts that they use.
 
 A :class:`CompiledConstraints` holds the hard or the soft constraints of pods that cannot be distinguished, with one
-``DomainCounts`` per constraint. Catching up costs only what moved since the last such pod.
+``DomainCounts`` per constraint. The cost of catching up grows with the number of pods that moved since the last such
+pod.
 
 Used by :mod:`.pod_topology_spread`.
 """
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["CompiledConstraints", "ConstraintCache"]
 
 #: Memory for compiled pods, in bytes. A pod takes ``_POD_BYTES`` besides its masks and counts per domain, which are
-#: as long as the table. The ``_LEAST_KEPT`` pods used last are kept whatever they take.
+#: as long as the table. The ``_LEAST_KEPT`` pods used last are kept regardless of their memory.
 _BUDGET: Final = 32 << 20
 _POD_BYTES: Final = 4 << 10
 _LEAST_KEPT: Final = 32
@@ -48,8 +49,9 @@ class CompiledConstraints:
     Attributes, current after :meth:`sync`:
         constraints: in the pod's order.
         own: 1 for each constraint that counts the pod itself, else 0.
-        domains: per constraint, pods per domain among the nodes it includes. Where ``by_row``, the topology alone.
-        by_row: per constraint, True if it counts by node: a soft one for hostnames.
+        domains: per constraint, pods per domain among the nodes that the constraint includes. Where ``by_row``, only
+            the topology is read.
+        by_row: per constraint, True if it counts by node. Soft constraints on hostnames do.
         requires_all: True if only nodes with all topology keys take part.
     """
 
@@ -69,8 +71,8 @@ class CompiledConstraints:
         self.by_row = [kind == SOFT and constraint.key == HOSTNAME for constraint in constraints]
         self.own = [int(constraint.selector.matches(pod.labels)) for constraint in constraints]
         namespace = frozenset((pod.namespace,))
-        #: Sets of counted pods, per constraint. A selector that asks for nothing counts no existing pod, as upstream
-        #: (rules/topology §B.13 quirk B-Q1).
+        #: Sets of counted pods, per constraint. An empty selector counts no existing pod, as upstream (rules/topology
+        #: §B.13 quirk B-Q1).
         self._sets = [
             None
             if constraint.selector.is_empty or constraint.selector.matches_nothing
@@ -84,7 +86,9 @@ class CompiledConstraints:
         self._sizes: dict[int, tuple[RowArray, LabelColumn, int, int]] = {}
 
     def _make_masks(self, pod: PodInfo, *, comparison: bool) -> list[RowMask | None]:
-        """Masks of the nodes that each constraint includes; None: all with its key. Equal masks are shared."""
+        """Masks of the nodes that each constraint includes; None for all nodes with the constraint's key. Equal masks
+        are shared.
+        """
         affinity = required_node_affinity(pod.spec)
         tolerations = pod.spec.tolerations
 
@@ -184,7 +188,9 @@ class CompiledConstraints:
     # -- changes ----------------------------------------------------------------------------------------
 
     def follower(self, place: int) -> Follower[int]:
-        """Follower of the domains whose count changes from now on; where ``by_row``, of rows or their complements."""
+        """Follower of the domains whose count changes from now on. Where ``by_row``, it follows rows (``~row`` for a
+        pod that left).
+        """
         if not self.by_row[place]:
             return Follower.from_now(self.domains[place].log)
         counter = self._counters[place]
@@ -195,7 +201,9 @@ class ConstraintCache:
     """Cache of compiled constraints by distinct pod; the least recently used are dropped."""
 
     def __init__(self, handle: Handle, defaults: Sequence[TopologySpreadConstraint], *, system: bool) -> None:
-        """``defaults`` serve pods without constraints; ``system`` is set when they are upstream's own."""
+        """``defaults`` are the constraints of pods without their own; ``system`` is True if they are upstream's
+        defaults.
+        """
         self._handle = handle
         self._defaults = {kind: [item for item in defaults if item.when_unsatisfiable == kind] for kind in (HARD, SOFT)}
         self._any_default = bool(defaults)
@@ -203,8 +211,8 @@ class ConstraintCache:
         self._selectors = DefaultSelectors(handle)
         self._comparison = handle.gate("TaintTolerationComparisonOperators")
         self._kept: OrderedDict[Hashable, CompiledConstraints | None] = OrderedDict()
-        #: The pod whose text was made last, and the text. It is needed several times in a row, also for the next pod of
-        #: the same template, which shares spec and labels.
+        #: The pod whose text was made last, and the text. The text is needed several times in a row, also for the next
+        #: pod of the template, which shares spec and labels.
         self._last: tuple[Pod | None, bytes] = (None, b"")
 
     def constraints(self, pod: PodInfo, kind: str) -> tuple[Constraint, ...]:
@@ -225,7 +233,9 @@ class ConstraintCache:
         return not self._any_default or self._selectors.is_empty(pod)
 
     def interaction_key(self, pod: PodInfo) -> tuple[Selector | None, bytes]:
-        """Key by which pods share compiled constraints: the default selector, if it applies, and relevant fields."""
+        """Key by which pods share compiled constraints: the fields that constraints read, and the default selector if
+        it applies.
+        """
         listed = pod.spec.topology_spread_constraints
         selector = self._selectors.of(pod) if self._any_default and not listed else None
         if not listed and (selector is None or selector.is_empty):

@@ -32,7 +32,8 @@ from .preemption.outcomes import FastDryRuns, FastFound, FastTrials, TrialOrder
 
 __all__ = ["DefaultPreemption"]
 
-#: Answer of PostFilter: a result (None leaves the pod's nomination alone), and a status (None: room is being made).
+#: Answer of PostFilter: a result and a status. A result of None keeps the pod's nomination; a status of None means that
+#: room is being made.
 Answer = tuple[PostFilterResult | None, Status | None]
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
@@ -43,7 +44,8 @@ _CLEARED: Final = PostFilterResult(NominatingInfo.clear())
 class DefaultPreemption(Plugin):
     """Eviction of pods of lower priority.
 
-    Subclasses may replace hooks: which pods may be victims, pod by pod or node by node, and which victims matter more.
+    Subclasses may replace two kinds of hooks: for the pods that may be victims (pod by pod or node by node), and for
+    the order of their importance.
     """
 
     name = "DefaultPreemption"
@@ -58,7 +60,7 @@ class DefaultPreemption(Plugin):
         self._budgets = BudgetReader()
         self._evictions = Evictions(self.name, handle)
         self._awaited = VictimsAwaited(self.name, handle, self._evictions.is_evicting)
-        #: Made when first needed: while some handles are built, there is no snapshot yet.
+        #: Made when first needed, because handles may have no snapshot yet while plugins are built.
         self._fast: FastDryRuns | None = None
         self._trials = FastTrials(handle)
         #: Place where the next search begins, as a share (0…1) of the nodes. It is random, and kept until a search has
@@ -138,7 +140,7 @@ class DefaultPreemption(Plugin):
         if self._has_default_hooks and not self.handle.snapshot.table.placed.has_below(pod.priority):
             # The usual case in a batch: no pod can be a victim, so there is nothing to try.
             return _CLEARED, self._not_helpful({NO_VICTIMS.message(): len(nodes)} if nodes else {}, len(nodes))
-        # With extenders the statuses are as old as the first answer, else they are current.
+        # With extenders the statuses date from before the first extender's answer; without extenders they are current.
         rejecting = statuses.rejecting(Code.UNSCHEDULABLE) if not self.handle.extenders else frozenset()
         found = self._find(state, pod, nodes, rejecting)
         if not found:
@@ -229,7 +231,8 @@ class DefaultPreemption(Plugin):
                     return None, Status.from_error(f'preemption: pod "{pod.name}" not found', self.name)
                 candidates = self._still_helpful(pod, candidates)
             if not candidates:
-                # The pod's victims, if any, are gone and it fits nowhere: an old nomination would only keep out others.
+                # The pod fits nowhere, although its victims, if any, are gone. An old nomination would only keep other
+                # pods out.
                 return _CLEARED, _prefixed(Status.unschedulable("no candidate node for preemption"))
             now = self.handle.clock.now()
             chosen, lost = choose(candidates, now)
@@ -262,7 +265,7 @@ class DefaultPreemption(Plugin):
     def list_candidates(
         self, state: CycleState, pod: PodInfo, statuses: NodeToStatus
     ) -> tuple[dict[str, tuple[Sequence[PodInfo], int]], dict[str, Status]]:
-        """Return all candidates, without any limit and without doing anything; none for a pod that is not eligible.
+        """Return all candidates, without a limit and without evicting. There are none for a pod that is not eligible.
 
         The first mapping has (victims, budgets violated) by node name where preemption helps. The second has the
         rejection by node name where it does not.

@@ -45,7 +45,8 @@ _MOST_RULES: Final = 4096
 class _Neighbours(Question):
     """Question about a pod's rules for pods on nodes, and their rules for the pod.
 
-    Arrays are shared with the index and never changed; pods that are assumed to come or leave go to ``_added``.
+    Arrays are shared with the index and never changed. Pods of a what-if, which come or leave, are counted in
+    ``_added``.
     """
 
     is_local = False
@@ -63,7 +64,7 @@ class _Neighbours(Question):
         #: Anti-affinity terms of pods on nodes that match the pod.
         self._anti_terms: list[CarriedTerm] = []
         self._affinity, self._anti, self._existing = DomainSums(), DomainSums(), DomainSums()
-        #: Number of pods on a node with at least one of the affinity keys that meet all required affinity terms.
+        #: Number of pods that meet all required affinity terms, on nodes with at least one of the terms' topology keys.
         self._affinity_total = 0
         self._meets_itself = False
         #: Changes of counts by (kind of term, topology key, value).
@@ -118,7 +119,7 @@ class _Neighbours(Question):
                 touched += [topology.column.rows_of(code) for code in flipped]
         self._affinity_total = self._affinity.total
         if (self._affinity_total == 0) != unmatched or (self._existing.total == 0) != unopposed:
-            return None  # the first pod of a series, or a change between Skip and Filter
+            return None  # the first pod of a series, or the pod whose PreFilter changed from Skip to Filter or back
         return joined(touched)
 
     def assuming(self, node: NodeInfo, added: Sequence[PodInfo], removed: Sequence[PodInfo]) -> Question:
@@ -130,7 +131,7 @@ class _Neighbours(Question):
         return twin
 
     def _shift(self, other: PodInfo, labels: Labels, delta: int) -> None:
-        """Add ``other`` to (1) or remove it from (-1) the counts, as if it were on a node with these labels."""
+        """Count ``other`` as added to (1) or removed from (-1) a node with these labels."""
         pod = self._pod
         if other.affinity_terms.required_anti:
             of_namespace = self._index.namespaces.get(pod.namespace, {})
@@ -159,7 +160,7 @@ class _Neighbours(Question):
         self._added[place] = self._added.get(place, 0) + delta
 
     def _is_first_of_its_kind(self) -> bool:
-        """True if only the pod itself meets its required affinity: then it may go to any node with the keys."""
+        """True if no pod but the pod itself meets its required affinity. It may then go to any node with the keys."""
         return self._affinity_total == 0 and self._meets_itself
 
     def verdicts(self, rows: RowArray) -> VerdictArray:
@@ -236,7 +237,9 @@ class _Neighbours(Question):
         return None if self._counts_any else Status.skip()
 
     def _carried(self, own: bool) -> list[CarriedTerm]:
-        """Return the terms of pods on nodes that match the pod and count. ``own``: the pod has preferences itself."""
+        """Return the terms of pods on nodes that match the pod and count for scores. ``own``: the pod itself has
+        preferences.
+        """
         pod, index, plugin = self._pod, self._index, self._plugin
         if not index.has_scoring or (plugin.ignores_existing and not own):
             return []
@@ -260,7 +263,7 @@ class _Neighbours(Question):
         for column, domains in moved:
             for code, before, now in domains:
                 rows = column.rows_of(code)
-                if len(rows) == nodes:  # the only domain, such as one region
+                if len(rows) == nodes:  # all nodes are in one domain, such as one region
                     self._shared += now - before
                 else:
                     touched.append(rows)
@@ -293,7 +296,7 @@ class _Neighbours(Question):
 
 
 def _versions(index: TermIndex) -> tuple[int, int]:
-    """Versions that grow when other terms of pods on nodes may match a pod."""
+    """Versions that grow when the set of terms of pods on nodes that match a pod may change."""
     return index.carried_version, index.namespace_version
 
 

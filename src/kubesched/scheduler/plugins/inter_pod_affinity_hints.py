@@ -46,7 +46,7 @@ def _keys(waiting: PodInfo) -> list[str]:
 
 def _keys_of_event(old: Pod | None, new: Pod | None) -> Collection[str] | None:
     if new is None and (old is None or affinity_terms(old).required_anti):
-        return None  # the event also concerns the pods that the deleted one kept away
+        return None  # the event may also help pods that the deleted pod kept away
     return keys_of_pods(old, new)
 
 
@@ -67,7 +67,8 @@ def _pod_helps(waiting: PodInfo, old: Pod | None, new: Pod | None, namespaces: d
     if new is not None and old is not None:
         if not all_match(terms.required, old) and all_match(terms.required, new):
             return True
-        # All terms have to match, though Filter rejects for one (rules/topology §A.11 quirk A-Q3, kept).
+        # All terms have to match, although one matching term makes Filter reject (rules/topology §A.11 quirk A-Q3,
+        # kept).
         return all_match(terms.required_anti, old) and not all_match(terms.required_anti, new)
     if new is not None:
         return all_match(terms.required, new)

@@ -1,7 +1,7 @@
-"""Keys of waiting pods, by which an event about another pod finds those whose selectors may match it.
+"""Keys of waiting pods. By them an event about another pod finds the waiting pods whose selectors may match that pod.
 
 See :class:`~kubesched.scheduler.framework.events.KeyedHint`. A selector that demands a label value has this pair as
-its key. Every other selector, and every pod that no label decides about, has a key that all events have. Used by the
+its key. Any other selector, and any pod whose rejection labels cannot lift, has a key that all events have. Used by the
 hints of PodTopologySpread and InterPodAffinity.
 """
 
@@ -22,7 +22,7 @@ ANY: Final = ""
 
 
 def _keys(selector: Selector) -> list[str]:
-    """Label pairs of which every matching pod has one; empty when there are none."""
+    """Label pairs of which every matching pod has at least one; empty if the selector demands no label value."""
     return [f"{key}={value}" for key, value in narrowest(selector)]
 
 

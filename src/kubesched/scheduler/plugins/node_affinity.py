@@ -1,4 +1,4 @@
-"""NodeAffinity: node selectors, required and preferred node affinity, and the affinity an operator adds.
+"""NodeAffinity: node selectors, required and preferred node affinity, and the affinity that an operator added.
 
 PreFilter, Filter, PreScore, Score (rules/node-plugins §7.6).
 """

@@ -76,7 +76,7 @@ class NodeDeclaredFeatures(Plugin):
 
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
-        #: A profile may name the plugin though its gate is off: then it has nothing to do.
+        #: A profile may name the plugin although its gate is off. The plugin does nothing then.
         self._is_on = handle.gate("NodeDeclaredFeatures")
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:

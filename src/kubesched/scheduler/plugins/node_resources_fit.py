@@ -35,16 +35,16 @@ __all__ = ["NodeResourcesFit", "insufficient"]
 
 _TOO_MANY_PODS: Final = 1
 _PODS_ROW: Final = 3
-#: Most resources that a verdict has bits for. Behind the first bit each has two: insufficient, and more than the
-#: node has in all.
+#: Most resources that a verdict has bits for. After the first bit, each resource has two: "insufficient" and "more than
+#: the node has in all".
 _MAX_COLUMN_RESOURCES: Final = 31
 
 
 class _Fit(Question):
     """Question about the amounts that a pod asks for, against the allocatable and requested columns.
 
-    A verdict has one bit pair per resource. Pods that ask for different devices have equal keys, so that they share
-    what is remembered of nodes.
+    A verdict has one bit pair per resource. Pods that differ only in the devices they ask for have equal keys, so they
+    share remembered verdicts.
     """
 
     by_spec = True
@@ -85,10 +85,10 @@ class _Fit(Question):
             scored.ephemeral_storage,
             _scalars(scored, plugin.scored.__contains__),
         )
-        self.is_local = plugin.counts.of(scored) is None  # with devices the score changes though the node does not
+        self.is_local = plugin.counts.of(scored) is None  # devices also change the score
         if not self.is_local:
             self.key = self.key, plugin.counts.key(scored)
-        self.by_spec = self.is_local and not delegated  # else device plugins on nodes count, too
+        self.by_spec = self.is_local and not delegated  # otherwise device plugins on nodes count, too
 
     # -- filter ----------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class NodeResourcesFit(Plugin):
         self.scorer = ResourceScorer(args.scoring_strategy)
         self.scored = frozenset(self.scorer.names)
         self.counts = DeviceCounts(handle, self.scorer.names)
-        #: None without the gate: then no resource is left to DynamicResources.
+        #: None if the gate is off; no resource is left to DynamicResources then.
         self._classes = class_mapping(handle) if handle.gate("DRAExtendedResource") else None
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:

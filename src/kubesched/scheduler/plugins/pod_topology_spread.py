@@ -2,9 +2,9 @@
 
 PreFilter (with AddPod and RemovePod), Filter, PreScore, Score, NormalizeScore (rules/topology §B.1 to §B.13).
 Pods per domain come from the term index (``nodes.term_index``). A distinct pod's constraints are compiled once
-(:mod:`.compiled_constraints`), then only caught up with what moved since. The plugin signs pods only where no
-constraint applies, since its results for a node depend on other nodes. For identical pods they are cached all the
-same, and computed again in the domains that changed (``changed`` and ``rescored``).
+(:mod:`.compiled_constraints`). Later, only their counts are updated. The plugin's results for a node depend on other
+nodes, so it signs a pod only if no constraint applies to the pod. Other results are kept for identical pods, and
+computed again in the domains that changed (``changed`` and ``rescored``).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Part:
     Attributes:
         column: labels of the topology.
         counts: pods per domain; int[capacity] per row where ``by_row``, else int64[codes + 1].
-        weight: factor of the topology: the more domains, the more a pod in one of them counts.
+        weight: factor of the topology; a topology with more domains has a greater weight.
         constant: addend for maxSkew.
     """
 
@@ -132,13 +132,15 @@ class _ScoreState:
         return _rounded(total)
 
     def catch_up(self) -> list[tuple[_Part, list[int]]] | None:
-        """Read the current counts. Return the codes that changed by part (rows, where ``by_row``), None if unknown."""
+        """Read the current counts. Return the changed codes of each part (rows where ``by_row``); None if they are not
+        known.
+        """
         compiled = self.compiled
         compiled.sync()
         found: list[tuple[_Part, list[int]]] = []
         for place, part in enumerate(self.parts):
             if not part.is_current(compiled, place) or (not part.by_row and compiled.has_nameless(place)):
-                return None  # a pod may be on a nameless node, which no domain's log contains
+                return None  # a pod may be on a node without the label, which no domain's log contains
             codes = part.moved.read()
             if codes is None:
                 return None
@@ -250,7 +252,7 @@ class _Spread(Question):
     def rescored(self, *, same: bool) -> RowArray | None:
         if self._scored is None:
             return NO_ROWS
-        # With other nodes feasible, topologies have other sizes, hence other weights.
+        # If other nodes are feasible, topologies have other sizes and therefore other weights.
         changed = self._scored.catch_up() if same else None
         return joined([rows for one in changed for rows in _rows_of(*one)]) if changed is not None else None
 

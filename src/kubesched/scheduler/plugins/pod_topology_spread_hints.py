@@ -39,7 +39,7 @@ def events(constraints: _Constraints) -> Sequence[ClusterEventWithHint]:
 
     def keys(waiting: PodInfo) -> list[str]:
         if not waiting.spec.topology_spread_constraints:
-            return [ANY]  # the default selectors follow from Services and owners, which change
+            return [ANY]  # the default selectors are made from Services and owners, which change
         try:
             rules = constraints(waiting)
         except SelectorError:

@@ -1,7 +1,7 @@
 """Scores by resource use: LeastAllocated, MostAllocated and RequestedToCapacityRatio.
 
 NodeResourcesFit uses this module. Source: rules/node-plugins §8.4 and §9.2. The form for many rows and the form for
-one node give the same numbers. Amounts so large that int64 products would overflow take the form for one node.
+one node give the same numbers. Amounts whose int64 products would overflow are computed with the form for one node.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def trunc_div(value: int, divisor: int) -> int:
 
 
 def broken_line(points: Sequence[tuple[int, int]], x: int) -> int:
-    """Value at ``x`` of straight segments between (x, y) points in rising order of x; flat outside."""
+    """Value at ``x`` of a broken line through (x, y) points in rising order of x. Outside the points the line is
+    flat.
+    """
     for index, (right, top) in enumerate(points):
         if x <= right:
             if index == 0:
@@ -116,7 +118,9 @@ class ResourceScorer:
     def score_rows(
         self, requests: Resources, nodes: NodeTable, rows: RowArray, devices: Counts | None = None
     ) -> IntArray:
-        """Scores as :meth:`score_node`, for many rows. ``devices`` fills in resources that nodes themselves lack."""
+        """Return the scores of many rows; see :meth:`score_node`. ``devices`` adds resources that nodes themselves
+        lack.
+        """
         count = len(rows)
         total, weights = np.zeros(count, np.int64), np.zeros(count, np.int64)
         ratio = self._strategy == "RequestedToCapacityRatio"

@@ -33,7 +33,7 @@ class FilterState:
         self._changes = [Follower.from_now(domains.log) for domains in compiled.domains]
         self.columns = [domains.column for domains in compiled.domains]
         self.counts = [domains.counts for domains in compiled.domains]
-        #: Per constraint, the most pods that a domain may have to take one more.
+        #: Per constraint, the greatest number of pods with which a domain can still take another pod.
         self.allowed = [self._allowance(place, domains.counts) for place, domains in enumerate(compiled.domains)]
         #: Changes of counts by (place of the constraint, code of the domain).
         self.added: dict[tuple[int, int], int] = {}
@@ -45,7 +45,7 @@ class FilterState:
         return constraint.max_skew + least - compiled.own[place]
 
     def catch_up(self) -> RowArray | None:
-        """Read the current counts. Return the rows whose verdict changed, None when they cannot be known."""
+        """Read the current counts. Return the rows whose verdict changed; None if they are not known."""
         compiled = self._compiled
         compiled.sync()
         touched: list[IntpArray] = []
@@ -67,7 +67,7 @@ class FilterState:
 
     def clone(self) -> FilterState:
         twin = FilterState.__new__(FilterState)
-        # Of a state and its clones only one catches up: the one that a layer keeps.
+        # Among a state and its clones, only the one that a layer keeps catches up.
         twin._compiled, twin._domains, twin._changes = self._compiled, self._domains, self._changes
         twin.columns, twin.counts = self.columns, list(self.counts)
         twin.allowed, twin.added = list(self.allowed), dict(self.added)

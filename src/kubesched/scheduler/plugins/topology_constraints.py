@@ -168,7 +168,7 @@ class DefaultSelectors:
             try:
                 selector = compile_label_selector(msgspec.convert(raw, LabelSelector))
             except (SelectorError, msgspec.ValidationError):
-                selector = EVERYTHING  # contributes nothing, as upstream
+                selector = EVERYTHING  # such a selector adds no demand, as upstream
         if len(self._owners) > _MOST_SELECTORS:
             self._owners.clear()
         self._owners[plural, key] = (owner, selector)
@@ -187,7 +187,9 @@ def _spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _map_selector(obj: Mapping[str, Any]) -> dict[str, str]:
-    """Selector of a Service or ReplicationController; empty, hence ignored, when it is no map of strings."""
+    """Selector of a Service or ReplicationController. If it is no map of strings, it is empty and is therefore
+    ignored.
+    """
     selector = _spec(obj).get("selector")
     if not isinstance(selector, dict) or not all(isinstance(value, str) for value in selector.values()):
         return {}

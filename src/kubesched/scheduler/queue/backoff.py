@@ -1,7 +1,7 @@
 """Backoff queue: pods that wait for some time after a failed attempt.
 
-It has two heaps. One is for pods that a plugin rejected; Pop may take these early when no pod is active. The other is
-for pods whose attempt ended in an error; these always wait. The scheduling queue fills and empties both.
+It has two heaps. One is for pods that a plugin rejected; Pop may take such a pod early when no pod is active. The other
+is for pods whose attempt ended in an error. They always wait. The scheduling queue fills and empties both.
 
 Source: rules/queue §4.
 """
@@ -22,7 +22,7 @@ __all__ = ["NEVER", "BackoffQueue"]
 
 _log = logging.getLogger("kubesched.scheduler.queue")
 
-#: Expiry of a pod that does not back off.
+#: Time of expiry of a pod that has no backoff.
 NEVER: Final = -math.inf
 
 _NANOSECONDS: Final = 1_000_000_000
@@ -88,7 +88,7 @@ class BackoffQueue:
         return self.expiry(record) >= (math.floor(now) if self._whole_seconds else now)
 
     def put(self, key: str, record: QueuedPodInfo) -> bool:
-        """Put a pod into its heap. True if it was in neither heap: then it counts as incoming."""
+        """Put a pod into its heap. Return True if the pod was in neither heap, so that it counts as incoming."""
         heap: SplitHeap | KeyedHeap[QueuedPodInfo]
         other: SplitHeap | KeyedHeap[QueuedPodInfo]
         heap, other = (self.pods, self.errors) if record.has_rejectors else (self.errors, self.pods)
@@ -119,7 +119,7 @@ class BackoffQueue:
                 yield head
 
     def next_completion(self) -> float | None:
-        """Return the time of the first flush that finds a pod to move (one runs each whole second), or None."""
+        """Return the time of the first flush that will find a pod to move, or None. A flush runs each whole second."""
         ends = [self.expiry(head) for heap in self._heaps() if (head := heap.peek()) is not None]
         return math.floor(min(ends)) + 1.0 if ends else None
 

@@ -1,7 +1,7 @@
 """Moves of waiting pods because of events, in steps (see :mod:`.slices`).
 
-An event is evaluated for each pod that it may help, in the order of their arrival. The pods that it helps are requeued.
-The queue is consistent between two steps.
+An event is evaluated for each pod that it may help, in the pods' order of arrival. The pods that the event helps are
+requeued. The queue is consistent between two steps.
 
 Used by :class:`.scheduling_queue.SchedulingQueue`. Source: rules/queue §7, §10.
 """
@@ -98,8 +98,8 @@ class EventMoves:
     def _after_last(self, pods: Sequence[Pod], plan: EventPlan, pre_check: _PreCheck) -> Steps[None]:
         """Requeue the pods that the last of several deletions on one node helps.
 
-        The earlier deletions were evaluated for all pods but held ones. Held pods are evaluated for the last deletion
-        first, and for the earlier deletions only if the last one does not help them.
+        The earlier deletions were evaluated for all pods except held ones. Held pods are first evaluated for the last
+        deletion. If it does not help them, they are evaluated for the earlier deletions.
         """
         *others, last = pods
         waiting, node = self._waiting, last.spec.node_name

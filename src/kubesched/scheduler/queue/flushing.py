@@ -1,4 +1,4 @@
-"""Flush loops: they move pods with time alone, at the end of their backoff or when they have waited too long.
+"""Flush loops: they move pods at fixed times, without an event: at the end of a backoff, or after too long a wait.
 
 One loop flushes the backoff queue each whole second. The other flushes pods that have waited too long for an event,
 every 30 seconds. A loop without pods to flush rests, so that idle time costs nothing. This does not change the times of
@@ -96,8 +96,8 @@ class FlushLoops:
                 now = self._clock.now()
                 while due <= now:
                     due += _LEFTOVER_PERIOD
-                # The pod that ended the rest may have come at the time of a flush. That flush would not have moved it,
-                # so the next one counts.
+                # The pod that ended the rest may have come at the very time of a flush. That flush would not have moved
+                # the pod, so the loop waits for the next flush.
                 self._next_leftover_flush = due
                 while (wait := due - self._clock.now()) > 0:  # noqa: ASYNC110 - as above
                     await asyncio.sleep(wait)
@@ -105,8 +105,8 @@ class FlushLoops:
     def next_timer(self) -> float | None:
         """Return the next time at which a flush could move a pod, in epoch seconds; None when no pod waits on time.
 
-        A time in the past means that the flush is overdue. Before :meth:`run` has started, a pod's timeout counts
-        exactly, not with the next flush.
+        A time in the past means that the flush is overdue. Before :meth:`run` has started, the time is the exact end of
+        a pod's timeout, not the flush after it.
         """
         times = []
         completion = self._queues.backoff.next_completion()

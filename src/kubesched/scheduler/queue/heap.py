@@ -2,11 +2,11 @@
 
 The queue uses it for active pods, for pods in backoff, and for the timeout of unschedulable pods.
 
-An entry is ``(order, sequence, key, item)``. Most entries come after all others; such an entry is appended to a sorted
-*run*. Any other entry goes onto a ``heapq``. The first entry is the smaller of both heads. When an item is removed or
-its order changes, its old entry stays, and is skipped when it comes up (lazy deletion). Both are rebuilt when stale
-entries outnumber live ones, so memory is proportional to the number of items. Items of equal order come out as they
-went in.
+An entry is ``(order, sequence, key, item)``. An entry that comes after all others, as most do, is appended to a sorted
+*run*. Any other entry goes onto a ``heapq``. The first entry of the heap is the smaller one of the two heads. When an
+item is removed or its order changes, its old entry stays, and is skipped when it comes up (lazy deletion). Run and
+heapq are rebuilt when stale entries outnumber live ones, so memory is proportional to the number of items. Items of
+equal order come out as they went in.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["KeyedHeap"]
 
 Item = TypeVar("Item")
 
-#: Stale entries that are tolerated in any case: for fewer, rebuilding is not worth it.
+#: Number of stale entries up to which the heap is never rebuilt.
 _SLACK: Final = 64
 
 

@@ -58,7 +58,7 @@ class InFlight:
         return True
 
     def record(self, plan: EventPlan, old: Any, new: Any) -> None:
-        """Keep an event for every pod in flight. There must be such a pod."""
+        """Keep an event for every pod in flight. At least one pod must be in flight."""
         self._events.append(RecordedEvent(plan, old, new))
         self._gauge.labels(plan.label).value += 1
 

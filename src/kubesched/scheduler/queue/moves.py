@@ -74,7 +74,8 @@ class Moves:
         """Bring in a new record. It replaces ``stale``, the queued record of the same name."""
         entered = self.to_active(key, record, label)
         if stale is not None:
-            # A gated new record does not replace a record in the active or backoff queue: then it is dropped itself.
+            # A gated new record does not replace a record in the active or backoff queue. The new record is dropped
+            # instead.
             kept = entered or self._queues.unschedulable.get(key) is record
             self.count_rejectors(stale if kept else record, -1)
         return entered
@@ -83,7 +84,7 @@ class Moves:
         """Remove a pod that was deleted; without effect if it is not queued."""
         record = self._queues.remove(key)
         if record is not None:
-            # Upstream does not do this for active and backoff pods, and its gauge leaks (rules/queue §17 quirk 3).
+            # Upstream skips this step for active and backoff pods, so its gauge leaks (rules/queue §17 quirk 3).
             self.count_rejectors(record, -1)
 
     def pop_early(self, *, apart: bool = False) -> QueuedPodInfo | None:

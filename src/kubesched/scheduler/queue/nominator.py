@@ -62,9 +62,9 @@ class Nominator:
         self.changed: ChangeLog[str] = ChangeLog(_KEPT_CHANGES)
 
     def add(self, pod: Pod, info: NominatingInfo | None = None) -> None:
-        """Nominate a pod as ``info`` says; without it, as the pod's ``status.nominatedNodeName`` says.
+        """Nominate a pod to the node that ``info`` names; without ``info``, to the pod's ``status.nominatedNodeName``.
 
-        An earlier nomination of the pod is removed in any case. A pod that is gone or bound gets none.
+        An earlier nomination of the pod is removed in any case. A pod that is gone or bound gets no new nomination.
         """
         uid = pod.uid
         if uid in self._node_of:

@@ -47,7 +47,7 @@ class PreEnqueue:
         self._durations: dict[str, HistogramValue] = {}
 
     def run(self, record: QueuedPodInfo) -> None:
-        """Run the plugins of the pod's profile: the first that does not let the pod pass gates it.
+        """Run the plugins of the pod's profile. The first plugin that does not let the pod pass gates it.
 
         If all let it pass, the pod is no longer gated. The plugin that gated it last is called first. A plugin that
         raises gates the pod with an Error status.

@@ -46,7 +46,7 @@ class EventPlan:
     Attributes:
         label: name of the event in metrics.
         wildcard: True if the event is about everything.
-        interesting: True if any plugin of any profile registered for it; always True for a wildcard.
+        interesting: True if any plugin of any profile registered for the event; always True for a wildcard.
         hints: scheduler name to the matching (plugin, function) pairs.
         plugins: names of the plugins, of all profiles, with a matching registration.
         rejectors: (scheduler name, plugin name) of these plugins; the event may help pods that they rejected.
@@ -81,7 +81,8 @@ class EventPlan:
         }
 
     def keys(self, old: Any, new: Any) -> dict[RejectorKey, Collection[str]]:
-        """Return hint keys by rejector: the event may help only those of its pods that have one of the keys.
+        """Return hint keys by rejector. Of the pods that a rejector rejected, the event may help only pods with one of
+        its keys.
 
         The event may help all pods of a rejector that is not in the result.
         """

@@ -20,7 +20,7 @@ The queue consists of parts with one idea each:
     :mod:`.queueing_hints`    pods that an event may help
     :mod:`.in_flight`         pods being scheduled, and the events meanwhile
     :mod:`.nominator`         nominations
-    :mod:`.flushing`          moves with time alone
+    :mod:`.flushing`          moves at fixed times
     :mod:`.split_heap`        pods that are popped apart, for extenders
     :mod:`.slices`            long operations
     :mod:`.views`             reading without changing
@@ -79,12 +79,13 @@ class SchedulingQueue:
         pod_lister: returns the live pod of a (namespace, name), for the nominator.
         initial_backoff, max_backoff: seconds; a maximum of 0 turns backoff off.
         max_in_unschedulable: seconds after which a pod is tried again without any event.
-        is_apart: returns True for pods that only callers who ask for pods apart pop; by default there are none.
+        is_apart: returns True for pods apart, which are popped only by callers that ask for them; by default no pod is
+            apart.
         pop_from_backoff: when no pod is active, the pod whose backoff ends first is taken early (gate
             SchedulerPopFromBackoffQ).
         holders: scheduler name -> plugin that knows the deletions that cannot help a waiting pod.
         slice_time: returns the event loop's time in seconds; by it, long operations are divided while :meth:`run` runs.
-            By default it stands still, as in virtual time, and no operation is divided.
+            By default this time stands still, as in virtual time, and no operation is divided.
     """
 
     def __init__(
@@ -274,8 +275,9 @@ class SchedulingQueue:
     def move_after_deletions(self, pods: Sequence[Pod], pre_check: Callable[[Pod], bool] | None = None) -> None:
         """Requeue the unschedulable pods that deletions of pods may help. The deletions came together, in this order.
 
-        There is an event for each deletion. Held pods (see :mod:`.unschedulable`) are evaluated after the last of
-        several deletions in a row on one node; for the earlier deletions only if the last one does not help them.
+        There is an event for each deletion. Held pods (see :mod:`.unschedulable`) wait for the last of several
+        deletions in a row on one node. They are evaluated for it first, and for the earlier deletions only if it does
+        not help them.
         """
         plan = self._hints.plan(ASSIGNED_POD_DELETE)
         if not plan.interesting:
@@ -298,7 +300,7 @@ class SchedulingQueue:
             self._queues.unschedulable.file_again(pod.key)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Move these pods to the active queue at once, whatever their backoff; PreEnqueue may still gate them.
+        """Move these pods to the active queue at once, even if they are in backoff. PreEnqueue may still gate them.
 
         For a pod in flight the request is recorded, so that the pod is tried again if it is rejected.
         """
@@ -323,9 +325,9 @@ class SchedulingQueue:
     def pop_nowait(self, *, apart: bool = False) -> QueuedPodInfo | None:
         """Pop the first pod and mark it in flight; None when no pod can be popped now.
 
-        When no pod is active, the pod whose backoff ends first is taken early; but a pod after an error always waits
-        for the end of its backoff. ``apart``: pop one of the pods apart, which other calls never pop. No pod can be
-        popped while a long operation is under way.
+        When no pod is active, the pod whose backoff ends first is taken early. A pod after an error is never taken
+        early. ``apart``: pop one of the pods apart, which other calls never pop. No pod can be popped while a long
+        operation is under way.
         """
         if self._slices.moving:
             return None
@@ -378,8 +380,8 @@ class SchedulingQueue:
         queueing hints it decides nothing. In any case the pod is no longer in flight afterwards.
 
         Raises:
-            QueueError: when the pod's name is queued already; nothing else has changed then. The error is logged
-                instead if the call has to wait for an operation that is under way.
+            QueueError: when the pod's name is queued already; nothing else has changed then. If the call has to wait
+                for an operation that is under way, the error is logged instead of raised.
         """
         if self._slices.busy:
             self._slices.defer(partial(self.add_unschedulable_if_not_present, queued, pod_scheduling_cycle))

@@ -31,7 +31,7 @@ _SLICE_SECONDS: Final = 0.005
 
 
 class Slices:
-    """Operation of the queue that is under way, and the operations that wait for it.
+    """Divider of queue operations: holds the operation that is under way and the operations that wait for it.
 
     Attributes:
         busy: True if a new operation has to wait, because an operation is under way or waits.
@@ -41,11 +41,11 @@ class Slices:
     __slots__ = ("_later", "_on_done", "_steps", "_time", "_wake", "_watched", "busy", "moving")
 
     def __init__(self, time: Callable[[], float], on_done: Callable[[], None]) -> None:
-        """``time`` returns seconds, by which a slice ends. ``on_done`` is called when pods can be popped again."""
+        """``time`` returns seconds; slices are measured by it. ``on_done`` is called when pods can be popped again."""
         self._time = time
         self._on_done = on_done
         self.busy = self.moving = False
-        #: True while :meth:`run` is there to continue a long operation.
+        #: True while :meth:`run` runs, which continues long operations.
         self._watched = False
         self._steps: Steps[object] | None = None
         self._later: deque[Callable[[], object]] = deque()
@@ -78,7 +78,7 @@ class Slices:
         self._watched = False
 
     async def run(self) -> None:
-        """Continue long operations until cancelled; then finish without a pause all that are left."""
+        """Continue long operations until cancelled. Then finish all remaining operations without a pause."""
         self._watched = True
         try:
             while True:

@@ -30,7 +30,7 @@ class SplitHeap:
     def __init__(
         self, order: Callable[[QueuedPodInfo], Any], gauge: GaugeValue | None = None, is_apart: IsApart | None = None
     ) -> None:
-        """``order`` and ``gauge`` are those of :class:`.heap.KeyedHeap`. Without ``is_apart`` no pod is apart."""
+        """For ``order`` and ``gauge`` see :class:`.heap.KeyedHeap`. Without ``is_apart`` no pod is apart."""
         gauge = gauge if gauge is not None else GaugeValue()
         self._is_apart = is_apart
         self.usual: KeyedHeap[QueuedPodInfo] = KeyedHeap(order, gauge)

@@ -44,7 +44,7 @@ class SubQueues:
         pod_keys: Mapping[RejectorKey, PodKeys] | None = None,
         pop_from_backoff: bool = True,
     ) -> None:
-        """Make empty sub-queues; arguments without a word here are those of :class:`.scheduling_queue.SchedulingQueue`.
+        """Make empty sub-queues. For other arguments see :class:`.scheduling_queue.SchedulingQueue`.
 
         ``known_schedulers`` are the names of the profiles with queueing hints. ``pod_keys``: rejector to the function
         that returns the hint keys of a pod.
@@ -74,7 +74,7 @@ class SubQueues:
         return None if record is None else record.pod_info
 
     def place_of(self, key: str) -> str:
-        """Return the name of a pod's sub-queue as error messages have it; "" when it is in none."""
+        """Return the name of a pod's sub-queue for error messages; "" when the pod is in none."""
         if key in self.unschedulable:
             return "unschedulable queue"
         if key in self.active:

@@ -39,8 +39,8 @@ def _no_keys() -> _Keys:
 class _Parked:
     """Waiting pod, with its present entries in the indexes.
 
-    ``sequence`` orders pods by arrival. ``filed`` are the rejectors under which the pod is indexed: empty if any event
-    helps the pod, None before the pod is indexed.
+    ``sequence`` orders pods by arrival. ``filed`` are the rejectors under which the pod is indexed. It is empty if any
+    event helps the pod, and None before the pod is indexed.
     """
 
     __slots__ = ("filed", "gated", "held", "key", "names", "record", "sequence")
@@ -69,8 +69,8 @@ class UnschedulablePods:
     """Unschedulable pods, by ``namespace/name``, in the order of arrival.
 
     ``known_schedulers`` are the names of the profiles with queueing hints. Any event helps a pod of another scheduler,
-    and a pod that no plugin rejected. A pod counts as gated or as waiting by its state when it was last put here, so
-    the gauges stay right even if a caller has changed the record since.
+    and a pod that no plugin rejected. The gauges count a pod as gated or as waiting by its state when it was last put
+    here. So they stay right even if a caller has changed the record since.
 
     A **held** pod is one that a :class:`~kubesched.scheduler.framework.holding.Holder` keeps from deletions that cannot
     help it. It is only indexed by its hold key.
@@ -155,8 +155,8 @@ class UnschedulablePods:
     ) -> list[tuple[str, QueuedPodInfo]]:
         """Return the pods that one of the rejectors rejected, and the pods that any event helps, in order of arrival.
 
-        ``keys`` returns hint keys by rejector: of such a rejector's pods, only those with one of its keys are returned.
-        ``keys`` is not called when no pod waits for a rejector.
+        ``keys`` returns hint keys by rejector. For a rejector with hint keys, only its pods with one of these keys are
+        returned. ``keys`` is not called when no pod waits for a rejector.
         """
         wanted = set(rejectors)
         found = self._candidates(wanted, keys)
@@ -196,7 +196,7 @@ class UnschedulablePods:
             parked = self._entries.get(key)
             if parked is None or parked.held is None:
                 continue
-            self._file(parked)  # it may be held no longer
+            self._file(parked)  # the pod may no longer have to be held
             if parked.held is not None:
                 scheduler, own = parked.held
                 if self._holders[scheduler].may_help_nominated(parked.record.pod_info, own, node_name):

@@ -52,7 +52,9 @@ class Unauthorized(Exception):  # noqa: N818 - the Status reason's name
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """Front proxy: authorities (DER) of its certificate, names it may have (none: any), headers it uses."""
+    """Front proxy: the authorities (DER) of its certificate, the names that it may have (any if empty), the headers
+    that it uses.
+    """
 
     authorities: frozenset[bytes]
     allowed_names: tuple[str, ...] = ()

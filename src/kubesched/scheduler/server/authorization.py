@@ -1,4 +1,5 @@
-"""Authorization of users: masters may do everything, all users the open paths, the rest needs an access review.
+"""Authorization of users. Masters may do everything, and the open paths are open to all users. Other requests need an
+access review.
 
 Caller: :mod:`.pipeline`. Source: rules/serving §6.
 """
@@ -24,7 +25,7 @@ _MASTERS = "system:masters"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision about a request; ``reason`` is the reviewer's, often empty."""
+    """Decision about a request. ``reason`` is the text of the reviewer; it is often empty."""
 
     allowed: bool
     reason: str = ""

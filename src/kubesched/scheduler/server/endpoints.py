@@ -59,7 +59,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Handler and its methods; none means all."""
+    """Handler and its HTTP methods. An empty list of methods stands for all."""
 
     handler: Handler
     methods: tuple[str, ...] = _GET

@@ -2,7 +2,7 @@
 
     values ──copied in the event loop──▶ families ──in a thread──▶ text, gzip if wanted
 
-Nothing is counted through ``prometheus_client``: it only writes the text, on request. Caller:
+``prometheus_client`` counts nothing here. It only writes the text, on request. Caller:
 :mod:`.endpoints`. Source: rules/metrics-and-client §1.
 """
 

@@ -75,7 +75,7 @@ class AuthenticationOptions:
     requestheader_username_headers: tuple[str, ...] = ("x-remote-user",)
     requestheader_group_headers: tuple[str, ...] = ("x-remote-group",)
     requestheader_uid_headers: tuple[str, ...] = ()
-    #: Feature gate RemoteRequestHeaderUID: without it UID headers are ignored, whatever is configured.
+    #: Feature gate RemoteRequestHeaderUID: without it, configured UID headers are ignored.
     believe_uid_headers: bool = True
     requestheader_extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
     skip_lookup: bool = False

@@ -55,7 +55,7 @@ class Pipeline:
         response.headers["Cache-Control"] = "no-cache, private"
         response.headers["Server"] = "kubesched"
         if _access_log.isEnabledFor(logging.DEBUG):
-            # Without the query: it may hold a secret.
+            # The query is left out, because it may hold a secret.
             _access_log.debug(
                 '"HTTP" verb=%s path=%s status=%d seconds=%.6f userAgent=%s srcIP=%s',
                 request.method,

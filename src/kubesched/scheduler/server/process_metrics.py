@@ -21,7 +21,7 @@ _SIZES: Final = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 419430
 _SERVER: Final = exponential_buckets(0.001, 2, 15)
 _HOLDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5)
 _DELEGATED: Final = (0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10)
-#: Label of the leader election metrics, whatever the lease is called.
+#: Label of the leader election metrics. It does not depend on the lease's name.
 LEASE_NAME: Final = "kube-scheduler"
 
 

@@ -1,8 +1,8 @@
 """Profiles of the process for ``/debug/pprof``: stacks, objects and CPU.
 
-Caller: :mod:`.endpoints`, only when profiling is enabled. A CPU profile samples the stack of the main thread, which
-does nearly all of the work, while it works; ``go tool pprof URL`` reads the answer. Profiles without a counterpart here
-(block, mutex and execution traces) are answered with 501 and the reason.
+Caller: :mod:`.endpoints`, only when profiling is enabled. A CPU profile samples the stack of the main thread while that
+thread works; it does nearly all of the work. ``go tool pprof URL`` reads the answer. Profiles without a counterpart
+here (block, mutex and execution traces) are answered with 501 and the reason.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _stack(frame: FrameType | None) -> Stack:
 
 
 def threads_text() -> str:
-    """Return the stacks of all threads from :mod:`faulthandler`, which makes no objects of frames in use."""
+    """Return the stacks of all threads. :mod:`faulthandler` is used because it makes no objects of frames in use."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as file:
         faulthandler.dump_traceback(file, all_threads=True)

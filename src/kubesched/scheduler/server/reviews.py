@@ -1,4 +1,4 @@
-"""Reviews by the API server: which user a token identifies, and what a user may do.
+"""Reviews by the API server, which identify the user of a token and decide what a user may do.
 
     request ──▶ cached? ──no──▶ POST, up to five tries ──▶ status of the review ──▶ cached for its time
 
@@ -118,7 +118,7 @@ class Reviews:
 class ExpiringCache(Generic[K, V]):
     """Cache of answers that expire, each at its own time. Callers with one key share a fetch; errors are not kept.
 
-    At most ``limit`` answers are kept; the least recently used is dropped first.
+    At most ``limit`` answers are kept; the least recently used answer is dropped first.
     """
 
     def __init__(self, clock: Clock, *, limit: int = _REMEMBERED) -> None:

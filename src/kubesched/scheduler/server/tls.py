@@ -1,12 +1,14 @@
-"""TLS contexts of the listener: the certificate a client is shown, and the authorities of accepted certificates.
+"""TLS contexts of the listener: the certificate that clients see, and the authorities whose client certificates are
+accepted.
 
     files ──reload──▶ one context per certificate ──▶ chosen per connection by the name the client asks for
 
-A listener cannot change its own context. So this one only chooses, at each handshake, among the contexts made from the
-files as last read. Certificates and authorities therefore change without a restart. Caller: :mod:`.server`.
+A listener cannot change its own context. So the listener's context only chooses, at each handshake, one of the contexts
+made from the files that were read last. Certificates and authorities therefore change without a restart. Caller:
+:mod:`.server`.
 
-The ssl module verifies client certificates in the handshake and nowhere else, so a certificate that no authority
-signed ends the handshake; upstream answers 401 (``docs/differences.md``).
+The ssl module verifies client certificates only in the handshake. So a certificate that no authority signed ends the
+handshake, where upstream answers 401 (``docs/differences.md``).
 """
 
 from __future__ import annotations
@@ -136,7 +138,7 @@ class TlsContexts:
         self._settings()  # unknown names are refused before any file is read
         if len(options.curve_preferences) > 1:
             _log.warning(
-                "tls-curve-preferences: only one curve can be chosen; of several the TLS library's list is used"
+                "tls-curve-preferences: only one curve can be chosen; several are ignored for the TLS library's list"
             )
         self._pairs = self._read()
         self._contexts: dict[str, ssl.SSLContext] = {}

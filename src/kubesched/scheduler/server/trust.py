@@ -86,7 +86,7 @@ class TrustSources:
 
     @property
     def _needs_lookup(self) -> bool:
-        """True if a CA is left to the configmap."""
+        """True if a CA has to be read from the configmap."""
         options = self._options
         return not options.skip_lookup and (
             options.client_ca_file is None or options.requestheader_client_ca_file is None

@@ -82,7 +82,7 @@ def deprecation(kind: str) -> str:
 def flagz_text(flags: Mapping[str, str], rng: Random) -> str:
     """List every flag with its value, by name.
 
-    Each request gets a random delimiter, as upstream's, so that programs do not parse the text.
+    Each request gets a random delimiter, as upstream, so that programs do not parse the text.
     """
     delimiter = rng.choice(_DELIMITERS)
     lines = [f"{name}{delimiter}{flags[name]}" for name in sorted(flags)]

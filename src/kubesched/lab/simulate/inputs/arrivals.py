@@ -54,7 +54,7 @@ class Arrivals:
     """Objects that are still to arrive, the next first."""
 
     def __init__(self, later: Iterable[tuple[float, list[Manifest]]], start: float) -> None:
-        """``later``: seconds after the start, and the objects that arrive together then.
+        """``later``: pairs of seconds after the start, and the objects that arrive together at that time.
 
         ``start`` is the time of the start on the clock that :attr:`next` and :meth:`due` refer to.
         """

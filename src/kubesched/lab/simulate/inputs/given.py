@@ -76,7 +76,7 @@ def manifests_of(given: Objects, name: str) -> Manifests:
             if is_saved(item):
                 found.extend(cluster_of(os.fspath(item)))
             else:
-                paths.append(os.fspath(item))  # read together, so that an object in two files is detected
+                paths.append(os.fspath(item))  # read together, to detect an object in two files
             continue
         read_paths()
         if isinstance(item, Manifest):
@@ -134,8 +134,8 @@ def _parsed(item: Any, where: str) -> Manifests:
 def _plain(item: Any) -> Any:
     """Return an object of a client library in the API's form. Anything else is returned as it is.
 
-    The models of the official client map their attributes to the API's names; those of lightkube, kr8s and others have
-    ``to_dict`` with these names.
+    The models of the official client map their attributes to the API's names. The models of lightkube, kr8s and others
+    have ``to_dict`` with these names.
     """
     names = getattr(item, "attribute_map", None)
     if isinstance(names, Mapping):

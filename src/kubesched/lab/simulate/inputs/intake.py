@@ -62,7 +62,7 @@ __all__ = [
 #: Controllers of workloads that run.
 Controllers: TypeAlias = Literal["none", "batch", "all"]
 
-#: Loaded manifests, or paths of files and directories, or objects as plain data; also mixed.
+#: Loaded manifests, paths of files and directories, or objects as plain data. These may be mixed.
 Source: TypeAlias = Manifests | Iterable[str | os.PathLike[str] | Mapping[str, Any] | Manifest]
 
 #: Workloads for which the controllers make pods.
@@ -79,7 +79,7 @@ _ORDER: Final = {
     "nodes": 2,
     "pods": 9,
 }
-#: Default StorageClass for a cluster without any, as in kind's clusters: claims without a class just work.
+#: Default StorageClass for a cluster without any, as in kind's clusters, so that claims without a class work.
 _DEFAULT_CLASS: Final = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
@@ -100,7 +100,7 @@ class Intake:
     driven: list[Manifest] = field(default_factory=list)
     #: UIDs of objects that own other objects of the input.
     owners: set[str] = field(default_factory=set)
-    #: Later arrivals: seconds after the start, and the objects that arrive together then.
+    #: Later arrivals: seconds after the start, and the objects that arrive together at that time.
     later: list[tuple[float, list[Manifest]]] = field(default_factory=list)
 
     def everything(self) -> Iterator[Manifest]:
@@ -117,8 +117,8 @@ class Intake:
     def split(self) -> tuple[list[Manifest], list[Manifest]]:
         """Return the objects that exist when the cluster starts, and those that are created right after.
 
-        The latter are pods to be placed, and new workloads. Pods that controllers might otherwise take for missing come
-        together with their owners.
+        The latter are pods to be placed, and new workloads. Pods that controllers could think are missing come together
+        with their owners.
         """
         continued = self.driven_uids & self.owners
         started = self.driven_uids - continued
@@ -165,11 +165,11 @@ def gather(
     pods_end: bool = False,
     present: Sequence[Node] = (),
 ) -> Intake:
-    """Load and expand the input. ``nodes`` hollow nodes are added to those of the manifests.
+    """Load and expand the input. ``nodes`` hollow nodes are added to the nodes of the manifests.
 
     With ``controllers`` ``batch``, Jobs go on beyond their first pods, and CronJobs make Jobs; with ``all`` no workload
-    is expanded. ``pods_end``: there are rules by which pods end, besides their annotations. A DaemonSet makes pods for
-    all these nodes, and for the ``present`` ones.
+    is expanded. ``pods_end`` is True if rules let pods end, apart from annotations. A DaemonSet makes pods for all
+    these nodes and for the ``present`` nodes.
 
     Raises:
         ManifestError: for input that cannot be read or used.

@@ -1,4 +1,4 @@
-"""Warnings about parts of an input that have no effect, or do not end; one for each kind of thing.
+"""Warnings about parts of an input that have no effect, or that never end. There is one warning for each kind of part.
 
 Caller: :mod:`.intake`.
 """
@@ -19,7 +19,7 @@ from .arrivals import ARRIVAL, template_arrival
 
 __all__ = ["endless", "not_honoured", "unknown_fields"]
 
-#: Kinds that are stored and have no effect, and their effect in a real cluster.
+#: Kinds that are stored but have no effect here, with their effect in a real cluster.
 _INERT: Final = {
     "horizontalpodautoscalers.autoscaling": "nothing is scaled by load",
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",

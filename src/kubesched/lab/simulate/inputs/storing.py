@@ -49,13 +49,14 @@ def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[str] = ()) -> list[Refusal]:
     """Create the objects. Returns the pods that the cluster refuses, grouped by place and message.
 
-    ``driven`` are UIDs of workloads whose controllers try again: pods that exceed a quota are made when it allows them.
+    ``driven`` are UIDs of workloads whose controllers try again, so that pods that exceed a quota are made when the
+    quota allows them.
 
     Namespaces that are used but not defined are created. A pod that brings a UID or a status is from a live cluster and
     keeps both. Objects controlled by a refused object are left out.
 
     Raises:
-        RefusedError: when anything but a pod is refused; all of it is named.
+        RefusedError: when an object other than a pod is refused; all such objects are named.
     """
     problems: list[str] = []
     without: set[str] = set()  # UIDs of refused objects
@@ -107,7 +108,7 @@ def check_objects(store: Store, objects: Iterable[Manifest]) -> None:
     Each is compared with the objects in the store, and all of them with each other in a store of their own.
 
     Raises:
-        RefusedError: when anything but a pod would be refused; all of it is named.
+        RefusedError: when an object other than a pod would be refused; all such objects are named.
     """
     namespaces: set[str] = set()
     tried: list[Manifest] = []
@@ -159,7 +160,7 @@ def ensure_namespace(store: Store, item: Manifest) -> None:
 def refusals(objects: Iterable[Manifest], driven: Container[str] = ()) -> list[str]:
     """Return the refusals of an empty cluster for the objects, pods included. The cluster is then forgotten.
 
-    For an input that has other problems already, so that all problems can be reported together.
+    It is meant for an input that has other problems already, so that all problems can be reported together.
     """
     store = Store(FixedClock(), random=random.Random(0))
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""A table of pods that arrive over time, as CSV: one line per pod or per group of pods alike.
+"""Table of pods that arrive over time, as CSV, with one line per pod or per group of equal pods.
 
     arrival,name,count,duration,cpu,memory,nvidia.com/gpu
     0,warm-up,1,10m,1,2Gi,0

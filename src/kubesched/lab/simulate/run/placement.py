@@ -1,7 +1,7 @@
 """Placement of pods one after the other by one profile: the real plugins and the real search, without a cluster.
 
-For studies of policies: no queue, no time, nothing is bound, and a pod that fits nowhere is left out. Reserve is
-called, so plugins keep their assignments. Callers: example policies and their tests.
+It serves studies of policies. There is no queue and no time, nothing is bound, and a pod that fits nowhere is left out.
+Reserve is called, so plugins keep their assignments. Callers: example policies and their tests.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 __all__ = ["ScaledClock", "ScaledTimeLoop"]
 
-#: Longest wait in real seconds: selectors refuse to wait for weeks, and waking early does no harm.
+#: Longest wait in real seconds. Selectors refuse to wait for weeks, and waking early does no harm.
 _LONGEST_WAIT: Final = 3600.0
 
 

@@ -14,7 +14,7 @@ from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedule
 
 __all__ = ["EFFECTIVE_GATES", "settings_without_effect"]
 
-#: Gates that have an effect in a simulation. Others are about servers and clients, or nothing depends on them.
+#: Gates that have an effect in a simulation. Other gates are about servers and clients, or have no effect anywhere.
 EFFECTIVE_GATES: Final = frozenset(
     (
         "DRAAdminAccess",
@@ -41,7 +41,7 @@ EFFECTIVE_GATES: Final = frozenset(
         "VolumeLimitScaling",
     )
 )
-#: Fields of the configuration, in the file and here, and the reason why they have no effect.
+#: Fields of the configuration (name in the file, name here) and the reason why they have no effect.
 _FIELDS: Final = (
     ("parallelism", "parallelism", "decisions are made in one thread"),
     ("leaderElection", "leader_election", "there is one scheduler"),

@@ -100,8 +100,8 @@ async def simulate(
 ) -> Result:
     """Simulate a cluster.
 
-    Await it on a :class:`~.virtual_time.VirtualTimeLoop` (``run_virtual(simulate(…))``); on an ordinary event
-    loop it works too, but then a pod's hour is an hour.
+    Await it on a :class:`~.virtual_time.VirtualTimeLoop` (``run_virtual(simulate(…))``); it also works on an ordinary
+    event loop, where an hour of a pod takes an hour.
 
     ``manifests`` are paths, plain objects or loaded manifests; workloads are expanded, Jobs run to completion, and
     CronJobs make Jobs. With ``controllers`` all controllers run, and make the pods of all workloads. ``registry`` holds
@@ -118,8 +118,8 @@ async def simulate(
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
     the claim controller and the hollow DRA driver run.
 
-    ``extenders`` are in-process objects. Extenders that ``config`` names are not called over HTTP, as virtual time does
-    not pass while a network answers: objects of the same names must take their places.
+    ``extenders`` are in-process objects. Extenders that ``config`` names are not called over HTTP, because virtual time
+    does not pass while a network answers. Objects of the same names must take their places.
 
     Raises:
         ManifestError: when a manifest cannot be used, or an object other than a pod is refused.
@@ -223,7 +223,7 @@ def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:
 
 
 def _spec(item: Manifest) -> dict[str, Any]:
-    """Return the spec of a workload; for a CronJob that of its jobs."""
+    """Return the spec of a workload; for a CronJob, the spec of its jobs."""
     spec: dict[str, Any] = item.data.get("spec") or {}
     if item.kind == CRON_JOBS:
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -231,7 +231,7 @@ def _spec(item: Manifest) -> dict[str, Any]:
 
 
 def _count(item: Manifest) -> int:
-    """Return the number of pods of a workload, as far as its spec tells."""
+    """Return the number of pods that a workload's spec asks for. The actual number may differ."""
     counts = [
         value for name in ("completions", "replicas", "parallelism") if (value := _spec(item).get(name)) is not None
     ]
@@ -239,7 +239,7 @@ def _count(item: Manifest) -> int:
 
 
 def _pods_to_come(intake: Intake) -> int:
-    """Return the approximate number of pods to be bound."""
+    """Return the approximate number of pods that will be bound."""
     driven = {item.data["metadata"].get("uid") for item in intake.driven}
     owners = (
         (item.data["metadata"].get("ownerReferences") or [{}]) for item in intake.everything() if is_unplaced(item)
@@ -251,7 +251,7 @@ def _pods_to_come(intake: Intake) -> int:
 def _requests(intake: Intake) -> tuple[list[dict[str, int]], list[int]]:
     """Return the requests of the run's pods, and the number of pods with each.
 
-    They are of all pods, or of a sample when there are many.
+    All pods count, or a sample if there are many.
     """
     pods = [item for item in intake.everything() if item.kind == PODS]
     step = max(1, len(pods) // _SAMPLE)
@@ -293,7 +293,7 @@ class Session(AttemptObserver):
         remarks: Sequence[str],
         on_progress: Progress,
     ) -> None:
-        """``remarks`` are the first warnings of the result; the rest as for :func:`simulate`."""
+        """``remarks`` are the first warnings of the result. For other arguments see :func:`simulate`."""
         self.loop = asyncio.get_running_loop()
         self._start = self.loop.time()
         self._arrivals = Arrivals(intake.later, self._start)
@@ -314,7 +314,7 @@ class Session(AttemptObserver):
         self.refused: list[Refusal] = []
         #: Remarks about objects that were created during the run.
         self._later_remarks: list[str] = []
-        #: Reason why virtual time did not pass when it last should have; "" when it did.
+        #: Reason why virtual time could not pass at the last attempt; "" if it passed.
         self._endless = ""
 
     def follow(self, embedded: Embedded, shapes: Shapes) -> None:
@@ -328,7 +328,7 @@ class Session(AttemptObserver):
         self._course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, shapes)
 
     def _replaced_forever(self, workload: str) -> None:
-        """Stop the wait for a quiet moment, which would never end; see :class:`..results.turnover.Turnover`."""
+        """Stop the wait for a quiet moment, because it would never end; see :class:`..results.turnover.Turnover`."""
         self._endless = (
             f"virtual time stands still {self.now:g} s after the start: each new pod of {workload} is deleted in the moment in "
             "which it is created, and replaced; its events say why"
@@ -371,7 +371,7 @@ class Session(AttemptObserver):
                 self._on_progress(self._bound, max(self._bound, self.total))
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # the caller's error: raised at the end, as this is called within a binding
+            except BaseException as error:  # raised at the end: this code runs within a binding
                 self.progress_error = error
 
     def create(self, intake: Intake) -> list[Refusal]:
@@ -519,7 +519,7 @@ class Session(AttemptObserver):
         return when if when is not None else now + 0.01
 
     def _is_fruitless(self, now: float) -> bool:
-        """True if pods go round between backoff and failure, and no arrival or end of a pod will change that.
+        """True if pods alternate between backoff and failure, and no arrival or end of a pod will change that.
 
         Storage at work gets an hour: it may be slow, or fail again and again.
         """

@@ -1,4 +1,4 @@
-"""Cluster as it stands: its objects are stored, and the scheduler sees them and decides nothing.
+"""Cluster that does not move: its objects are stored and the scheduler sees them, but nothing is decided.
 
 Callers: ``kubesched explain`` and ``kubesched audit``.
 """
@@ -60,7 +60,7 @@ def explain_standing(
 
     ``against`` are nodes to compare with.
 
-    Nothing is scheduled and no controller runs. Pods of workloads that have none yet are made from their templates.
+    Nothing is scheduled and no controller runs. If a workload has no pods yet, they are made from its template.
     Must not be called inside a running event loop.
 
     Raises:

@@ -4,9 +4,9 @@ The simulator and tests run the whole scheduler on it, unchanged; hours pass in 
 program are equal, event by event. There is no outside world here: sockets, files, subprocesses, signals and threads are
 refused, because waiting for them would take real time.
 
-Determinism: callbacks run first in, first out; timers by time, then in the order they were set; tasks have a fixed
-hash, so that even sets of tasks (inside ``asyncio.wait`` or a task group) are walked in the same order each run. Sets
-of strings still depend on PYTHONHASHSEED.
+Determinism: callbacks run first in, first out. Timers run by time, then in the order they were set. Tasks have a fixed
+hash, so that even sets of tasks (inside ``asyncio.wait`` or a task group) are walked in the same order in each run.
+Sets of strings still depend on PYTHONHASHSEED.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class VirtualDeadlockError(VirtualTimeError):
 
 
 class _Timer(asyncio.TimerHandle):
-    """Timer that fires after timers of the same time that were set earlier."""
+    """Timer that fires after other timers of the same time that were set before it."""
 
     __slots__ = ("order",)
 
@@ -79,7 +79,7 @@ class _Task(asyncio.Task[Any]):
     """Task whose hash is its number, not its address."""
 
     def __init__(self, number: int, coro: Any, **options: Any) -> None:
-        # Set before the base class registers the task in a set.
+        # The number is set before the base class registers the task in a set.
         self._number = number
         super().__init__(coro, **options)
 
@@ -166,7 +166,7 @@ class VirtualTimeLoop(BaseEventLoop):
     async def idle(self, when: float | None = None) -> None:
         """Wait until nothing else can happen at the current instant. Called from inside the loop.
 
-        No time passes, except up to ``when``.
+        Without ``when``, no time passes; with it, time may pass up to ``when``.
         """
         quiet: asyncio.Future[None] = self.create_future()
         timer = None
@@ -250,7 +250,7 @@ class VirtualTimeLoop(BaseEventLoop):
     def call_soon(  # type: ignore[override]  # as call_at
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        # As the base class's, without its checks for threads and debugging.
+        # This does the work of the base class's method, without its checks for threads and debugging.
         if self._debug:
             return super().call_soon(callback, *args, context=context)
         self._check_closed()
@@ -346,7 +346,7 @@ def run_virtual(main: Coroutine[Any, Any, T], *, start: float = DEFAULT_EPOCH) -
     Raises:
         VirtualDeadlockError: when ``main`` waits for something that can never happen.
     """
-    # Not asyncio.Runner: at an interrupt it only cancels the main task, which does not stop a plugin that never
+    # asyncio.Runner is not used. At an interrupt it only cancels the main task, which does not stop a plugin that never
     # returns.
     loop = VirtualTimeLoop(start)
     try:
@@ -374,7 +374,7 @@ def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
     while left := sorted(asyncio.all_tasks(loop), key=hash):
         for task in left:
             task.cancel()
-        # A future, not a task: the tasks may themselves cancel all tasks.
+        # A future is used instead of a task, because the tasks may themselves cancel all tasks.
         loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
 

@@ -26,10 +26,10 @@ from .words import always, as_label_selector, compiled_text, listed, selector_te
 
 __all__ = ["near_and_far", "spreading"]
 
-#: Domains, and names of pods, in one text.
+#: Most domains, and most names of pods, in one text.
 _MOST_DOMAINS: Final = 8
 _MOST_PODS: Final = 3
-#: Values of maxSkew that are tried.
+#: Number of greater values of maxSkew that are tried.
 _MOST_SKEWS: Final = 5
 #: Distinct terms of other pods that are told apart, and pods that hold one domain.
 _MOST_TERMS: Final = 8

@@ -32,13 +32,13 @@ __all__ = ["cordons", "labels", "node_name", "ports", "taints"]
 
 #: Values, names and pods that one text lists.
 _MOST_LISTED: Final = 5
-#: Taints that are told apart, the most frequent first.
+#: Most taints that are listed one by one, the most frequent first.
 _MOST_TAINTS: Final = 16
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
 def cordons(nodes: NodeTable) -> Iterator[Demand]:
-    """A node that is not cordoned."""
+    """Demand for a node that is not cordoned."""
     names = sorted(node.name for node in nodes.all_infos() if node.unschedulable)
     if names:
         text = f"cordoned nodes: {listed(names[:_MOST_LISTED], len(names))}"
@@ -46,7 +46,7 @@ def cordons(nodes: NodeTable) -> Iterator[Demand]:
 
 
 def taints(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
-    """A node without each of the taints that the pod does not tolerate."""
+    """Demands for a node without a taint: one for each taint that the pod does not tolerate."""
     counts: Counter[Taint] = Counter()
     column = nodes.taints
     for code, count in enumerate(np.bincount(column.codes[nodes.order()]).tolist()):
@@ -69,7 +69,7 @@ def _taint_text(taint: Taint) -> str:
 
 
 def node_name(pod: PodInfo) -> Iterator[Demand]:
-    """The one node that ``spec.nodeName`` names."""
+    """Demand for the one node that ``spec.nodeName`` names."""
     name = pod.spec.node_name
     if name:
         yield Demand(
@@ -82,7 +82,9 @@ def node_name(pod: PodInfo) -> Iterator[Demand]:
 
 
 def labels(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
-    """Each label of the node selector, and each requirement of the node affinity; several terms are one demand."""
+    """Demands of each label of the node selector and each requirement of the node affinity. Several terms make one
+    demand.
+    """
     spec = pod.spec
     for key, value in sorted((spec.node_selector or {}).items()):
         text = f"nodeSelector {key}={value}: {_values(nodes, key)}"
@@ -154,7 +156,7 @@ def _with_terms(terms: tuple[NodeSelectorTerm, ...], spec: PodSpec) -> PodSpec:
 
 
 def ports(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
-    """Each host port, with the pods that hold it."""
+    """Demands of each host port, with the pods that hold the port."""
     for wanted in pod.ports:
         _, protocol, number = wanted
         if nodes.port_rows.get(wanted[1:]):

@@ -26,9 +26,9 @@ _MOST_USERS: Final = 3
 
 
 def amounts(pod: PodInfo, nodes: NodeTable, wanted: Mapping[str, int], delegated: Collection[str]) -> Iterator[Demand]:
-    """A demand for each resource of ``wanted``, which has the amounts.
+    """Demands for each resource of ``wanted``, which maps resources to amounts.
 
-    Nodes without a ``delegated`` resource lack none of it: it is allocated elsewhere.
+    A ``delegated`` resource that a node does not list is not lacking there, because DynamicResources allocates it.
     """
     for resource, amount in wanted.items():
         if amount <= 0:
@@ -95,7 +95,7 @@ def ask_less(pod: PodInfo, resource: str, amount: int) -> Change:
 
 
 def _with_request(pod: PodInfo, resource: str, amount: int, spec: PodSpec) -> PodSpec:
-    """The spec with so much of a resource in all; whatever made the total is one request of the first container."""
+    """The spec with this total amount of a resource: the first container requests all of it."""
     first, *others = spec.containers
     is_one = not spec.overhead and spec.resources is None
     is_one = is_one and not any(each.resources.requests for each in (*others, *spec.init_containers))

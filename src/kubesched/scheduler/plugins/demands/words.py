@@ -24,7 +24,7 @@ __all__ = [
 
 
 def always(text: str) -> Callable[[RowArray], str]:
-    """A text that is one for all rows."""
+    """Text that does not depend on the rows."""
     return lambda rows: text
 
 

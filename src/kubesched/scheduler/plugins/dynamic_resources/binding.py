@@ -1,6 +1,6 @@
-"""Binding of claims at the end of an attempt: they are written and waited for, given back, or deallocated.
+"""Binding of claims at the end of an attempt.
 
-PreBind writes and waits, Unreserve gives back, PostFilter deallocates.
+PreBind writes claims and waits for their devices. Unreserve gives claims back. PostFilter deallocates one.
 
 Source: rules/devices §5.4, §5.7, §5.8 and §10.2.
 """
@@ -35,7 +35,7 @@ _FAILURES: Final = (WriteError, ApiError, OSError)
 
 
 class Binding:
-    """Writer of one profile's claims, and the wait for their devices."""
+    """Writer of one profile's claims, which also waits for their devices."""
 
     def __init__(self, handle: Handle, manager: DeviceManager, timeout: float) -> None:
         """``timeout`` is the time in seconds that devices may take to be made ready."""
@@ -87,7 +87,7 @@ class Binding:
             await self._manager.changed([each.claim.key for each in attempt.claims], min(_INTERVAL, left))
 
     def _is_ready(self, each: PodClaim) -> bool:
-        """True if a claim is ready as it is now.
+        """True if the present version of a claim is ready.
 
         Raises:
             BindingFailedError, _TimedOutError: when its devices will not be ready.
@@ -113,7 +113,7 @@ class Binding:
     # -- Unreserve -------------------------------------------------------------------------------------
 
     def undo(self, attempt: ClaimState) -> None:
-        """Give back what the attempt holds. Allocations that were written stay."""
+        """Give back the allocations and reservations that the attempt holds. Allocations that were written stay."""
         manager, pod = self._manager, attempt.pod
         reserved: list[PodClaim] = []
         for each in attempt.claims:

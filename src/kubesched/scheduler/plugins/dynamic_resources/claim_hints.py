@@ -22,7 +22,7 @@ _CHANGED: Final = ActionType.ADD | ActionType.UPDATE
 
 
 def _claim_keys(pod: PodInfo) -> list[str]:
-    """Keys of the claims that a pod names, as far as they are known."""
+    """Keys of the claims that a pod names, without claims whose names are not known yet."""
     recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     names = (claim.resource_claim_name or recorded.get(claim.name) for claim in pod.spec.resource_claims)
     return [f"{pod.namespace}/{name}" for name in names if name]

@@ -27,9 +27,10 @@ class PodClaim:
         selector: the nodes on which its devices are available; None: all nodes, or it is not allocated.
         is_special: True if it is for the pod's extended resources.
         decided: the allocation for which the node was chosen; None when the claim had none.
-        initial_uid: the UID under which its allocation is in flight; a claim in memory gets another when created.
+        initial_uid: the UID under which its allocation is in flight. A claim in memory gets another UID when it is
+            created.
         pending: the allocation that Reserve decided.
-        created: True if the object was created in PreBind.
+        created: True if PreBind created the object.
     """
 
     claim: ResourceClaim
@@ -55,7 +56,7 @@ class NodeDemand:
 
     Attributes:
         demand: the demand as the allocator prepared it; None when there is nothing to allocate.
-        special: the special claim with its requests for such nodes; None when it needs nothing there.
+        special: the special claim with its requests for such nodes; None if it requests nothing there.
     """
 
     demand: ClaimDemand | None
@@ -69,11 +70,12 @@ class ClaimState:
     Attributes:
         pod: the pod.
         claims: the pod's claims in order, the special one last.
-        resources: class, or None, by extended resource, for those that the pod requests and a class may serve.
+        resources: class, or None, by extended resource. It has the resources that the pod requests and a class may
+            serve.
         is_leftover: True if an earlier attempt left the special claim behind.
         filtered: True if Filter was called, so that Reserve may allocate.
-        unavailable: places in ``claims`` of those for which some node was rejected.
-        mappings: which request of the special claim serves which container; set by Reserve.
+        unavailable: indexes in ``claims`` of the claims for which some node was rejected.
+        mappings: the containers that the requests of the special claim serve; set by Reserve.
     """
 
     pod: Pod
@@ -120,7 +122,7 @@ class ClaimState:
         return frozenset([name for name, class_name in self.resources.items() if class_name])
 
     def served_on(self, node: NodeInfo) -> frozenset[str]:
-        """Extended resources that a class serves on this node, since the node has none of its own."""
+        """Extended resources that a class serves on this node, because the node itself does not have them."""
         served = self.served()
         return frozenset([name for name in served if not node.allocatable.get(name)]) if served else served
 

@@ -1,4 +1,4 @@
-"""Claims of a pod: which they are, and whether the pod may use them.
+"""Claims of a pod: finds them, and checks that the pod may use them.
 
 Source: rules/devices §5.1.
 """
@@ -28,11 +28,11 @@ _PODS: Final = "pods"
 
 
 class ClaimError(LookupError):
-    """A claim of the pod is missing or not the pod's. The text is the pod's message."""
+    """A claim of the pod is missing, or belongs to another pod. The text becomes the pod's message."""
 
 
 def claim_name(pod: Pod, reference: PodResourceClaim) -> tuple[str | None, bool]:
-    """Name of the claim that an entry of ``spec.resourceClaims`` refers to, and whether the pod must own it.
+    """Name of the claim that an entry of ``spec.resourceClaims`` refers to, and True if the pod must own the claim.
 
     The name is None when the entry needs no claim.
 
@@ -52,8 +52,8 @@ def claim_name(pod: Pod, reference: PodResourceClaim) -> tuple[str | None, bool]
 def resolve_claims(pod: Pod, find: Callable[[str], ResourceClaim]) -> list[ResourceClaim]:
     """Return the pod's claims, in the pod's order, each once.
 
-    ``find`` returns the claim of a ``namespace/name``, or raises LookupError. Upstream has a claim as often as the pod
-    names it: devices are allocated for each, and the first attempt fails.
+    ``find`` returns the claim of a ``namespace/name``, or raises LookupError. Upstream returns a claim as often as the
+    pod names it. Devices are then allocated each time, and the first attempt fails.
 
     Raises:
         LookupError: for the first claim that the pod cannot use, with the text for the pod.

@@ -1,8 +1,8 @@
 """Mapping of extended resources to the device classes that serve them.
 
 A class serves the resource ``deviceclass.resource.kubernetes.io/<class>``, and the resource that its
-``extendedResourceName`` names. Of several classes for one resource the newest serves it; of equally old classes the
-first by name.
+``extendedResourceName`` names. If several classes name one resource, the newest class serves it; among equally old
+classes, the first by name.
 
 Source: rules/devices §11.1.
 """
@@ -59,7 +59,7 @@ class ClassMapping:
 
     @property
     def serves_any(self) -> bool:
-        """True if there is any class: then some resource is served."""
+        """True if there is any device class, because each class serves a resource."""
         return bool(self._classes)
 
     def _rank(self, name: str) -> tuple[float, str]:

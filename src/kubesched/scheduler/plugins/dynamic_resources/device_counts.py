@@ -1,4 +1,4 @@
-"""Counts of devices that serve extended resources, by node: how many there are, and how many are in use.
+"""Counts of devices that serve extended resources, by node: the devices that exist, and the devices in use.
 
 NodeResourcesFit and NodeResourcesBalancedAllocation use them, for resources that they are configured to score and that
 the node itself lacks. Source: rules/node-plugins §8.4.
@@ -81,7 +81,7 @@ class Counts:
 class DeviceCounts:
     """Counts of devices for one plugin, which scores the resources ``names``.
 
-    Scores that depend on devices change with more than the node: see :meth:`key` and :meth:`changed`.
+    A score that depends on devices may change although its node does not: see :meth:`key` and :meth:`changed`.
     """
 
     def __init__(self, handle: Handle, names: Sequence[str]) -> None:
@@ -102,7 +102,9 @@ class DeviceCounts:
         return self._counts
 
     def key(self, requests: Resources) -> Hashable:
-        """Key of the devices that count for a pod: equal for pods with equal amounts if the same devices count."""
+        """Key of the devices that count for a pod. It is equal for pods with equal amounts for which the same devices
+        count.
+        """
         classes = self._classes
         if classes is None:
             return ()

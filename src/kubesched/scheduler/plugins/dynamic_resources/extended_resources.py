@@ -41,7 +41,7 @@ _WHOLE: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class NodeClaim:
-    """Made-up claim with its requests for one kind of node, and which request serves which container."""
+    """Made-up claim with its requests for one kind of node, and the containers that each request serves."""
 
     claim: ResourceClaim
     mappings: _Mappings
@@ -104,8 +104,8 @@ class _Builder:
         for index in lasting:
             self._request(index, resource, class_name, amounts[index])
             self._map(index, resource, self._name(index, resource))
-        # Init containers run before the others and use their devices again. Devices that are still missing are
-        # requested once, for the container that lacks most.
+        # Init containers run before the others and use their devices again. Devices that the others do not request are
+        # requested once, for the init container that lacks most.
         lacking: list[tuple[int, int]] = []
         for index, amount in amounts.items():
             if index in lasting:

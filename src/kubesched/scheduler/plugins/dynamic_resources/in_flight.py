@@ -1,7 +1,7 @@
 """Allocations that were decided and are not written yet, by claim.
 
 From Reserve until PreBind has written a claim, its allocation counts here, by the claim's UID. Pods that share a claim
-may share the allocation. It ends with the last of these pods, or when it was written.
+may share the allocation. The allocation leaves when it was written, or when the last of these pods gives it up.
 
 Source: rules/devices §4.2.
 """
@@ -35,7 +35,9 @@ class InFlight:
         self._on_change: Final = on_change
 
     def signal(self, uid: str, claim: ResourceClaim) -> None:
-        """Note that a pod is about to use this allocation. If the claim has a pending one already, that stays."""
+        """Note that a pod is about to use this allocation. If the claim has a pending allocation already, that one
+        stays.
+        """
         pending = self._pending.get(uid)
         if pending is None:
             self._pending[uid] = _Pending(claim)
@@ -44,7 +46,9 @@ class InFlight:
             pending.sharers += 1
 
     def maybe_remove(self, uid: str, *, force: bool = False) -> bool:
-        """Note that one pod fewer, or with ``force`` none, is about to use the allocation. True when it is gone now."""
+        """Note that one pod fewer is about to use the allocation; with ``force``, that no pod is. True if it is gone
+        now.
+        """
         pending = self._pending.get(uid)
         if pending is None:
             return False

@@ -1,7 +1,7 @@
 """State of devices that the plugins of all profiles share: claims, allocations in flight, slices, classes, allocators.
 
-Events of informers feed all of it. A claim's allocation counts from Reserve on: :class:`~.in_flight.InFlight` holds it
-until it is written, then the claim itself does. :class:`~kubesched.scheduler.dra.allocated.AllocatedDevices` counts
+Events of informers feed all of it. A claim's allocation counts from Reserve on. :class:`~.in_flight.InFlight` holds it
+until it is written; then the claim itself holds it. :class:`~kubesched.scheduler.dra.allocated.AllocatedDevices` counts
 both. All of this happens in one event loop, so a scheduling cycle sees one consistent state (upstream copies the state,
 and compares revisions).
 
@@ -105,7 +105,9 @@ class DeviceManager:
         return manager
 
     def problems(self) -> Iterator[str]:
-        """Yield claims that differ from the API server's, and allocations lost, leaked or given out twice."""
+        """Yield claims that differ from the API server's claims, and allocations that were lost, leaked or given out
+        twice.
+        """
         informed = self._handle.informed(CLAIMS)
         known = {claim.key: claim for claim in self.claims.values()}
         for key in informed.keys() - known.keys():
@@ -207,7 +209,7 @@ class DeviceManager:
     async def released(self, pod_uid: str) -> None:
         """Wait until an earlier attempt has given back its reservations.
 
-        Later it would end this attempt's reservations.
+        Without this wait it could end the reservations of this attempt.
         """
         while (done := self._releases.get(pod_uid)) is not None:
             await asyncio.wait([done])
@@ -260,7 +262,7 @@ class DeviceManager:
             self._after_deletion.pop(old.key)()
 
     def _recount(self, uid: str) -> None:
-        """Count the devices allocated to a claim by its object and in flight, once if the two agree.
+        """Count the devices that a claim's object and its allocation in flight hold; if both agree, count them once.
 
         So the allocator sees no change when an allocation in flight is written.
         """
@@ -303,7 +305,7 @@ class NodeAllocator:
         return self._allocator.preferences(demand, rows.astype(np.intp, copy=False))
 
     def allocate(self, demand: ClaimDemand, node: NodeInfo) -> tuple[AllocationResult, ...] | None:
-        """Return the devices of each claim on a node, None when it has not enough.
+        """Return the devices of each claim on a node; None if the node has too few.
 
         Raises:
             DeviceAllocationFailure: see :meth:`kubesched.scheduler.dra.allocator.Allocator.allocate`.

@@ -74,12 +74,12 @@ _Answer = tuple[PostFilterResult | None, Status | None]
 class _Devices(Question):
     """Question about the devices that a pod asks for, by claims or as extended resources.
 
-    ``attempt`` holds what is known of its claims.
+    ``attempt`` holds the state of the pod's claims.
     """
 
-    #: Pods on a node do not decide about devices.
+    #: Verdicts about devices do not depend on the pods on a node.
     reads = Reads.NODE
-    by_spec = True  # but False in a question that depends on present claims or devices
+    by_spec = True  # a question that depends on present claims or devices sets False
     may_fail = throughout = True
     normalize = Normalize.FORWARD
 
@@ -88,7 +88,8 @@ class _Devices(Question):
         self._pod = pod
         self._nodes = nodes
         self._allocator = plugin.allocator
-        #: A score changes with the devices. The verdict is asked for again then, too: ``rescored`` names no rows.
+        #: A score changes with the devices. Since there is no ``rescored`` that names rows, the verdict is asked for
+        #: again, too.
         self.is_local = self.by_spec = False
         #: Changes of devices since the first verdicts.
         self._changes: Follower[int] | None = None
@@ -109,7 +110,7 @@ class _Devices(Question):
 
     @cached_property
     def key(self) -> Hashable | None:  # type: ignore[override]  # evaluated only where it is read
-        """Key of the demand: pods with equal demands, nothing allocated, get equal verdicts for equal devices."""
+        """Key of the demand. Pods with equal demands and no allocated claims get equal verdicts for equal devices."""
         attempt = self.attempt
         if attempt.is_leftover or any(each.is_allocated for each in attempt.claims):
             return None
@@ -145,9 +146,10 @@ class _Devices(Question):
         return self.attempt.demand_for(self.attempt.served_on(node), self._allocator)
 
     def demands(self, rows: RowArray) -> Iterator[tuple[RowArray | slice, ClaimDemand]]:
-        """Yield the demands on rows, each with the positions of its rows; none for rows where nothing is allocated.
+        """Yield the demands on rows, each with the positions of its rows. Rows where nothing is allocated have none.
 
-        Demands differ by which of the pod's extended resources devices serve: those without a device plugin on the row.
+        Demands differ because devices serve only those of the pod's extended resources for which the row has no device
+        plugin.
         """
         nodes, served = self._nodes, sorted(self.attempt.served())
         code = np.zeros(len(rows), np.int64)
@@ -181,7 +183,7 @@ class _Devices(Question):
         if attempt.special is None:
             verdicts = self._allocatable(rows)
         else:
-            # Nothing is allocated where a resource cannot be had: there allocating takes no time and cannot fail.
+            # Nothing is allocated on rows that lack a resource, so the search there takes no time and cannot fail.
             verdicts[self._cannot_fit(rows)] = _CANNOT_FIT
             open_ = np.flatnonzero(verdicts == 0)
             verdicts[open_] = self._allocatable(rows[open_])
@@ -361,7 +363,9 @@ class DynamicResources(Plugin):
         return None, Status.unschedulable("still not schedulable")
 
     def _was_reached(self, state: CycleState) -> bool:
-        """True if no plugin ended PreFilter before this one; else upstream's PostFilter has no state, and fails."""
+        """True if no plugin ended PreFilter before this one. Upstream's PostFilter fails otherwise, because it has no
+        state.
+        """
         order = [name for name, _ in self.handle.framework.points["preFilter"]]
         ended_by = state.pre_filter_ended_by
         return self.name in (order[: order.index(ended_by) + 1] if ended_by in order else order)
@@ -383,7 +387,7 @@ class DynamicResources(Plugin):
             return Status.from_error("claim allocation not found for node")
         chosen = question.on(node)
         if chosen.demand is None:
-            return None  # a device plugin serves the extended resources
+            return None  # a device plugin of the node serves the extended resources
         results = self.allocator.allocate(chosen.demand, node)
         if results is None:
             return Status.from_error("claim allocation not found for node")

@@ -1,4 +1,4 @@
-"""Beginning of an attempt: which claims the pod has, and whether they can be allocated at all.
+"""Beginning of an attempt: finds the pod's claims, and rejects the pod if they cannot be allocated on any node.
 
 Source: rules/devices §5.1, §5.2 and §11.2.
 """

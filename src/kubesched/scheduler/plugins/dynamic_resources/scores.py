@@ -1,4 +1,4 @@
-"""Scores by prioritised lists: the earlier in its list a chosen subrequest is, the better.
+"""Scores by prioritised lists: a subrequest that comes earlier in its list scores higher.
 
 Source: rules/devices §5.5.
 """

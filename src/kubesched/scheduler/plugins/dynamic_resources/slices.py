@@ -74,7 +74,7 @@ class SliceTracker:
         return _RuleHandler(self)
 
     def set_rule(self, name: str, rule: DeviceTaintRule | None) -> None:
-        """Set or remove a rule, and publish the slices again whose devices have other taints now."""
+        """Set or remove a rule. Slices whose devices have other taints afterwards are published again."""
         if rule is None:
             self._rules.pop(name, None)
         else:

@@ -67,7 +67,7 @@ class ClaimWriter:
         """Store the allocation that Reserve decided, and reserve the claim for the pod.
 
         Raises:
-            WriteError, ApiError, OSError: when that is not possible. The in-flight allocation has ended then, too.
+            WriteError, ApiError, OSError: when that is not possible. The allocation is no longer in flight then.
         """
         pod = attempt.pod
         if each.is_special and each.pending is None and not each.claim.spec.devices.requests:
@@ -92,8 +92,8 @@ class ClaimWriter:
     async def _stored_in_spite(self, each: PodClaim, pod: Pod) -> ResourceClaim | None:
         """Return the claim as the server stored it although the write failed, or None if it stored nothing.
 
-        The answer to a write may be lost. Until the informer shows the allocation, its devices must stay in use; the
-        reservation is to be given back.
+        The answer to a write may be lost. Until the informer shows the allocation, its devices must stay in use. The
+        caller has to give back the reservation.
         """
         meta = each.claim.metadata
         if is_in_memory(each.claim):
@@ -151,7 +151,8 @@ class ClaimWriter:
         return await self._patched(claim, {}, status, f"add {what} to claim {claim.key}")
 
     def check_decided(self, claim: ResourceClaim, each: PodClaim) -> None:
-        """Check that the claim still has the devices for which the node was chosen: others may be on another node.
+        """Check that the claim still has the devices for which the node was chosen. Other devices may be on another
+        node.
 
         Upstream does not check this: it reserves the claim, and the pod cannot start.
 

@@ -1,6 +1,6 @@
 """Parts of DefaultPreemption, one idea each.
 
-:mod:`.importance` (which pods matter more), :mod:`.budgets` (disruption budgets), :mod:`.dry_run` (which pods one node
-would have to lose), :mod:`.candidates` (which nodes are tried, and how many), :mod:`.choose` (one of them),
-:mod:`...extenders.preemption` (extenders' part), :mod:`.evict` (the victims go). Source: rules/preemption.
+:mod:`.importance` (the order of pods), :mod:`.budgets` (disruption budgets), :mod:`.dry_run` (the victims on one node),
+:mod:`.candidates` (the nodes to try), :mod:`.choose` (the best candidate), :mod:`...extenders.preemption` (the
+extenders' part), :mod:`.evict` (the eviction of the victims). Source: rules/preemption.
 """

@@ -28,7 +28,7 @@ __all__ = ["HUGE", "Alike", "Amounts"]
 #: (resource index, amount) of everything that a preemptor needs.
 Amounts = tuple[tuple[int, int], ...]
 
-#: Bound of a quantity: beyond it sums might not be exact in 64 bits. Greater ones are left to the plain procedure.
+#: Greatest quantity whose sums are certain to be exact in 64 bits. Greater quantities are left to the plain procedure.
 HUGE: Final = 1 << 60
 #: Most rows for which plain integers beat columns.
 _FEW: Final = 8
@@ -40,10 +40,11 @@ class Alike:
     """Rows as seen by preemptors of one priority that need the same amounts.
 
     Attributes:
-        spare: int64[amounts, capacity]; free amounts once all lower pods have left and the preemptor has come.
-        fits: bool[capacity]; True if the row has lower pods and nothing of ``spare`` is negative.
+        spare: int64[amounts, capacity]; amounts that are free if all pods of lower priority left and the preemptor
+            came.
+        fits: bool[capacity]; True if the row has pods of lower priority and no negative amount in ``spare``.
         exact: True if all quantities are small enough for exact sums.
-        measures: float64[capacity, 6]; :data:`.reprieve.Measures` by row, for rows that are known.
+        measures: float64[capacity, 6]; :data:`.reprieve.Measures` by row; valid for rows that were evaluated.
         nominated: the nominations that count for the priority.
         needless: True if on some evaluated row no pod has to leave.
     """
@@ -109,7 +110,7 @@ class Alike:
         table, lower, at = self._table, self._lower.amounts, (self._at, rows)
         capacity, used = table.allocatable[at], table.requested[at]
         left = capacity - used
-        used |= capacity  # pods that leave are part of what is requested: their amounts are bounded, too
+        used |= capacity  # the requested sums include the pods that leave, so their amounts are bounded, too
         left += lower[at]
         if nominated.pods:
             coming = nominated.amounts()[at]
@@ -139,7 +140,7 @@ class Alike:
         self.fits[row] = fits
 
     def _measure_own(self, pod: PodInfo, row: int, nominated: NominatedPods) -> None:
-        """Add back the preemptor's own nomination, which does not count."""
+        """Add back the amounts of the preemptor's own nomination, which must not count against it."""
         mine = requested_by([each for each in nominated.pods.get(row, ()) if each.uid == pod.uid], self._table)
         self.spare[:, row] += [mine[index] for index in self._indexes]
         self.fits[row] = (

@@ -23,7 +23,7 @@ __all__ = ["Budget", "BudgetReader", "Budgets"]
 
 _log = logging.getLogger("kubesched.scheduler.plugins")
 
-#: Most kinds of pods that are remembered with the budgets that select them; all are forgotten when there are more.
+#: Most kinds of pods that are remembered with the budgets that select them. When there are more, all are forgotten.
 _MOST_KINDS: Final = 1 << 14
 _NO_KINDS: Final[npt.NDArray[np.intp]] = np.zeros(0, np.intp)
 
@@ -65,7 +65,7 @@ class Budget:
         self.disrupted = frozenset(status.disrupted_pods)
 
     def covered(self, table: NodeTable) -> npt.NDArray[np.intp]:
-        """Kinds, numbered as in :class:`..PlacedPods`, of the pods on nodes that the budget covers; intp[n]."""
+        """Kinds of the pods on nodes that the budget covers, numbered as in :class:`..PlacedPods`; intp[n]."""
         kinds = table.placed.kinds
         if self._version != kinds.version and self.selector is not None:
             self._version = kinds.version

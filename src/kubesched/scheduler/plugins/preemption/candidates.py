@@ -1,4 +1,6 @@
-"""Candidate nodes of preemption: which nodes are tried, and how many are enough (rules/preemption §3.2 and §4.1)."""
+"""Candidate nodes of preemption: the nodes to try, and the number of candidates that is enough (rules/preemption §3.2
+and §4.1).
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def candidates_wanted(nodes: int, percentage: int, absolute: int) -> int:
 
 
 def find_candidates(dry_run: DryRun, nodes: Iterable[NodeInfo], wanted: int) -> Found:
-    """Try nodes in this order until ``wanted`` candidates are found, one of them without a budget violated."""
+    """Try nodes in this order until ``wanted`` candidates are found, and one of them violates no budget."""
     found = Found()
     for node in nodes:
         outcome = dry_run.node(node)

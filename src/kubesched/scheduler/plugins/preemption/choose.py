@@ -12,7 +12,7 @@ __all__ = ["PER_VICTIM", "TIE", "choose", "criteria", "losers"]
 
 #: Addend per victim, so that negative priorities cannot make more victims look better.
 PER_VICTIM: Final = 1 << 31
-#: Reason why a candidate lost that is as good as the chosen one.
+#: Reason why a candidate lost although it is as good as the chosen one.
 TIE: Final = "as good by every criterion; any of them may be taken"
 
 

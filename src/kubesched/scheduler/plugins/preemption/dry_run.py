@@ -1,7 +1,7 @@
-"""Dry run of preemption: which pods one node would have to lose (rules/preemption §4.2).
+"""Dry run of preemption: finds the pods that would have to leave one node (rules/preemption §4.2).
 
-The plain procedure goes node by node through the profile's plugins. All potential victims leave; then the pods that can
-stay come back in order of importance.
+The plain procedure goes node by node through the profile's plugins. First all potential victims leave. Then they come
+back one by one in order of importance, if the preemptor still fits.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class DryRun:
         return self._potential_victims(self._pod, node)
 
     def node(self, node: NodeInfo) -> Victims | Status:
-        """Return the victims, perhaps none, or why removing pods does not help: an Error status if a plugin fails."""
+        """Return the victims, perhaps none. If removing pods does not help, return the reason as a status; it is an
+        Error if a plugin fails.
+        """
         potential = self.potential_victims(node)
         if not potential:
             return NO_VICTIMS
@@ -92,7 +94,7 @@ class DryRun:
         return Victims(tuple(victims), len(violating))
 
     def helps(self, node: NodeInfo, victims: Victims) -> bool:
-        """True if the pod fits once these victims have left. At least one of them must still be there.
+        """True if at least one of these victims is still on the node, and the pod fits when they have left.
 
         Raises:
             PluginFailedError: when a plugin fails.

@@ -46,7 +46,7 @@ class Evictions:
         self._handle = handle
         #: UIDs of preemptors whose victims are being evicted.
         self._preempting: set[str] = set()
-        #: Last victim by its preemptor's UID, once the last victim is being evicted.
+        #: Last victim by its preemptor's UID. Entries exist while the last victim is being evicted.
         self._last_victim: dict[str, PodInfo] = {}
         #: Preemptions that have not begun to evict.
         self._due: list[_Preemption] = []
@@ -94,7 +94,9 @@ class Evictions:
         self._clear_lower_nominations(preemptor, node_name)
 
     async def _begin_due(self) -> None:
-        """Begin the preemptions of one turn of the event loop. Each that has to wait goes on in a task of its own."""
+        """Begin the preemptions of one turn of the event loop. A preemption that has to wait goes on in a task of its
+        own.
+        """
         due, self._due = self._due, []
         for preemption in due:
             rest = begin(self._preempt(preemption), self._handle.client.at_once)
@@ -102,7 +104,7 @@ class Evictions:
                 self._handle.spawn(rest, f"preempt for {preemption.preemptor.key}")
 
     async def _preempt(self, preemption: _Preemption) -> None:
-        """Evict the victims of one preemption, the last when all others have gone."""
+        """Evict the victims of one preemption; the last one is evicted when all others are gone."""
         preemptor, node_name, last = preemption.preemptor, preemption.node_name, preemption.last
         preemption.begun = self._handle.clock.now()
         running = self._handle.framework.metrics.goroutines.labels("preemption")
@@ -136,7 +138,7 @@ class Evictions:
         metrics.preemption_goroutines_duration_seconds.observe(handle.clock.now() - preemption.begun, result)
         metrics.preemption_goroutines_execution_total.inc(result)
         if not is_event_due:
-            # No event will queue the pod: something failed, or the last victim went while this pod was held.
+            # No event will queue the pod, because an eviction failed or the last victim left while this pod was held.
             handle.activate({preemptor.key: preemptor.pod})
 
     def _forget(self, preemptor: PodInfo) -> None:
@@ -214,6 +216,8 @@ class Evictions:
 
 @lru_cache(maxsize=64)
 def _condition(scheduler: str) -> PodCondition:
-    """Condition that marks a victim. The same object is returned each time: its encoded patch is cached by it."""
+    """Condition that marks a victim. Each call returns the same object, because the encoded patch is cached by its
+    identity.
+    """
     message = f"{scheduler}: preempting to accommodate a higher priority pod"
     return PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message)

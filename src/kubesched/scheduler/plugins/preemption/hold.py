@@ -1,8 +1,8 @@
 """Hold of preemptors: they wait for their own victims, not for any deleted pod (see :mod:`...framework.holding`).
 
-It applies to pods that preempted the fast way. Only amounts of resources decide where such a pod may run, so a deleted
-pod helps only if it leaves enough free on its node. While its victims terminate the pod cannot preempt again
-(rules/preemption §3.1), so room that other evictions would make does not count.
+It applies to pods whose preemption used the fast dry run. Only amounts of resources decide where such a pod may run, so
+a deletion helps only if enough is free on the node afterwards. While its victims terminate, the pod cannot preempt
+again (rules/preemption §3.1). So room that further evictions would make does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .outcomes import FastTrial
 
 __all__ = ["VictimsAwaited"]
 
-#: Number of preemptors above which those that wait no more are dropped.
+#: Number of preemptors above which preemptors that no longer wait are dropped.
 _MANY: Final = 1024
 
 
@@ -87,7 +87,7 @@ class VictimsAwaited:
     def may_help_nominated(self, pod: PodInfo, key: Hashable, node_name: str) -> bool:
         """See :meth:`..Holder.may_help_nominated`."""
         assert isinstance(key, _Key)
-        return self._has_capacity(key, node_name, pod.uid)  # the pod waits for victims there, else it would have no key
+        return self._has_capacity(key, node_name, pod.uid)  # the pod has a key, so it waits for victims on this node
 
     def _waits(self, pod: PodInfo, node_name: str) -> bool:
         """True if victims of the pod are still there."""
@@ -101,7 +101,9 @@ class VictimsAwaited:
         )
 
     def _has_capacity(self, key: _Key, node_name: str, uid: str) -> bool:
-        """True if the amounts are free on a node, less those of pods nominated there other than ``uid``."""
+        """True if the amounts are free on a node, after subtracting the requests of other pods nominated there (not
+        ``uid``).
+        """
         table = self._handle.snapshot.table
         row = table.row_of(node_name)
         if row is None:

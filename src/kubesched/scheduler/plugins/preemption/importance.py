@@ -24,7 +24,7 @@ def importance(pod: PodInfo, now: float) -> tuple[int, float]:
 
 
 def earliest_start(pods: Sequence[PodInfo], now: float) -> float:
-    """Earliest start among the pods of the highest priority (there must be some)."""
+    """Earliest start among the pods of the highest priority. There must be at least one pod."""
     highest = max(pod.priority for pod in pods)
     return min(start_of(pod, now) for pod in pods if pod.priority == highest)
 

@@ -1,10 +1,10 @@
-"""Fast dry run of preemption: for all nodes at once, and remembered for preemptors that are alike.
+"""Fast dry run of preemption. It evaluates all nodes at once, and keeps its results for preemptors that are alike.
 
 It applies when only the amounts of resources that pods request can change a filter's answer: the filters that read a
 node's pods are inactive, or their questions give ``amounts``. Then
 
-* columns say which nodes hold the pod when all pods of lower priority have left, nominated pods counted;
-* on the candidates, in the order of the plain procedure, pods come back (:mod:`.reprieve`);
+* columns show which nodes could hold the pod (and the nominated pods) if all pods of lower priority left;
+* on the candidates, pods come back in the order of the plain procedure (:mod:`.reprieve`);
 * the results are remembered by row (:mod:`.alike`).
 
 The result equals that of the plain procedure (:mod:`.dry_run`), which serves all other cases, and gives the texts.
@@ -47,7 +47,7 @@ class FastTrial(NamedTuple):
 
     Attributes:
         amounts: amounts that the pod needs.
-        others: filters that depend on the node alone, and may reject one of the nodes.
+        others: filters whose verdict depends on the node alone, and which may reject one of the nodes.
     """
 
     state: CycleState
@@ -74,7 +74,8 @@ class FastTrials:
     def of(self, state: CycleState, pod: PodInfo, rejecting: AbstractSet[str]) -> FastTrial | None:
         """Return the fast trial of a pod, or None when the plain procedure is needed.
 
-        ``rejecting`` plugins rejected the nodes just now: all nodes have passed the filters before these.
+        The ``rejecting`` plugins have just rejected the nodes, so all nodes have passed the filters that come before
+        them.
         """
         key = state.skip_filter, rejecting
         if key not in self._filters:
@@ -123,7 +124,7 @@ class TrialOrder:
         return len(self.rows)
 
     def part(self, start: int, most: int) -> RowArray:
-        """At most ``most`` rows of the order, from the place ``start`` on; none at the end."""
+        """Return at most ``most`` rows of the order, from the place ``start`` on. The array is empty at the end."""
         place, rows = self.first + start, self.rows
         if place < len(rows):
             return rows[place : place + most]
@@ -136,7 +137,7 @@ class TrialOrder:
 
 
 class _OpenRows:
-    """Rows of an order that a mask includes, taken in parts. The mask is applied only as far as rows are taken.
+    """Rows of an order that a mask includes, taken in parts. The mask is applied only to rows that are taken.
 
     Attributes:
         taken: number of rows taken so far.
@@ -207,7 +208,7 @@ class FastDryRuns:
     def _candidates(
         self, trial: FastTrial, alike: Alike, order: TrialOrder, wanted: int, may_violate: bool, now: float
     ) -> RowArray:
-        """Evaluate and return the rows of ``wanted`` candidates, in order, and of more until one violates no budget.
+        """Evaluate and return the rows of ``wanted`` candidates, in order. Go on until one of them violates no budget.
 
         Raises:
             PluginFailedError: when a filter fails.
@@ -286,7 +287,7 @@ class FastFound:
             yield outcome, rows
 
     def _failing(self, rows: RowArray) -> list[RowArray]:
-        """Group the rows where the preemptor does not fit by the way in which it does not."""
+        """Group the rows where the preemptor does not fit: rows of one group have the same reason."""
         capacity, trial = self._table.allocatable, self.trial
         ways = []
         for number, (index, amount) in enumerate(trial.amounts):
@@ -342,7 +343,7 @@ class FastFound:
         values = alike.measures.take(rows, axis=0)
         text = values.tobytes()
         if text == text[: len(text) // len(rows)] * len(rows):
-            return self._candidate(rows.item(0))  # the usual case: all are alike
+            return self._candidate(rows.item(0))  # the usual case: all candidates are equally good
         for number in range(CRITERIA):
             column = values[:, number]
             best = np.flatnonzero(column == column.min())

@@ -1,8 +1,8 @@
 """Reprieve of pods in the fast dry run, where only amounts of resources decide (rules/preemption §4.2).
 
-All pods of lower priority have left. They come back, the most important first, while they fit. One node is computed in
-plain integers (:func:`reprieve_row`), many nodes at once in columns (:func:`reprieve_rows`). The columns give only
-the measures by which candidates are compared; the victims are found when they are read.
+At first all pods of lower priority have left. Then they come back, the most important first, as long as they fit. One
+node is computed in plain integers (:func:`reprieve_row`), many nodes at once in columns (:func:`reprieve_rows`). The
+columns give only the measures by which candidates are compared; the victims are found when they are read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 #: Measures by which candidates are compared, float64[n, 6]. The first four, where the least wins, are in this order:
 #: budget violations, priority of the first victim, sum of priorities, number of victims. The fifth is the earliest
 #: start of the most important victims that have started, or infinity; the latest wins. The sixth is 1 if one of these
-#: victims has not started, which counts as now.
+#: victims has not started; its start counts as now.
 Measures = npt.NDArray[np.float64]
 MEASURES: Final = 6
 #: Number of measures before the start times.
@@ -56,15 +56,15 @@ _PLACES: Final[dict[int, int | None]] = {
 #: Bound of the integer keys by which pods are sorted.
 _MOST_KEYS: Final = 1 << 62
 
-#: Returns the amounts in question that a pod takes.
+#: Function that returns the amounts that a pod takes of the resources in question.
 Needs = Callable[[PodInfo], Sequence[int]]
 
 
 def by_importance(pods: list[PodInfo]) -> tuple[list[PodInfo], float]:
-    """Sort by importance, as if pods that have not started were to start at the end of time.
+    """Sort by importance. Pods that have not started count as starting at the end of time.
 
-    In truth they start now, which is another order if some pod starts later. The second value is the latest start
-    among the pods, minus infinity when all have started.
+    The rule counts them as starting now, which gives another order if the start of some pod lies in the future. The
+    second value shows that case: it is the latest start among the pods, or minus infinity if all have started.
     """
     infinity = math.inf
     kinds = {(pod.pod.spec.priority or 0, pod.pod.status.start_time) for pod in pods}
@@ -160,7 +160,7 @@ def reprieve_rows(
         now: time in seconds; a pod that has not started counts as started at this time.
 
     Returns:
-        None for scalar resources, and when a pod has not started though others are said to start in the future.
+        None for scalar resources, and if a pod has not started while the start of another one lies in the future.
     """
     columns = [_PLACES.get(index, -1) for index in indexes]
     if -1 in columns:

@@ -1,1 +1,1 @@
-"""Plugins for storage: VolumeBinding, VolumeRestrictions, VolumeZone, NodeVolumeLimits, and what they share."""
+"""Plugins for storage: VolumeBinding, VolumeRestrictions, VolumeZone, NodeVolumeLimits, and their common parts."""

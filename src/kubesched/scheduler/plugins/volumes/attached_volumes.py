@@ -87,8 +87,8 @@ class AttachedVolumes:
     Attributes (valid after :meth:`refresh`):
         has_node: bool[capacity]; True if the node has a CSINode.
         has_limits: bool[capacity]; True if the CSINode limits some driver.
-        rows_of: rows of nodes with limits whose pods use a volume, by volume.
-        errors: reason why the volumes of a row's pods cannot be counted, by row.
+        rows_of: by volume, the rows of nodes with limits whose pods use the volume.
+        errors: by row, the reason why the volumes of its pods cannot be counted.
     """
 
     def __init__(self, handle: Handle) -> None:
@@ -103,7 +103,8 @@ class AttachedVolumes:
         self._counts: dict[str, IntArray] = {}
         self._limits: dict[str, IntArray] = {}
         self._rows: dict[int, _Row] = {}
-        #: By object, the rows whose counts depend on it, each with the number of its pods and attachments that do.
+        #: Rows whose counts depend on an object, by object. Each row has the number of its pods and attachments that
+        #: depend on it.
         self._readers: dict[ObjectKey, Counter[int]] = {}
         #: (attacher, PersistentVolume name) by node name and VolumeAttachment name; and the node name of each.
         self._attachments: dict[str, dict[str, tuple[str, str]]] = {}
@@ -125,7 +126,7 @@ class AttachedVolumes:
     # -- reading ---------------------------------------------------------------------------------------
 
     def count(self, driver: str) -> IntArray:
-        """Volumes of the driver on each node with limits, of pods or attached; int64[capacity]."""
+        """Number of the driver's volumes, used by pods or attached, on each node with limits; int64[capacity]."""
         return self._column(self._counts, driver, 0)
 
     def limit(self, driver: str) -> IntArray:

@@ -66,7 +66,7 @@ class Segment:
 
 
 def _segment(obj: CSIStorageCapacity) -> Segment | None:
-    """Read an object; None when it allows no volume at all, for lack of a limit or of nodes."""
+    """Read an object. None if it allows no volume, because it has no limit or no nodes."""
     limit = limit_of(obj)
     if limit is None or obj.node_topology is None:
         return None
@@ -96,7 +96,7 @@ class Capacities:
         return self._versions.get(storage_class, 0)
 
     def rows(self, storage_class: str, size: int, nodes: NodeTable, rows: RowArray) -> tuple[IntpArray, list[Segment]]:
-        """Find each node's first segment that could have a volume of this size.
+        """Find each node's first segment in which a volume of this size could be provisioned.
 
         Returns:
             intp[len(rows)], indexes into the second value or -1 for none; and the segments.

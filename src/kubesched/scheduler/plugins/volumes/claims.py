@@ -1,7 +1,7 @@
 """Common parts of the storage plugins: claims of a pod, lookups in upstream's words, the signature of volumes.
 
-Pods without storage must cost nothing. So every plugin first reads :attr:`PodInfo.storage`: the pod's volumes that any
-of the plugins may look at, none for most pods. Source: rules/volumes §1.
+Pods without storage must cost nothing. So every plugin first reads :attr:`PodInfo.storage`, the pod's volumes that
+concern any storage plugin. Most pods have none. Source: rules/volumes §1.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def ownership_problem(pod: PodInfo, claim: PersistentVolumeClaim) -> str:
 class Storage:
     """Lookup of storage objects through a plugin's handle. An absent object raises :class:`NotFoundError`."""
 
-    #: Kinds that a plugin which uses this class has watched.
+    #: Kinds that plugins with this class must have watched.
     INFORMS: Final = (CLAIMS.plural, VOLUMES.plural, STORAGE_CLASSES.plural, CSI_NODES.plural, CSI_DRIVERS.plural)
 
     def __init__(self, handle: Handle) -> None:

@@ -1,7 +1,7 @@
 """Countable volumes of a pod: those that count towards the limits of a node, each under a name.
 
-A volume counts under its driver and handle, so a volume that several pods use, or one pod twice, counts once. A claim
-without a volume counts under its own name, by the driver of its class. Source: rules/volumes §5.3 and §5.4.
+A volume counts under its driver and handle. So it counts once, even if several pods use it or one pod uses it twice. A
+claim without a volume counts under its own name, by the driver of its class. Source: rules/volumes §5.3 and §5.4.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class CountingError(Exception):
 
 
 class ClaimNotFoundError(Exception):
-    """A claim of a pod to place does not exist; the pod is unschedulable until it does."""
+    """A claim of the pod to place does not exist. The pod is unschedulable until the claim exists."""
 
 
 def is_countable(volume: Volume) -> bool:
-    """True if the volume may count: it uses a claim, or is of a type that has become a CSI one."""
+    """True if the volume may count: it uses a claim, or its type was replaced by a CSI driver."""
     return (
         volume.persistent_volume_claim is not None or volume.ephemeral is not None or translation_of(volume) is not None
     )
@@ -49,7 +49,7 @@ def _nowhere(key: ObjectKey) -> None:
 class CountableVolumes:
     """Finder of the countable volumes of pods.
 
-    ``migrated`` is set if in-tree volumes are CSI volumes on the node in question, that is if the node has a CSINode.
+    ``migrated`` is True if the node has a CSINode: in-tree volumes are CSI volumes there.
     ``looked_up`` is called with every object that the answer depends on.
     """
 
@@ -129,7 +129,8 @@ class CountableVolumes:
     ) -> Countable | None:
         """Return the volume of a claim.
 
-        A claim without a volume counts itself, under the driver of its class. The driver or the handle may be empty.
+        If the claim has no volume, the claim itself counts, under the driver of its class. The driver or the handle may
+        be empty.
         """
         name = claim.spec.volume_name
         if name:

@@ -1,6 +1,6 @@
 """CSINode objects by node: which in-tree plugins are migrated to CSI there. Shared by the storage plugins.
 
-A change goes into the node table's journal, so that layers evaluate what they remember of the node again.
+A change goes into the node table's journal, so that layers evaluate the node again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["CSINodes", "migrated_plugins"]
 
 
 def migrated_plugins(node: CSINode | None) -> str:
-    """In-tree plugins that a CSINode names as migrated, as written: separated by commas."""
+    """In-tree plugins that a CSINode names as migrated. The CSINode lists them in one text, separated by commas."""
     return "" if node is None else node.metadata.annotations.get(MIGRATED_PLUGINS, "")
 
 
@@ -60,7 +60,7 @@ class CSINodes:
         return name in self._migrated.get(plugin, ())
 
     def migrated_rows(self, nodes: NodeTable, plugin: str, rows: RowArray) -> BoolArray:
-        """Answer as :meth:`is_migrated`, for many nodes; bool[len(rows)]."""
+        """Return the answers of :meth:`is_migrated` for many nodes; bool[len(rows)]."""
         names = self._migrated.get(plugin)
         if not names:
             return np.zeros(len(rows), np.bool_)

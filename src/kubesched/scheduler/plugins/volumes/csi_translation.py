@@ -1,8 +1,8 @@
 """Translation of in-tree volume sources to the CSI volumes that serve them today.
 
-The functions turn plain data into plain data: the driver of an in-tree source, the handle by which the driver would
-know the volume, and the volume's node affinity in the driver's topology keys. Callers decide whether migration
-applies, each by its own rule (rules/volumes §2.9 and §5.4).
+The functions return plain data: the driver of an in-tree source, the volume's handle at that driver, and the volume's
+node affinity in the driver's topology keys. Callers decide whether migration applies, each by its own rule
+(rules/volumes §2.9 and §5.4).
 
 Source: rules/volumes §7 (upstream ``staging/src/k8s.io/csi-translation-lib``).
 """
@@ -114,8 +114,8 @@ class Translation:
     """Translation of one in-tree volume type.
 
     Attributes:
-        source: the struct field that holds it, in a pod volume and in a PersistentVolume's spec.
-        plugin: its in-tree name, which classes name as provisioner.
+        source: the field that holds the type's source, in a pod volume and in a PersistentVolume's spec.
+        plugin: the type's in-tree name, which storage classes use as provisioner.
         driver: the CSI driver.
         zone_key: the driver's topology key for zones; "" when the affinity of its volumes stays as it is.
     """
@@ -127,9 +127,9 @@ class Translation:
     _handle: Callable[[Any, Labels | None], str]
 
     def handle(self, owner: Volume | PersistentVolumeSpec, labels: Labels | None = None) -> str:
-        """Handle of a volume that has the source; ``labels`` are those of a PersistentVolume.
+        """Handle of a volume that has the source; ``labels`` are the labels of a PersistentVolume.
 
-        The handle is "" for a type that scheduling never counts by it (azureFile).
+        The handle is "" for azureFile, whose volumes scheduling never counts by handle.
 
         Raises:
             TranslationError: when the source has no CSI form.
@@ -163,7 +163,7 @@ _Terms = tuple[NodeSelectorTerm, ...]
 
 
 def _label_family(labels: Labels, terms: _Terms) -> tuple[str, str]:
-    """Zone and region keys that the volume uses: GA, unless only the beta zone key is there."""
+    """Zone and region keys that the volume uses: the GA keys, unless the volume has only the beta zone key."""
     keys = {requirement.key for term in terms for requirement in term.match_expressions}
     for where in (keys, labels):
         if GA_ZONE in where:
@@ -226,7 +226,8 @@ TRANSLATIONS: Final[dict[str, Translation]] = {
 }
 _ROWS: Final = tuple((row.source, row) for row in TRANSLATIONS.values())
 
-#: In-tree names whose volumes the scheduler treats as CSI volumes; the others are only known to be translatable.
+#: In-tree names whose volumes the scheduler treats as CSI volumes. Volumes of other names can be translated, but are
+#: not treated so.
 MIGRATED: Final = frozenset(
     {
         "kubernetes.io/aws-ebs",

@@ -111,7 +111,7 @@ def demand_of(pod: PodInfo, storage: Storage, cache: VolumeCache) -> VolumeDeman
 
 
 def _check(pod: PodInfo, name: str, is_ephemeral: bool, storage: Storage) -> None:
-    """Reject a claim that is missing, lost, being deleted, or not the pod's own though it must be."""
+    """Reject a claim that is missing, lost, being deleted, or not owned by the pod although it must be."""
     try:
         claim: PersistentVolumeClaim = storage.get(CLAIMS, name, pod.namespace)
     except NotFoundError as error:
@@ -128,7 +128,7 @@ def _check(pod: PodInfo, name: str, is_ephemeral: bool, storage: Storage) -> Non
 
 
 def _sort(key: str, found: _Sorted, storage: Storage, cache: VolumeCache) -> None:
-    """Add a claim, as it is assumed, to the bound or the delayed ones."""
+    """Add the assumed version of a claim to the bound or to the delayed claims."""
     claim = cache.claims.find(key)
     if claim is None:
         namespace, _, name = key.partition("/")
@@ -149,7 +149,7 @@ def _sort(key: str, found: _Sorted, storage: Storage, cache: VolumeCache) -> Non
 
 
 def _delaying_class(claim: PersistentVolumeClaim, storage: Storage) -> StorageClass | None:
-    """Return the claim's class if volumes of it are bound only when a pod needs them, else None."""
+    """Return the claim's class if its volumes are bound only when a pod needs them; None otherwise."""
     name = class_of(claim)
     row: StorageClass | None = storage.find(STORAGE_CLASSES, name) if name else None
     if row is None:

@@ -1,4 +1,4 @@
-"""Nodes that can reach a volume, by its required node affinity, which is compiled once for all equal ones.
+"""Nodes that can reach a volume, by its required node affinity. Equal affinities are compiled once.
 
 Only labels decide: upstream evaluates the affinity for a node without a name, so field requirements always pass.
 Source: rules/volumes §2.8.
@@ -19,9 +19,10 @@ from ...nodes.columns import BoolArray, RowArray
 
 __all__ = ["Affinities", "NodeReach", "Reach", "reaches", "reaches_rows"]
 
-#: Most compiled affinities without a known volume that are kept: those of translated volumes.
+#: Most compiled affinities that are kept without a known volume. Affinities of translated volumes have none.
 _MOST_IDLE: Final = 4096
-#: Most distinct affinities of which each is remembered; beyond, those of at most ``_FEW_VOLUMES`` volumes are not.
+#: Most distinct affinities whose results are all remembered. With more, affinities of at most ``_FEW_VOLUMES`` volumes
+#: are not.
 _MANY_AFFINITIES: Final = 64
 _FEW_VOLUMES: Final = 32
 
@@ -30,9 +31,9 @@ class NodeReach:
     """Nodes that a required node affinity allows.
 
     Attributes:
-        selector: the affinity; equal ones share a NodeReach, so it is compared by identity.
+        selector: the affinity. Equal affinities share a NodeReach, so it can be compared by identity.
         volumes: number of volumes that have it.
-        single: label key and values, when the affinity only demands one of these values.
+        single: label key and values, if the affinity demands only that the label has one of these values.
     """
 
     __slots__ = ("_matcher", "selector", "single", "volumes")
@@ -53,7 +54,7 @@ class NodeReach:
         return self._matcher.matches(labels, "")
 
     def allows_rows(self, nodes: NodeTable, rows: RowArray) -> BoolArray:
-        """Answer as :meth:`allows`, for many nodes; bool[len(rows)]."""
+        """Return the answers of :meth:`allows` for many nodes; bool[len(rows)]."""
         return nodes.matches_selector(self._matcher, rows)
 
 
@@ -67,7 +68,7 @@ def reaches(reach: Reach, labels: Mapping[str, str]) -> bool:
 
 
 def reaches_rows(reach: Reach, nodes: NodeTable, rows: RowArray) -> BoolArray:
-    """Answer as :func:`reaches`, for many nodes; bool[len(rows)]."""
+    """Return the answers of :func:`reaches` for many nodes; bool[len(rows)]."""
     return np.ones(len(rows), np.bool_) if reach is None else reach.allows_rows(nodes, rows)
 
 
@@ -92,7 +93,7 @@ class Affinities:
         return found
 
     def is_shared(self, reach: Reach) -> bool:
-        """True if enough volumes have an affinity for results per node to be worth remembering.
+        """True if so many volumes have the affinity that its results per node should be remembered.
 
         Local disks do not count as shared: each node has its own affinity, so remembered results would displace others.
         """
@@ -102,7 +103,7 @@ class Affinities:
         return reach.volumes > several
 
     def count(self, required: NodeSelector | None, change: int) -> None:
-        """Count a volume with this affinity more (1) or less (-1)."""
+        """Note that a volume with this affinity came (1) or went (-1)."""
         reach = self.of(required)
         if reach is None:
             return

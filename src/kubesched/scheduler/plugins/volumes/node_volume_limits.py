@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a node can attach only so many volumes of a CSI driver (PreFilter, Filter).
+"""NodeVolumeLimits: the number of a CSI driver's volumes that a node can attach is limited (PreFilter, Filter).
 
 The volumes on nodes are counted in :mod:`.attached_volumes`; here a pod's volumes are compared with them.
 Source: rules/volumes §5.
@@ -38,7 +38,8 @@ __all__ = ["NodeVolumeLimits"]
 _EXCEEDED: Final = 1
 #: Verdicts of a pod that fits no node (``lacking``), on nodes with a CSINode and without.
 _LACKING: Final = (2, 3)
-#: First of the verdicts for a missing driver: + 2 * place of the driver in ``installed`` + 1 without a CSINode.
+#: First of the verdicts for a missing driver. The verdict is this number + 2 * the driver's index in ``installed``, and
+#: 1 more if the node has no CSINode.
 _NOT_INSTALLED: Final = 4
 
 
@@ -67,11 +68,11 @@ _NOTHING: Final = _Wanted()
 class _NewVolumes(Question):
     """Question about the volumes that a pod adds to a node, against the limits there.
 
-    Pods that add equal numbers of new volumes have equal keys. A pod with volumes in use adds fewer on the nodes where
-    they are; it has the others' key only while that changes no verdict.
+    Pods that add equal numbers of new volumes have equal keys. A pod whose volumes are in use adds fewer volumes on the
+    nodes where they are. It has the common key only as long as that changes no verdict.
     """
 
-    by_spec = True  # but False in a question that depends on present claims or nodes
+    by_spec = True  # a question that depends on present claims or nodes sets False
     stands_alone = frozenset({"filter"})
 
     def __init__(self, plugin: NodeVolumeLimits, nodes: NodeTable, with_csi: _Wanted, without: _Wanted) -> None:
@@ -121,7 +122,7 @@ class _NewVolumes(Question):
                     raise errors[row]
 
     def _exceeded(self, wanted: _Wanted, rows: RowArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Mark rows where some driver would have more volumes than it may; bool[len(rows)]."""
+        """Mark rows where some driver would exceed its limit of volumes; bool[len(rows)]."""
         attached = self._attached
         exceeded = np.zeros(len(rows), np.bool_)
         for driver, number in wanted.counts:
@@ -169,7 +170,7 @@ class _NewVolumes(Question):
         return 0
 
     def _exceeded_by_pods(self, wanted: _Wanted, node: NodeInfo) -> int:
-        """Judge a node in a what-if, whose pods are not the real ones: its volumes are counted one by one."""
+        """Judge a node in a what-if. Its pods are not the real ones, so their volumes are counted one by one."""
         attached = self._attached
         in_use: dict[Countable, str] = {}
         for other in node.pods.values():
@@ -186,7 +187,9 @@ class _NewVolumes(Question):
         return _EXCEEDED if exceeded else 0
 
     def amounts(self) -> Sequence[tuple[int, int]] | None:
-        """Return no amounts if no node has a limit: then pods that leave change no verdict. Else None."""
+        """Return an empty list if no node has a limit, because pods that leave change no verdict then; otherwise
+        None.
+        """
         self._attached.refresh()
         for side in (self._with_csi, self._without):
             if side.lacking or side.error is not None or side.installed:
@@ -226,7 +229,7 @@ class NodeVolumeLimits(Plugin):
         self.attached.refresh()
         with_csi = self._wanted(pod, migrated=True)
         if with_csi.volumes and self._is_like_new(with_csi):
-            with_csi = replace(with_csi, volumes=())  # then pods with other volumes share what is remembered
+            with_csi = replace(with_csi, volumes=())  # pods with other volumes share remembered verdicts then
         without = _NOTHING  # without a CSINode there are no limits
         if with_csi.error is not None or with_csi.lacking or self._drivers_required:
             without = replace(self._wanted(pod, migrated=False), volumes=())
@@ -236,7 +239,9 @@ class NodeVolumeLimits(Plugin):
         return limits_of(self._storage.find(CSI_NODES, node_name))
 
     def _is_like_new(self, wanted: _Wanted) -> bool:
-        """True if a pod gets the verdicts of a pod with only new volumes: its volumes' nodes are far from limits."""
+        """True if a pod gets the verdicts of a pod with only new volumes, because the nodes of its volumes are far from
+        their limits.
+        """
         if not self.attached.has_limits.any():
             return True
         if any(True for _ in self.handle.nominations.nominated_nodes()):

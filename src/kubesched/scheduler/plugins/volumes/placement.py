@@ -1,4 +1,4 @@
-"""Placement of a pod's claims on many nodes at once: whether they can be satisfied there, and by which volumes.
+"""Placement of a pod's claims on many nodes at once: the nodes that can satisfy them, and the volumes to use there.
 
 Source: rules/volumes §2.5 to §2.7. The reasons of a node are bits; several may apply.
 """
@@ -40,7 +40,7 @@ REASONS: Final = {
 
 
 class PlacementError(Exception):
-    """The placement on a node cannot be found out; the attempt fails with an error."""
+    """The placement on a node cannot be computed. The attempt fails with an error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,7 +188,8 @@ def _match(
     open_ = np.ones(len(rows), np.bool_)
     for volume in cache.reserved.get(claim.claim.key, {}).values():
         if _is_reserved_for(volume, claim):
-            # The claim gets this reserved volume or none, except where another claim has taken the volume.
+            # The claim gets this reserved volume or none. Rows where another claim has taken the volume are the
+            # exception.
             number = pools.numbers.of(volume.name)
             here = open_.copy()
             for others in taken:
@@ -214,7 +215,7 @@ def _match(
 def _is_reserved_for(volume: PersistentVolume, wanted: DelayedClaim) -> bool:
     """True if a volume is reserved for the claim by its claimRef, and rules 3 to 6 of rules/volumes §2.6 hold.
 
-    Such a volume is bound to the claim whatever the other rules say.
+    Such a volume is bound to the claim regardless of the other rules.
     """
     claim, spec = wanted.claim, volume.spec
     reference = spec.claim_ref
@@ -233,7 +234,7 @@ def _is_reserved_for(volume: PersistentVolume, wanted: DelayedClaim) -> bool:
 def _provision(
     claim: DelayedClaim, needed: BoolArray, nodes: NodeTable, rows: RowArray, cache: VolumeCache
 ) -> tuple[Provision, VerdictArray]:
-    """Provision a claim where ``needed`` (rules/volumes §2.7). Second: bits of REASONS, uint64[len(rows)]."""
+    """Provision a claim where ``needed`` (rules/volumes §2.7). Second value: bits of REASONS, uint64[len(rows)]."""
     bits = np.zeros(len(rows), np.uint64)
     segments = np.full(len(rows), -1, np.intp)
     of: list[Segment] = []

@@ -1,8 +1,7 @@
 """Reservation of a pod's storage on a node: volumes to bind its claims to, and claims to be provisioned.
 
-It is made at Reserve and assumed in the caches, so that no other pod is given the same volume. Unreserve undoes
-it. Otherwise the reservation ends once PreBind has written it and the API server shows the result. Source:
-rules/volumes §2.11.
+Reserve makes it and assumes it in the caches, so that no other pod gets the same volume. Unreserve undoes it. Without
+Unreserve, it ends once PreBind has written it and the API server shows the result. Source: rules/volumes §2.11.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def volumes_of(found: Placements, index: int, cache: VolumeCache, pools: Pools) 
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """Volumes and claims as they are to be written, or, afterwards, as they were written."""
+    """Volumes and claims to be written. After the write, they are the versions that were written."""
 
     pod: PodInfo
     node_name: str
@@ -73,7 +72,7 @@ class Reservation:
             raise
 
     def undo(self, cache: VolumeCache) -> None:
-        """End the assumptions that nothing else has ended. A second call changes nothing."""
+        """End the assumptions that have not ended yet. A second call changes nothing."""
         for _, volume in self.bindings:
             cache.volumes.restore(volume.key, volume.metadata.resource_version)
         for claim in self.provisions:

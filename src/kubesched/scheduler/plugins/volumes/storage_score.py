@@ -29,7 +29,7 @@ class StorageScorer:
         self._points = [(point.utilization, point.score * MAX_NODE_SCORE // _MAX_CUSTOM_SCORE) for point in shape]
 
     def scores(self, found: Placements, cache: VolumeCache, pools: Pools) -> IntArray:
-        """Score n nodes, int64[n]. Nodes with the same volumes or the same storage to provide are scored once."""
+        """Score n nodes, int64[n]. Nodes with equal volumes or equal storage to provide are scored once."""
         count = len(found.verdicts)
         columns = [choice.volumes for choice in found.choices]
         columns += [np.where(item.needed, item.segments, NO_VOLUME) for item in found.provisions]

@@ -26,7 +26,7 @@ class BindError(Exception):
 
 
 class VolumeBinder:
-    """Writer of reservations, which then waits for the claims to be bound. ``timeout`` is in seconds."""
+    """Binder of reservations: writes them, then waits for the claims to be bound. ``timeout`` is in seconds."""
 
     def __init__(self, cache: VolumeCache, handle: Handle, timeout: float) -> None:
         self._cache = cache
@@ -34,7 +34,7 @@ class VolumeBinder:
         self._timeout = timeout
 
     async def bind(self, reservation: Reservation) -> None:
-        """Write what was reserved, and wait until every claim is bound.
+        """Write the reserved volumes and claims, and wait until every claim is bound.
 
         Raises:
             BindError: when a write or the binding fails, or takes too long.
@@ -146,7 +146,7 @@ class VolumeBinder:
 def _is_older(
     shown: PersistentVolume | PersistentVolumeClaim, written: PersistentVolume | PersistentVolumeClaim
 ) -> bool:
-    """True if the informer has not yet shown what was written. Versions are numbers that grow."""
+    """True if the informer has not yet shown the written version. Versions are numbers that grow."""
     return version_number(shown.metadata.resource_version) < version_number(written.metadata.resource_version)
 
 

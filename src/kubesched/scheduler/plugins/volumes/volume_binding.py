@@ -2,7 +2,7 @@
 
 PreFilter, Filter, PreScore, Score, Reserve, PreBind (rules/volumes §2). The parts: :mod:`.demand` (demands of the
 claims), :mod:`.placement` (nodes that satisfy them), :mod:`.reservations` and :mod:`.volume_binder` (carrying them
-out), :mod:`.volume_cache` (claims and volumes, with what is assumed of them).
+out), :mod:`.volume_cache` (claims and volumes in their assumed versions).
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 
 __all__ = ["VolumeBinding"]
 
-#: Key in the cycle state of what was reserved.
+#: Key of the pod's reservation in the cycle state.
 _RESERVED: Final = "ReserveVolumeBinding"
 
 
 class _Claims(Question):
     """Question about the demands of a pod's claims on a node.
 
-    The key is the content of all that the claims refer to.
+    The key is the content of all objects that the claims refer to.
 
-    A pod with a claim that is to be bound to one of several free volumes has no key: it shares nothing.
+    A pod with a claim that is to be bound to one of several free volumes has no key, so its answers are not kept.
     """
 
     reads = Reads.NODE
-    by_spec = True  # but False in a question that depends on present claims
+    by_spec = True  # a question that depends on present claims sets False
     throughout = True
     stands_alone = frozenset({"score"})
 
@@ -208,7 +208,7 @@ class VolumeBinding(Plugin):
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         question = self._prepared(state)
         if question is None or not question.demand.delayed:
-            return None  # claims that were bound when the pod was evaluated are still bound
+            return None  # nothing to reserve: claims that were bound when the pod was evaluated are still bound
         nodes = self.handle.snapshot.table
         latest = self.question(pod, nodes)
         if latest.rejected is not None:
@@ -222,7 +222,7 @@ class VolumeBinding(Plugin):
         try:
             found = latest.place(np.array([row], np.intp))
             if verdict := int(found.verdicts[0]):
-                # While extenders were awaited, another pod had a shared claim assumed on its node.
+                # While extenders were awaited, a shared claim was assumed for another pod on that pod's node.
                 raise PlacementError(latest.why(verdict).message())
             reservation.make(latest.chosen(found), self.state.cache)
         except (AssumeError, PlacementError) as error:

@@ -1,6 +1,6 @@
 """Cache of claims and volumes for VolumeBinding: an assume cache for each, volumes by class, and waits for changes.
 
-All profiles share one, so that no two of them choose the same volume. Source: rules/volumes §2.2.
+All profiles share one cache, so that no two of them choose the same volume. Source: rules/volumes §2.2.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class VolumeFacts(NamedTuple):
 
 
 class VolumeCache:
-    """Claims and volumes, with what is assumed of them, and indexes of the volumes.
+    """Claims and volumes in their assumed versions, and indexes of the volumes.
 
     Attributes:
         claims, volumes: the assume caches, by key.
@@ -245,7 +245,9 @@ def claim_key(reference: ObjectReference) -> str:
 
 
 class _NodeEvents:
-    """Handler that calls ``wake`` when a node goes or its labels change: a wait for volumes may have to give up."""
+    """Handler that calls ``wake`` when a node is removed or its labels change, because a wait for volumes may have to
+    end then.
+    """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake

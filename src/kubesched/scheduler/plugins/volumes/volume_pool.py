@@ -1,8 +1,8 @@
-"""Pools of volumes that are free to be bound to claims that are alike, searched for all nodes at once.
+"""Pools of free volumes, one for claims with equal criteria. A pool is searched for all nodes at once.
 
-A pool holds the free volumes of one class that suit a claim by everything but size and node, smallest first. The
-affinity of a volume in a zone or on a local disk is mostly one label being one of some values. Such volumes are found
-by the label column of the node table: the smallest for each value, gathered by row. Pools follow the volumes that come
+A pool holds the free volumes of one class that suit a claim, apart from size and node, smallest first. The affinity of
+a volume in a zone or on a local disk mostly demands one of some values of one label. Such volumes are found by the
+label column of the node table: the smallest volume of each value is gathered by row. Pools follow the volumes that come
 and go. Source: rules/volumes §2.6.
 """
 
@@ -106,7 +106,8 @@ class _ByLabel:
     def smallest(
         self, nodes: NodeTable, rows: RowArray, usable: BoolArray, nothing: int, count: int
     ) -> list[IntpArray]:
-        """Return each node's smallest usable volume, then the next, …: ``count`` arrays intp[len(rows)].
+        """Return ``count`` arrays, intp[len(rows)]: each node's smallest usable volume, then each node's next, and so
+        on.
 
         ``nothing`` stands for no volume.
         """
@@ -124,7 +125,7 @@ class _ByLabel:
         found: list[IntpArray] = []
         for _ in range(count):
             first = np.full(size, nothing, np.intp)
-            first[codes[::-1]] = places[::-1]  # of several places for one value the last written stays: the smallest
+            first[codes[::-1]] = places[::-1]  # the last place written for a value stays: the smallest
             found.append(first[column.codes[rows]])
             left = first[codes] != places
             places, codes = places[left], codes[left]
@@ -132,7 +133,7 @@ class _ByLabel:
 
 
 class _Free(NamedTuple):
-    """Free volume: its size in nano-units, its number and reach, and the spec from which these were read."""
+    """Free volume: its size in nano-units, its number, its reach, and the spec from which size and reach were read."""
 
     size: int
     number: int
@@ -204,7 +205,8 @@ class VolumePool:
                 self._alive[place] = False
 
     def smallest(self, nodes: NodeTable, rows: RowArray, size: Quantity, count: int) -> list[IntpArray]:
-        """Return each node's smallest volume of at least ``size``, then the next, …: ``count`` arrays intp[len(rows)].
+        """Return ``count`` arrays, intp[len(rows)]: each node's smallest volume of at least ``size``, then its next,
+        and so on.
 
         They hold volume numbers, NO_VOLUME where there is none.
         """

@@ -1,7 +1,7 @@
 """VolumeRestrictions: disks and claims that pods cannot share (PreFilter with AddPod and RemovePod, Filter).
 
-Disks that pods name themselves conflict on a node; a claim with access mode ReadWriteOncePod has one pod in the whole
-cluster. Source: rules/volumes §3.
+Disks that pods name without a claim conflict on a node. A claim with access mode ReadWriteOncePod serves one pod in the
+whole cluster. Source: rules/volumes §3.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ def _claim_names(volumes: Sequence[Volume]) -> list[str]:
 class _Unshared(Question):
     """Question about a pod's disks and claims that other pods may have in use.
 
-    Pods with no conflict anywhere have equal keys. Nodes with a disk of the pod are found in an index. Of the claims
-    that only one pod may use, those in use are counted.
+    Pods with no conflict anywhere have equal keys. Nodes with a disk of the pod are found in an index. Claims that only
+    one pod may use are counted if they are in use.
     """
 
     reads = Reads.PODS
-    by_spec = True  # but False in a question that depends on present users of disks and claims
+    by_spec = True  # a question that depends on present users of disks and claims sets False
     stands_alone = frozenset({"filter"})
 
     def __init__(self, pod: PodInfo, nodes: NodeTable, claims: frozenset[str] | Status, in_use: int) -> None:
-        """``claims`` are the names of the claims that only one pod may use, or the rejection if a claim is missing."""
+        """``claims`` are the names of the claims that only one pod may use; if a claim is missing, the rejection."""
         self.by_spec = False
         self._disks, self._nodes = pod.disks, nodes
         self._claims, self._in_use = claims, in_use

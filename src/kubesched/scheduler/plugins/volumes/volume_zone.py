@@ -1,4 +1,4 @@
-"""VolumeZone: a volume that is tied to zones or regions by its labels needs a node there (PreFilter, Filter).
+"""VolumeZone: a pod's node must be in the zones and regions that the labels of its volumes name (PreFilter, Filter).
 
 Only the old zone and region labels count here; VolumeBinding checks the node affinity of volumes.
 Source: rules/volumes §4.
@@ -40,7 +40,7 @@ _MOST_PLACES: Final = 256
 
 
 class _Place(NamedTuple):
-    """Demand of a volume on a node: one of these values of a label."""
+    """Demand of a volume on a node: the label must have one of these values."""
 
     key: str
     values: tuple[str, ...]
@@ -65,7 +65,7 @@ class _Zones(Question):
     """Question about the zones and regions that a pod's volumes demand now. The key is the set of demands."""
 
     reads = Reads.NODE
-    by_spec = True  # but False in a question that depends on present volumes
+    by_spec = True  # a question that depends on present volumes sets False
     stands_alone = frozenset({"filter"})
 
     def __init__(self, plugin: VolumeZone, demanded: _Places | Status, nodes: NodeTable) -> None:
@@ -113,7 +113,7 @@ class VolumeZone(Plugin):
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)
         self._storage = Storage(handle)
-        #: By places, the rows that meet them, bool[capacity], for one version of the nodes' labels.
+        #: Rows that meet a set of places, bool[capacity], by the set; valid for one version of the nodes' labels.
         self._met: dict[_Places, BoolArray] = {}
         self._met_version = (-1, -1)
 
@@ -192,7 +192,7 @@ class VolumeZone(Plugin):
 
 
 def _rows_that_meet(places: _Places, nodes: NodeTable) -> BoolArray:
-    """Mark the rows of nodes that meet all places, or that have none of the labels; bool[capacity]."""
+    """Mark the rows of nodes that meet all places; nodes with none of the labels are marked, too. bool[capacity]."""
     codes = {key: nodes.labels.column(key).codes for key in _KEYS}
     met = np.ones(nodes.capacity, np.bool_)
     for key, values in places:
