@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from builders import a_stopwatch
 from kubesched.api.types import Node, Pod
 from kubesched.scheduler.cache import Cache
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates
@@ -73,7 +74,7 @@ class Bench:
             answer = plugin.pre_filter(state, found, info)
             if isinstance(answer, Status):
                 return answer
-        entry = FilterEntry(plugin, 0)
+        entry = FilterEntry(plugin, 0, a_stopwatch())
         verdicts = entry.many(state, found, table, info.rows)
         assert verdicts.dtype == np.uint64
         outcomes: dict[str, tuple[int, tuple[str, ...]] | None] = {}
@@ -96,7 +97,7 @@ class Bench:
             status = plugin.pre_score(state, found, info)
             if isinstance(status, Status):
                 return status
-        entry = ScoreEntry(plugin, 1)
+        entry = ScoreEntry(plugin, 1, a_stopwatch())
         scores = entry.many(state, found, table, info.rows)
         assert scores.dtype == np.int64
         for node, score in zip(info, scores.tolist(), strict=True):

@@ -29,6 +29,7 @@ from topology_worlds import (
     world,
 )
 
+from builders import a_stopwatch
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.entries import ScoreEntry
 from kubesched.scheduler.framework.status import Code
@@ -321,7 +322,12 @@ def test_scores_are_divided_first_and_multiplied_second(raw: list[int], want: li
     plugin: Any = cluster.frameworks["default-scheduler"].answering[AFFINITY]
     incoming: PodInfo = info(pod("i"))
     nodes = NodeList(cluster.cache.table, np.arange(len(raw), dtype=np.int32))
-    assert ScoreEntry(plugin, 1).final_of_all(CycleState(), incoming, nodes, np.array(raw, np.int64)).tolist() == want
+    assert (
+        ScoreEntry(plugin, 1, a_stopwatch())
+        .final_of_all(CycleState(), incoming, nodes, np.array(raw, np.int64))
+        .tolist()
+        == want
+    )
 
 
 def test_pods_being_deleted_count_in_scores_and_in_rules() -> None:

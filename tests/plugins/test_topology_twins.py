@@ -23,6 +23,7 @@ from topology_kit import (
 )
 from topology_twins import AffinityFilter, Model, SpreadFilter, affinity_scores, spread_scores
 
+from builders import a_stopwatch
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
 from kubesched.api.types import Namespace, Node, Pod
@@ -227,7 +228,7 @@ def scores_of(world: World, plugin: Any, pod: PodInfo, feasible: list[str]) -> d
         assert answer.code is Code.SKIP
         return None
     raw = plugin.question(state, pod, "score").scores(rows)
-    final = ScoreEntry(plugin, 1).final_of_all(state, pod, NodeList(table, rows), raw)
+    final = ScoreEntry(plugin, 1, a_stopwatch()).final_of_all(state, pod, NodeList(table, rows), raw)
     return dict(zip(feasible, final.tolist(), strict=True))
 
 

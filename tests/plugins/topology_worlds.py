@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from topology_twins import HOST, ZONE
 
+from builders import a_stopwatch
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Pod
 from kubesched.lab.conformance.world import World, complete
@@ -123,5 +124,5 @@ def scores_of(of: World, plugin: str, incoming: JSON, feasible: list[str]) -> di
         assert answer.code is Code.SKIP
         return None
     raw = found.question(state, pod_info, "score").scores(rows)
-    final = ScoreEntry(found, 1).final_of_all(state, pod_info, NodeList(table, rows), raw)
+    final = ScoreEntry(found, 1, a_stopwatch()).final_of_all(state, pod_info, NodeList(table, rows), raw)
     return dict(zip(feasible, final.tolist(), strict=True))

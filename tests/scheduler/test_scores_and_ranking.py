@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import a_node, a_pod, info
+from builders import a_node, a_pod, a_stopwatch, info
 from kubesched.scheduler.core.ranking import INFEASIBLE, Ranking, pick_uniformly
 from kubesched.scheduler.core.score_column import ScoreColumn
 from kubesched.scheduler.framework.asking import answering
@@ -68,7 +68,7 @@ def test_final_scores_are_those_of_normalising_again_however_many_rows_change(
     plugin, scores = kind
     feasible = data.draw(st.lists(st.booleans(), min_size=size, max_size=size))
     raw = [data.draw(scores) if open_ else NOT_SCORED for open_ in feasible]
-    column = ScoreColumn(ScoreEntry(plugin, weight), size)
+    column = ScoreColumn(ScoreEntry(plugin, weight, a_stopwatch()), size)
     rows = np.flatnonzero(feasible)
     column.replace(rows, np.array(raw, np.int64)[rows])
     column.settle(len(rows))
@@ -99,7 +99,7 @@ def test_final_scores_are_those_of_normalising_again_however_many_rows_change(
 
 @pytest.mark.parametrize("spread", [5, 5000, 10**12])
 def test_a_row_that_a_plugin_leaves_out_gets_nothing_however_far_the_others_are_apart(spread: int) -> None:
-    column, rows = ScoreColumn(ScoreEntry(asked("Scale", normalized=scale), 2), 4), np.arange(4)
+    column, rows = ScoreColumn(ScoreEntry(asked("Scale", normalized=scale), 2, a_stopwatch()), 4), np.arange(4)
     column.replace(rows, np.array([0, NOT_SCORED, spread, NOT_SCORED]))
     column.settle(4)
     assert column.final(rows).tolist() == [column.final_at(row) for row in range(4)] == [0, 0, 200, 0]
@@ -119,7 +119,7 @@ def test_a_row_that_a_plugin_leaves_out_gets_nothing_however_far_the_others_are_
     ],
 )
 def test_normalised_scores_are_checked_for_one_row_and_for_many(spread: int, answer: Any, text: str) -> None:
-    column = ScoreColumn(ScoreEntry(asked("Wild", normalized=answer), 1), 3)
+    column = ScoreColumn(ScoreEntry(asked("Wild", normalized=answer), 1, a_stopwatch()), 3)
     column.replace(np.arange(2), np.array([0, spread]))
     column.settle(2)
     with pytest.raises(PluginFailedError, match=text):

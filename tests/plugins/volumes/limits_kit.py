@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from builders import a_stopwatch
 from kubesched.api.decode import from_builtins
 from kubesched.api.kinds import kind_of
 from kubesched.api.types import Node, Pod
@@ -142,7 +143,7 @@ class Cluster:
         if status is not None:
             assert isinstance(status, Status)
             return SKIP if status.code is Code.SKIP else outcome_of(status)
-        entry = FilterEntry(plugin, 0)
+        entry = FilterEntry(plugin, 0, a_stopwatch())
         single: dict[str, Outcome] = {}
         try:
             for node in nodes:

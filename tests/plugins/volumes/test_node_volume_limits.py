@@ -21,7 +21,7 @@ from limits_kit import (
     with_volumes,
 )
 
-from builders import a_node
+from builders import a_node, a_stopwatch
 from kubesched.api.decode import DecodeError, from_builtins
 from kubesched.api.storage import CSINode
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates
@@ -300,7 +300,7 @@ def test_preemption_need_not_count_volumes_where_nothing_is_limited(
     objects: list[JSON], gates: FeatureGates, expected: Any
 ) -> None:
     cluster = Cluster([a_node("n")], (), objects, gates=gates)
-    entry = FilterEntry(cluster.plugin("NodeVolumeLimits"), 0)
+    entry = FilterEntry(cluster.plugin("NodeVolumeLimits"), 0, a_stopwatch())
     assert entry.amounts(CycleState(), PodInfo(using("p", "a", on="")), cluster.cache.table) == expected
 
 

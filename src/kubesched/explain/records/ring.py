@@ -108,7 +108,7 @@ class Ring:
     def last(self, uid: str) -> Record | None:
         """Return the newest record of a pod; None if there is none."""
         for entry, _ in reversed(self._entries):
-            if entry.uid == uid:
+            if entry.meta.uid == uid:
                 return entry.record()
         return None
 
