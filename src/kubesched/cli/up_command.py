@@ -49,10 +49,8 @@ from kubesched.cluster.http import (
 )
 from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
 from kubesched.cluster.store import Store
-from kubesched.explain.annotations import SimulatorResults, WhyPending
-from kubesched.explain.live import LivePages
-from kubesched.explain.preemptions import PreemptionMemory
 from kubesched.explain.records import Recorder
+from kubesched.explain.watchers import Watchers
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.inputs.given import node_template_of
 from kubesched.lab.simulate.inputs.intake import in_order, unknown_fields, with_default_class, wrong_devices
@@ -105,18 +103,14 @@ async def _up(options: argparse.Namespace) -> int:
                 with stop.interrupts():
                     recorder = _recorder(options)
                     stack.callback(recorder.close)
-                    memory = PreemptionMemory()
-                    why, results = WhyPending(), SimulatorResults()
-                    watching: list[AttemptObserver] = [recorder, memory]
-                    watching += [why] if options.annotate_why_pending else []
-                    watching += [results] if options.annotate_simulator_results else []
-                    embedded = _build(options, loop, watching)
-                    recorder.attach(embedded.scheduler)
-                    memory.attach(embedded.scheduler)
-                    why.attach(embedded.scheduler, embedded.port)
-                    results.attach(embedded.scheduler, embedded.port)
-                live = LivePages(embedded.scheduler, preemptions=memory, decisions=recorder.ring)
-                pages = {} if options.no_scheduler else dict.fromkeys(("explain", "decisions"), live.answer)
+                    watchers = Watchers(
+                        recorder,
+                        why_pending=options.annotate_why_pending,
+                        simulator_results=options.annotate_simulator_results,
+                    )
+                    embedded = _build(options, loop, watchers.observers)
+                    watchers.attach(embedded.scheduler, embedded.port)
+                pages = {} if options.no_scheduler else watchers.pages
                 plugins = plugins_of(embedded.scheduler.frameworks.values())
                 work = work_of(embedded.scheduler.frameworks.values())
                 stack.enter_context(watching_plugins(plugins, warn, progress=loop_progress(loop), work=work))
@@ -127,12 +121,8 @@ async def _up(options: argparse.Namespace) -> int:
                 stack.push_async_callback(server.stop)
                 stack.push_async_callback(_save, embedded.store, server, options)
                 embedded.scheduler.debugger.install(loop)
-                if recorder.file is not None:
-                    embedded.tasks.spawn(recorder.run(), "decisions")
-                if options.annotate_why_pending:
-                    embedded.tasks.spawn(why.run(live.explain), "why-pending")
-                if options.annotate_simulator_results:
-                    embedded.tasks.spawn(results.run(), "simulator-results")
+                for name, task in watchers.tasks():
+                    embedded.tasks.spawn(task, name)
                 embedded.tasks.spawn(_expire_events(embedded.store), "event-expiry")
             if options.speed == 1:  # otherwise the loop's seconds are not real ones
                 busy = watch_busy_plugins(embedded.scheduler.frameworks.values(), warn)

@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Final
@@ -29,7 +29,6 @@ from kubesched.api.kinds import kind_by_plural
 from kubesched.api.wire import ApiError
 from kubesched.base.collector import collector_paused
 from kubesched.base.loop_watch import HoldReporter, watch_loop
-from kubesched.base.pages import Answer
 from kubesched.base.tasks import Supervisor, TaskCrashedError
 from kubesched.base.times import RealClock, SteadyClock
 from kubesched.base.whole_file import write_file
@@ -38,10 +37,8 @@ from kubesched.client.candidate import LeaseCandidate
 from kubesched.client.http import HttpTransport
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
 from kubesched.client.port import ApiPort
-from kubesched.explain.annotations import SimulatorResults, WhyPending
-from kubesched.explain.live import LivePages
-from kubesched.explain.preemptions import PreemptionMemory
 from kubesched.explain.records import DecisionFile, Recorder
+from kubesched.explain.watchers import Watchers
 from kubesched.scheduler.config import (
     IN_TREE,
     ConfigError,
@@ -163,7 +160,6 @@ class _Process:
         self._synced = False
         self._stack = AsyncExitStack()
         #: Tasks beside the scheduler, by name.
-        self._beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
 
     async def run(self) -> int:
         self._handle_signals()
@@ -203,13 +199,7 @@ class _Process:
             process_metrics.follow_election(elector)
         # The listener is opened before the scheduler is built, so that an address in use is reported first.
         scheduler: Scheduler | None = None
-        explanations: LivePages | None = None
-
-        async def explained(path: str, query: Mapping[str, Sequence[str]], accept: str) -> Answer:
-            if explanations is None:
-                return Answer(503, b"the scheduler is not built yet\n", "text/plain", 1)
-            return await explanations.answer(path, query, accept)
-
+        watchers = self._watchers()
         pages = Pages(
             exposition_of(flags, process_metrics, scheduler_metrics),
             scheduler_checks(
@@ -226,16 +216,12 @@ class _Process:
             versions=(KUBERNETES_VERSION, "1.36") if gates.enabled("ComponentStatusz") else None,
             profiling=config.enable_profiling,
             set_verbosity=logs.set_verbosity,
-            added=dict.fromkeys(("explain", "decisions"), explained),
+            added=watchers.pages,
         )
         server = await self._server(pages, process_metrics, connections, gates)
         if server is not None:
             server.bind()
             self._stack.push_async_callback(server.stop)
-        recorder = self._recorder()
-        memory = PreemptionMemory()
-        why = WhyPending() if flags["annotate-why-pending"] else None
-        results = SimulatorResults() if flags["annotate-simulator-results"] else None
         scheduler = Scheduler(
             config,
             registry,
@@ -246,32 +232,16 @@ class _Process:
             metrics=scheduler_metrics,
             max_in_unschedulable=flags["pod-max-in-unschedulable-pods-duration"].seconds,
             extenders=http_extenders(config.extenders),
-            observers=[observer for observer in (memory, recorder, why, results) if observer is not None],
+            observers=watchers.observers,
         )
-        memory.attach(scheduler)
-        explanations = LivePages(
-            scheduler,
-            ready=lambda: self._synced,
-            preemptions=memory,
-            decisions=recorder.ring if recorder is not None else None,
-        )
-        if recorder is not None:
-            recorder.attach(scheduler)
-        warn = partial(_log.warning, "%s")
-        self._beside["busy-plugins"] = partial(watch_busy_plugins, scheduler.frameworks.values(), warn)
-        if why is not None:
-            why.attach(scheduler, port)
-            self._beside["why-pending"] = partial(why.run, explanations.explain)
-        if results is not None:
-            results.attach(scheduler, port)
-            self._beside["simulator-results"] = results.run
+        watchers.attach(scheduler, port, ready=lambda: self._synced)
         text = dump_yaml(config, registered=list(registry))
         _log.log(level_of(2), "Using component config", extra=with_pairs(config=text))
         if path := flags["write-config-to"]:
             write_file(path, text.encode())
             _log.info("Wrote configuration", extra=with_pairs(file=path))
             return 0
-        return await self._work(config, scheduler, port, server, elector, candidate, recorder)
+        return await self._work(config, scheduler, port, server, elector, candidate, watchers)
 
     async def _work(
         self,
@@ -281,7 +251,7 @@ class _Process:
         server: Server | None,
         elector: LeaderElector | None,
         candidate: LeaseCandidate | None,
-        recorder: Recorder | None,
+        watchers: Watchers,
     ) -> int:
         _log.info("Starting Kubernetes Scheduler", extra=with_pairs(version=KUBERNETES_VERSION, kubesched=__version__))
         loop = asyncio.get_running_loop()
@@ -299,10 +269,9 @@ class _Process:
         try:
             with tasks.guard():
                 tasks.spawn(port.events.run(), "events")
-                for name, task in self._beside.items():
-                    tasks.spawn(task(), name)
-                if recorder is not None and recorder.file is not None:
-                    tasks.spawn(recorder.run(), "decisions")
+                busy = watch_busy_plugins(scheduler.frameworks.values(), partial(_log.warning, "%s"))
+                for name, task in (*watchers.tasks(), ("busy-plugins", busy)):
+                    tasks.spawn(task, name)
                 if server is not None:
                     await server.start()
                 if candidate is not None:
@@ -370,15 +339,18 @@ class _Process:
             found: Mapping[str, Any] = (await transport.get(kind, namespace, name)).data().get("data") or {}
         return found
 
-    def _recorder(self) -> Recorder | None:
-        """Return the recorder of decisions, if there is one. Its file ends with the process."""
-        flags = self._flags
+    def _watchers(self) -> Watchers:
+        """Return the watchers that the flags ask for. A file of decisions ends with the process."""
+        flags, recorder = self._flags, None
         path, kept = flags["decisions"], flags["decisions-kept"]
-        if not path and kept <= 0:
-            return None
-        recorder = Recorder(kept=max(kept, 0), file=DecisionFile(path) if path else None)
-        self._stack.callback(recorder.close)
-        return recorder
+        if path or kept > 0:
+            recorder = Recorder(kept=max(kept, 0), file=DecisionFile(path) if path else None)
+            self._stack.callback(recorder.close)
+        return Watchers(
+            recorder,
+            why_pending=flags["annotate-why-pending"],
+            simulator_results=flags["annotate-simulator-results"],
+        )
 
     async def _server(
         self, pages: Pages, metrics: ProcessMetrics, connections: Connections, gates: FeatureGates

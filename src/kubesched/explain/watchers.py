@@ -1,0 +1,71 @@
+"""Watchers of one live scheduler: recorded decisions, preemptions, annotations on pods, and the pages about them.
+
+    Watchers() ──▶ Scheduler(observers=watchers.observers) ──▶ watchers.attach(scheduler, port) ──▶ watchers.tasks()
+
+Callers: ``kubesched run`` and ``kubesched up``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any
+
+from kubesched.base.pages import Answer, Page
+from kubesched.scheduler.core.observer import AttemptObserver
+from kubesched.scheduler.core.port import Port
+from kubesched.scheduler.scheduler import Scheduler
+
+from .annotations import SimulatorResults, WhyPending
+from .live import LivePages
+from .preemptions import PreemptionMemory
+from .records import Recorder
+
+__all__ = ["Watchers"]
+
+
+class Watchers:
+    """Watchers of one scheduler.
+
+    Attributes:
+        observers: observers of attempts, for the scheduler.
+        pages: pages by the first segment of their paths; before :meth:`attach` they answer 503.
+    """
+
+    def __init__(self, recorder: Recorder | None, *, why_pending: bool, simulator_results: bool) -> None:
+        """``why_pending`` and ``simulator_results`` turn the annotations on."""
+        self._recorder = recorder
+        self._memory = PreemptionMemory()
+        self._why = WhyPending() if why_pending else None
+        self._results = SimulatorResults() if simulator_results else None
+        self._live: LivePages | None = None
+        every = (self._memory, recorder, self._why, self._results)
+        self.observers: list[AttemptObserver] = [one for one in every if one is not None]
+        self.pages: dict[str, Page] = dict.fromkeys(("explain", "decisions"), self._page)
+
+    def attach(self, scheduler: Scheduler, port: Port, ready: Callable[[], bool] = lambda: True) -> None:
+        """Begin to watch. Call it before the scheduler starts.
+
+        ``ready`` returns True once the scheduler's caches are filled.
+        """
+        ring = self._recorder.ring if self._recorder is not None else None
+        self._live = LivePages(scheduler, ready=ready, preemptions=self._memory, decisions=ring)
+        self._memory.attach(scheduler)
+        if self._recorder is not None:
+            self._recorder.attach(scheduler)
+        for writer in (self._why, self._results):
+            if writer is not None:
+                writer.attach(scheduler, port)
+
+    def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield the tasks that do the writing, with their names. Call it after :meth:`attach`."""
+        if self._recorder is not None and self._recorder.file is not None:
+            yield "decisions", self._recorder.run()
+        if self._why is not None and self._live is not None:
+            yield "why-pending", self._why.run(self._live.explain)
+        if self._results is not None:
+            yield "simulator-results", self._results.run()
+
+    async def _page(self, path: str, query: Mapping[str, Sequence[str]], accept: str) -> Answer:
+        if self._live is None:
+            return Answer(503, b"the scheduler is not built yet\n", "text/plain", 1)
+        return await self._live.answer(path, query, accept)
