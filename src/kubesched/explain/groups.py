@@ -55,11 +55,10 @@ def explaining_pending(
     against: Collection[str] = (),
     queue_state: Callable[[Pod], QueueState | None] = lambda pod: None,
 ) -> Steps[list[Pending]]:
-    """Explain pods without a node, in steps: one for each kind of pod. Group them by workload and reason, the largest
-    group first.
+    """Explain pods without a node, in groups by workload and reason. Return the largest group first.
 
-    ``against`` are names of nodes of which each group says what keeps it off them. ``queue_state`` returns where a live
-    scheduler has a pod.
+    Equal pods are explained once, each kind in a step of its own. ``against`` are names of nodes: each group also says
+    what keeps its pods off these nodes. ``queue_state`` returns where a live scheduler has a pod.
     """
     workloads = Workloads(objects)
     findings: dict[bytes, Pending] = {}

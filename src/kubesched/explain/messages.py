@@ -47,7 +47,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         text: the reason, without its count.
-        stage: where it stands.
+        stage: part of the message in which the reason stands; see :data:`Stage`.
         nodes: number of nodes it is given for; None where it has no count.
         row: its row in the table of reasons; None if there is none.
         parts: texts of the row's parts.

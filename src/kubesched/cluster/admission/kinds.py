@@ -231,7 +231,7 @@ def _check_template(kind: Kind, data: Data, places: tuple[str, ...], causes: Cau
 
 
 def _check_admin_access(data: Data, causes: Causes, admission: Admission) -> None:
-    """Refuse devices with admin access outside the namespaces that a label allows it for (rules/devices §1)."""
+    """Refuse requests for admin access, except in namespaces with the label that allows it (rules/devices §1)."""
     spec = data.get("spec") or {}
     if causes.kind == RESOURCE_CLAIM_TEMPLATES:
         spec = spec.get("spec") or {}

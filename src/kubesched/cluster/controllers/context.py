@@ -63,7 +63,7 @@ class ControllerSettings:
 
 @lru_cache(maxsize=128)
 def data_of(item: Item) -> Data:
-    """Return an object as plain data, from a cache of the latest. It is shared: never change it."""
+    """Return an object as plain data. The last 128 results are cached and shared: never change one."""
     return item.data()
 
 

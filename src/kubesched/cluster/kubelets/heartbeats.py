@@ -200,7 +200,10 @@ class Heartbeats:
         self._leased.add(name)
 
     async def _report(self, name: str, *, every: bool) -> None:
-        """Report every condition of a node, with timestamps; or only Ready and the conditions that are Unknown."""
+        """Write conditions of a node, with timestamps.
+
+        ``every`` writes all conditions. Otherwise only Ready is written, and conditions that are Unknown.
+        """
         status = (await self._client.get(NODES, "", name)).data().get("status") or {}
         now, given = timestamp(self._clock.now()), status.get("conditions") or ()
         if every:

@@ -112,7 +112,7 @@ class ReplayPort:
     """Port that writes nothing.
 
     Attributes:
-        informers: by plural, those that the scheduler asked for.
+        informers: plural of a kind to the informer that the scheduler asked for.
     """
 
     at_once = False

@@ -98,7 +98,11 @@ class PriorityPolicy(Part, frozen=True):
 
 
 class Policy(Part, frozen=True):
-    """Policy. ``predicates`` or ``priorities`` None means the default set; empty means only the mandatory ones."""
+    """Policy.
+
+    If ``predicates`` is None, the default predicates apply. If it is empty, only the mandatory predicates apply. The same
+    holds for ``priorities``.
+    """
 
     go_name: ClassVar[str] = "v1.Policy"
     predicates: tuple[PredicatePolicy, ...] | None = None

@@ -261,7 +261,7 @@ class Rejection:
 
     @classmethod
     def on_chosen_node(cls, node_name: str, status: Status, state: CycleState) -> Rejection:
-        """Return the rejection of the chosen node by Reserve, by Permit, or while waiting on Permit."""
+        """Return the rejection of a pod on its chosen node. Reserve or Permit rejected it, at once or after a wait."""
         statuses = NodeStatuses()
         statuses.set(node_name, status)
         return cls(1, Diagnosis.of(statuses, [status]), state)

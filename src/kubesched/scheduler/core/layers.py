@@ -102,7 +102,10 @@ class Layer:
         return self.owner.nbytes + self.verdict.nbytes + self.ranking.nbytes + rows + self.columns.nbytes
 
     def feasible_rows(self) -> IntpArray:
-        """Return the rows that pass: intp[feasible], ascending, read-only; the same array until one of them changes."""
+        """Return the rows that pass: intp[feasible], ascending, read-only.
+
+        The array is kept, and returned again, until the set of these rows changes.
+        """
         if self.base is not None and self.feasible == self.base.feasible:
             return self.base.feasible_rows()
         if self._feasible_rows is None:

@@ -97,8 +97,8 @@ class _Pool:
 class AllocatedDevices:
     """Devices that are allocated to claims.
 
-    Devices with ``adminAccess`` do not count: they are shared with their holder. ``changed`` logs the pools whose use
-    changed.
+    A claim with ``adminAccess`` does not occupy its devices, so another claim can have them, too. ``changed`` logs the
+    pools whose use changed.
     """
 
     def __init__(self, features: Features, claims: Iterable[tuple[str, AllocationResult]] = ()) -> None:

@@ -1,8 +1,8 @@
 """Checker of the term index: recounts it from the pods on the rows, and compares.
 
-Called by :mod:`..cache.check`, after every test scenario and on demand in a running scheduler. It changes nothing. A
-sum that has not read all changes is compared as it would be after reading them. A sum that will be added up anew is not
-compared.
+Called by :mod:`..cache.check`, after every test scenario and on demand in a running scheduler. It changes nothing.
+Sums are updated late, when they are read. The checker compares what such a sum would be after its update. It leaves out
+sums that are marked to be computed from scratch.
 """
 
 from __future__ import annotations
@@ -163,7 +163,10 @@ class _Nodes:
         return mask._seen == (table.labels_version, table.taints_version if mask._tolerates else 0, table.capacity)
 
     def _recounted(self, mask: RowMask) -> tuple[frozenset[int], list[str]]:
-        """Return the rows that a mask should have, and its problems; problems are returned once per mask."""
+        """Return the rows that a mask should have, and the problems of the mask.
+
+        Later calls for the same mask return no problems, so that each problem is listed once.
+        """
         if mask in self._masks:
             return self._masks[mask], []
         affinity, tolerates = mask._affinity, mask._tolerates

@@ -1,4 +1,4 @@
-"""Lookup of the rules that may match a pod: an index of label selectors by a label value that they demand.
+"""Lookup of the rules that may match a pod. A rule has a label selector; the index is by a label value in the selector.
 
 Given a namespace and labels, it returns the rules that demand one of these label values, and the rules that demand
 none. The caller checks each returned rule: a handful among thousands.

@@ -104,7 +104,7 @@ class AssumeCache(Generic[T]):
         return self._entry(key).latest
 
     def find(self, key: str) -> T | None:
-        """Return the object that counts, or None."""
+        """Return the latest version of an object, assumed or from the API server; None if there is no such object."""
         entry = self._entries.get(key)
         return None if entry is None else entry.latest
 

@@ -36,7 +36,10 @@ class Preparation:
         return any(amount and class_of(name) for name, amount in pod.fit_requests.scalars.items())
 
     def begin(self, pod: PodInfo) -> tuple[ClaimState, Status | None]:
-        """Begin an attempt. The status rejects the pod before any node is evaluated; the attempt has no claims then."""
+        """Begin an attempt. Return its state, and None or the status that rejects the pod on all nodes.
+
+        The state of a rejected pod has no claims.
+        """
         attempt = ClaimState(pod.pod)
         try:
             claims = resolve_claims(pod.pod, self._manager.claims.get)
