@@ -57,8 +57,8 @@ def explaining_pending(
 ) -> Steps[list[Pending]]:
     """Explain pods without a node, in groups by workload and reason. Return the largest group first.
 
-    Equal pods are explained once, each kind in a step of its own. ``against`` are names of nodes: each group also says
-    what keeps its pods off these nodes. ``queue_state`` returns where a live scheduler has a pod.
+    Equal pods are explained once; the work pauses after each explanation. ``against`` are names of nodes: each group
+    also says what keeps its pods off these nodes. ``queue_state`` returns the place of a pod in a live scheduler's queue.
     """
     workloads = Workloads(objects)
     findings: dict[bytes, Pending] = {}

@@ -311,7 +311,10 @@ def _message(rule: _Rule, variables: Mapping[str, Any], meter: Meter) -> str:
 
 
 def _spend(program: Program, variables: Mapping[str, Any], meter: Meter) -> Any:
-    """Return the value of a program. Its evaluation may take all that ``meter`` has left, and is charged to it."""
+    """Return the value of a program.
+
+    The evaluation may cost at most what ``meter`` has left, and the meter is charged with the cost.
+    """
     evaluation = program.begin(variables, cost_limit=meter.limit - meter.total)
     try:
         return evaluation.result()

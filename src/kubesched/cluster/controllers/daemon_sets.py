@@ -59,7 +59,7 @@ class _Fit:
         self._affinity: RequiredNodeAffinity = required_node_affinity(self._spec)
 
     def allows(self, node: Node, counts: Callable[[Taint], bool] = do_not_schedule) -> bool:
-        """True if a pod of the template may be on a node. ``counts`` selects the taints that matter."""
+        """True if a pod of the template may be on a node. ``counts`` returns True for taints that keep pods away."""
         return (
             self._spec.node_name in ("", node.name)
             and self._affinity.matches(node.labels, node.name)

@@ -163,7 +163,7 @@ def _name(entry: Entry) -> str:
 
 
 def _device(name: str, group: Entry, more: Mapping[str, Any]) -> Data:
-    """Return one device. The group's own attributes overrule those in ``more``."""
+    """Return one device of a group of equal devices. Attributes of the group overrule attributes in ``more``."""
     own = group.entry("attributes")
     capacity = group.entry("capacity")
     device: Data = {"name": name, **{key: value for key, value in group.data.items() if key not in _OWN}}

@@ -197,7 +197,7 @@ def remove(data: Any, paths: Iterable[Path]) -> None:
 
 
 def _prune(data: Any, tree: Mapping[str, Any], depth: int) -> bool:
-    """Remove members of ``data``: those that the leaves of a tree of path elements name. Return True if none is left.
+    """Remove from ``data`` what a tree of paths names: each leaf is one member. Return True if nothing is left.
 
     ``depth`` is the depth of ``data`` in the object.
     """

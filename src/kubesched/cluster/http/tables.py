@@ -226,7 +226,7 @@ def _value(path: str, default: Any, shown: Callable[[Any], Any], data: Data, now
 def _defined_layout(columns: Sequence[DefinedColumn]) -> Layout:
     """Return the layout of a definition: name, then its columns.
 
-    Age is shown only if it is one of them, as upstream.
+    Upstream shows Age only if a column defines it; so does this table.
     """
     types = ("integer", "number", "boolean", "date")
     shown = (

@@ -202,7 +202,7 @@ class Heartbeats:
     async def _report(self, name: str, *, every: bool) -> None:
         """Write conditions of a node, with timestamps.
 
-        ``every`` writes all conditions. Otherwise only Ready is written, and conditions that are Unknown.
+        ``every`` writes all conditions. Without it, Ready and all conditions that are Unknown are written.
         """
         status = (await self._client.get(NODES, "", name)).data().get("status") or {}
         now, given = timestamp(self._clock.now()), status.get("conditions") or ()

@@ -112,7 +112,7 @@ class ReplayPort:
     """Port that writes nothing.
 
     Attributes:
-        informers: plural of a kind to the informer that the scheduler asked for.
+        informers: informers that the scheduler asked for, by the plural of their kind.
     """
 
     at_once = False

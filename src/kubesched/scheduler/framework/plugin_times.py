@@ -81,7 +81,7 @@ class Stopwatch:
         is_on: True while calls of Filter and Score are to be timed.
         times_all: True if every call is to be timed, at every extension point.
         now: function that returns the time in seconds.
-        pod: key of the pod whose search was the last to begin.
+        pod: key of the pod for which a node was searched most recently.
     """
 
     __slots__ = ("_durations", "_metrics", "_spent", "_times", "is_on", "now", "pod", "times_all")

@@ -1,8 +1,8 @@
 """Checker of the term index: recounts it from the pods on the rows, and compares.
 
 Called by :mod:`..cache.check`, after every test scenario and on demand in a running scheduler. It changes nothing.
-Sums are updated late, when they are read. The checker compares what such a sum would be after its update. It leaves out
-sums that are marked to be computed from scratch.
+Sums are updated late, when they are read. The checker brings a copy of such a sum up to date, and compares the copy
+with its own count. It leaves out sums that are marked to be computed from scratch.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _FEW: Final = 5_000
 
 
 class LowerPriorityColumns:
-    """Columns of the pods below one priority.
+    """Columns of the pods whose priority is lower than a given one.
 
     Attributes:
         amounts: int64[R, capacity]; the sums that these pods request, by resource index and row of the node table.

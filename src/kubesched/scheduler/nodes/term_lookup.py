@@ -1,7 +1,7 @@
 """Lookup of the rules that may match a pod. A rule has a label selector; the index is by a label value in the selector.
 
-Given a namespace and labels, it returns the rules that demand one of these label values, and the rules that demand
-none. The caller checks each returned rule: a handful among thousands.
+The lookup takes a namespace and labels. It returns the rules that demand one of these label values, and the rules whose
+selector demands no label value at all. Of thousands of rules it returns a handful, and the caller checks each of them.
 
 Used by :mod:`.term_index`, for the rules that are counted and for the rules that pods carry.
 """

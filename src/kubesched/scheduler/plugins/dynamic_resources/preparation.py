@@ -36,7 +36,7 @@ class Preparation:
         return any(amount and class_of(name) for name, amount in pod.fit_requests.scalars.items())
 
     def begin(self, pod: PodInfo) -> tuple[ClaimState, Status | None]:
-        """Begin an attempt. Return its state, and None or the status that rejects the pod on all nodes.
+        """Begin an attempt. Return its state and a status. The status is None unless the pod is rejected on all nodes.
 
         The state of a rejected pod has no claims.
         """
