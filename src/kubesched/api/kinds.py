@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from . import resource, storage, types
+from . import groups, resource, storage, types
 
 __all__ = [
     "BUDGETS",
@@ -33,6 +33,7 @@ __all__ = [
     "NAMESPACES",
     "NODES",
     "PODS",
+    "POD_GROUPS",
     "PRIORITY_CLASSES",
     "REPLICATION_CONTROLLERS",
     "REPLICA_SETS",
@@ -48,6 +49,7 @@ __all__ = [
     "STORAGE_CLASSES",
     "VOLUMES",
     "VOLUME_ATTACHMENTS",
+    "WORKLOADS",
     "Kind",
     "kind_by_plural",
     "kind_of",
@@ -207,7 +209,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         namespaced=False,
     ),
     _k("coordination.k8s.io", "LeaseCandidate", "leasecandidates", version="v1beta1"),
-    _k("scheduling.k8s.io", "PodGroup", "podgroups", version="v1alpha2"),
+    _k("scheduling.k8s.io", "PodGroup", "podgroups", version="v1alpha2", decoded_as=groups.PodGroup),
     _k("scheduling.k8s.io", "Workload", "workloads", version="v1alpha2"),
     _k(
         "resource.k8s.io",
@@ -263,6 +265,7 @@ JOBS: Final = _BY_PLURAL["batch", "jobs"]
 LEASES: Final = _BY_PLURAL["coordination.k8s.io", "leases"]
 LEASE_CANDIDATES: Final = _BY_PLURAL["coordination.k8s.io", "leasecandidates"]
 LIMIT_RANGES: Final = _BY_PLURAL["", "limitranges"]
+POD_GROUPS: Final = _BY_PLURAL["scheduling.k8s.io", "podgroups"]
 PRIORITY_CLASSES: Final = _BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 REPLICATION_CONTROLLERS: Final = _BY_PLURAL["", "replicationcontrollers"]
 REPLICA_SETS: Final = _BY_PLURAL["apps", "replicasets"]
@@ -278,3 +281,4 @@ STATEFUL_SETS: Final = _BY_PLURAL["apps", "statefulsets"]
 STORAGE_CLASSES: Final = _BY_PLURAL["storage.k8s.io", "storageclasses"]
 VOLUMES: Final = _BY_PLURAL["", "persistentvolumes"]
 VOLUME_ATTACHMENTS: Final = _BY_PLURAL["storage.k8s.io", "volumeattachments"]
+WORKLOADS: Final = _BY_PLURAL["scheduling.k8s.io", "workloads"]

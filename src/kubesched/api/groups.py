@@ -1,0 +1,124 @@
+"""Pod groups (``scheduling.k8s.io/v1alpha2``) as the scheduler reads them.
+
+As in :mod:`.types`, only fields with a meaning for scheduling are declared, and ``None`` means "absent" where that
+differs from empty. Source: rules/groups §3.
+"""
+
+from __future__ import annotations
+
+from .resource import Condition
+from .structs import Int32, Struct
+from .types import ObjectMeta
+
+__all__ = [
+    "MODE_POD",
+    "MODE_POD_GROUP",
+    "POD_GROUP_SCHEDULED",
+    "BasicSchedulingPolicy",
+    "GangSchedulingPolicy",
+    "PodGroup",
+    "PodGroupResourceClaim",
+    "PodGroupResourceClaimStatus",
+    "PodGroupSchedulingConstraints",
+    "PodGroupSchedulingPolicy",
+    "PodGroupSpec",
+    "PodGroupStatus",
+    "PodGroupTemplateReference",
+    "TopologyConstraint",
+    "WorkloadPodGroupTemplateReference",
+]
+
+#: Disruption modes: members are evicted one by one, or only all together.
+MODE_POD = "Pod"
+MODE_POD_GROUP = "PodGroup"
+#: Type of the condition that the scheduler writes.
+POD_GROUP_SCHEDULED = "PodGroupScheduled"
+
+
+class BasicSchedulingPolicy(Struct, frozen=True):
+    """Policy of groups whose members are scheduled as they fit."""
+
+
+class GangSchedulingPolicy(Struct, frozen=True):
+    """Policy of groups of which at least ``min_count`` members are scheduled together, or none."""
+
+    min_count: Int32 = 0
+
+
+class PodGroupSchedulingPolicy(Struct, frozen=True):
+    """Policy of a group. Exactly one member is set."""
+
+    basic: BasicSchedulingPolicy | None = None
+    gang: GangSchedulingPolicy | None = None
+
+
+class TopologyConstraint(Struct, frozen=True):
+    """Demand that all members run on nodes with one value of the label ``key``."""
+
+    key: str = ""
+
+
+class PodGroupSchedulingConstraints(Struct, frozen=True):
+    """Constraints on the placement of a group as a whole. At most one topology constraint."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class PodGroupResourceClaim(Struct, frozen=True):
+    """Claim that the members of a group share, by name or by template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class WorkloadPodGroupTemplateReference(Struct, frozen=True):
+    """Template of a Workload that a group was made from."""
+
+    workload_name: str = ""
+    pod_group_template_name: str = ""
+
+
+class PodGroupTemplateReference(Struct, frozen=True):
+    """Origin of a group: a template of a Workload."""
+
+    workload: WorkloadPodGroupTemplateReference | None = None
+
+
+class PodGroupSpec(Struct, frozen=True):
+    pod_group_template_ref: PodGroupTemplateReference | None = None
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
+    disruption_mode: str | None = None
+    priority_class_name: str = ""
+    priority: Int32 | None = None
+
+
+class PodGroupResourceClaimStatus(Struct, frozen=True):
+    """Claim that was made from a template for the entry ``name`` of the group's claims."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodGroupStatus(Struct, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+    resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
+
+
+class PodGroup(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+    @property
+    def min_count(self) -> int:
+        """Number of members below which none is scheduled: ``minCount`` of a gang; 0 for a basic group."""
+        gang = self.spec.scheduling_policy.gang
+        return gang.min_count if gang is not None else 0
+
+    @property
+    def priority(self) -> int:
+        """Priority of the group in preemption: ``spec.priority``; 0 if unset."""
+        return self.spec.priority or 0
