@@ -88,6 +88,7 @@ class PodHandler(_Handler):
         self._waiting = waiting
         self._pre_binding = pre_binding
         self._recorders = recorders
+        self._groups = cache.groups
 
     def _ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self._recorders
@@ -200,18 +201,25 @@ class PodHandler(_Handler):
 
     def _add_unscheduled(self, pod: Pod) -> None:
         start = self._clock.now()
+        in_group = self._groups is not None and pod.spec.scheduling_group is not None
+        if in_group and self._groups is not None:
+            self._groups.put(pod)
         if self._cache.is_assumed(pod.uid):
             return
         try:
             self._queue.add_or_update(pod)
         except QuantityError as error:
             self._unreadable(pod, error)
+        if in_group:
+            self._move(UNSCHEDULED_POD_ADD, None, pod)  # the rest of its group may have waited for it
         self._observe(UNSCHEDULED_POD_ADD, start)
 
     def _update_unscheduled(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
             return
         start = self._clock.now()
+        if self._groups is not None:
+            self._groups.put(new)
         if self._cache.is_assumed(new.uid):
             if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
                 self._assumed_pod_deleted(new)
@@ -229,6 +237,8 @@ class PodHandler(_Handler):
         start = self._clock.now()
         self._queue.delete(pod)
         if not binding:
+            if self._groups is not None:
+                self._groups.remove(pod)
             if self._cache.is_assumed(pod.uid):
                 self._assumed_pod_deleted(pod)
             elif pod.status.nominated_node_name:

@@ -6,7 +6,7 @@ Called by the scheduling cycle and by binding cycles. Source: rules/cycle §10.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from kubesched.api.quantity import QuantityError
@@ -70,10 +70,17 @@ class FailureHandler:
         _log.exception("pod %s cannot be given back; it is tried again when it changes", attempt.queued.key)
         self._queue.done(attempt.queued.uid)
 
-    def fail(self, attempt: Attempt, why: Status | Rejection, nominating: NominatingInfo | None = _CLEAR) -> None:
+    def fail(
+        self,
+        attempt: Attempt,
+        why: Status | Rejection,
+        nominating: NominatingInfo | None = _CLEAR,
+        rejectors: Collection[str] = (),
+    ) -> None:
         """Put the pod back into the queue, and report why it failed in a metric, an event and the pod's condition.
 
-        By default the pod's nomination is cleared; ``nominating`` None leaves it as it is.
+        By default the pod's nomination is cleared; ``nominating`` None leaves it as it is. ``rejectors`` are plugins
+        whose events may help the pod, besides those that ``why`` names.
         """
         rejected, text, queued = is_rejected(why), why.message(), attempt.queued
         self._metrics.failed(attempt, rejected=rejected)
@@ -83,6 +90,7 @@ class FailureHandler:
         if isinstance(why, Rejection):
             queued.unschedulable_plugins = set(why.diagnosis.unschedulable_plugins)
             queued.pending_plugins = set(why.diagnosis.pending_plugins)
+        queued.unschedulable_plugins.update(rejectors)
         live = self._live_pod(pod.namespace, pod.name)
         if live is not None and live.uid != pod.uid:
             self._queue.done(pod.uid)  # the pod was deleted, and another pod has its name

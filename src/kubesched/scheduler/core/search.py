@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ..framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from ..framework.failures import PluginFailedError
+from ..framework.group_trial import GroupTrial
 from ..framework.outcomes import PreFilterOutcome
 from ..framework.runtime import Framework
 from ..nodes import NodeTable, Snapshot
@@ -102,17 +103,21 @@ class Search:
 
     # -- the decision ----------------------------------------------------------------------------------
 
-    def find(self, pod: PodInfo, *, record_plugin_metrics: bool = False) -> Decision | Rejection:
+    def find(
+        self, pod: PodInfo, *, record_plugin_metrics: bool = False, trial: GroupTrial | None = None
+    ) -> Decision | Rejection:
         """Choose a node for the pod, or return the reasons why no node fits.
+
+        ``trial``: the trial of the pod's group; its rows are the only candidates.
 
         Raises:
             PluginFailedError: when a plugin fails.
         """
         if not len(self.table):
-            return Rejection.without_nodes(CycleState())
+            return Rejection.without_nodes(prepared(CycleState(), record_plugin_metrics, trial=trial))
         asked = self.ask(pod)
         try:
-            path, answer = self._find(pod, asked, record_plugin_metrics)
+            path, answer = self._find(pod, asked, record_plugin_metrics, trial)
         except PluginFailedError as error:
             plan = asked.plan
             may_not_count = plan.unsigned.filters or plan.unsigned.pre_filters or self._nominated.of(pod.priority).pods
@@ -121,17 +126,20 @@ class Search:
             # A layer calls signed plugins out of the configured order: for nodes that an earlier unsigned filter or a
             # nominated pod excludes, and before an unsigned PreFilter that rejects the pod. In the configured order
             # the failing call may not happen at all, so a full scan, which keeps that order, decides.
-            state = prepared(CycleState(), record_plugin_metrics)
+            state = prepared(CycleState(), record_plugin_metrics, trial=trial)
             path, answer = Path.FULL_SCAN, self._chosen(self.request(pod, state))
         if self.observer is not None:
             self.observer(path)
         return answer
 
-    def _find(self, pod: PodInfo, asked: Asked, record_plugin_metrics: bool) -> tuple[Path, Decision | Rejection]:
+    def _find(
+        self, pod: PodInfo, asked: Asked, record_plugin_metrics: bool, trial: GroupTrial | None
+    ) -> tuple[Path, Decision | Rejection]:
         """Bring the pod's layers up to date and take the best row; make a full scan when no layer answers."""
         plan, nominated = asked.plan, self._nominated.of(pod.priority)
         layer = self._layer((asked.signature, None), plan.signed, pod)
-        state = prepared(CycleState() if layer is None else layer.state.clone(), record_plugin_metrics, plan.absent)
+        state = CycleState() if layer is None else layer.state.clone()
+        prepared(state, record_plugin_metrics, plan.absent, trial)
         if layer is not None:
             state.skip_filter |= plan.absent
         outcome: PreFilterOutcome | None = None
@@ -143,7 +151,8 @@ class Search:
         # A nominated pod tries its nominated node first, and must not be counted as nominated to it. Layers do neither.
         is_nominated = bool(pod.status.nominated_node_name) or pod.uid in nominated.row_of
         path, top = self._top(pod, asked, layer, nominated, is_answered=is_answered, is_nominated=is_nominated)
-        if top is not None and not is_nominated:
+        is_whole = trial is None or trial.rows is None
+        if top is not None and not is_nominated and is_whole:
             row = top.best(self._rng)
             if row is not None:
                 if path is Path.INTERACTION:
@@ -158,7 +167,7 @@ class Search:
         if nominations is not None:
             nominations.catch_up(pod)
         answer = self._chosen(ScanRequest(pod, state, outcome, nominated, plan, layer, nominations))
-        if is_answered and top is not None and not is_nominated and isinstance(answer, Rejection):
+        if is_answered and top is not None and not is_nominated and is_whole and isinstance(answer, Rejection):
             # The next pod with this signature gets the same reasons, until a row is rejected for another reason.
             top.rejection.learn(answer.diagnosis)
         return Path.FULL_SCAN, answer
@@ -277,9 +286,19 @@ def _known(layer: Layer) -> Diagnosis | None:
     return layer.rejection.current(share.nominations.why if isinstance(share, NominationShare) else layer.why)
 
 
-def prepared(state: CycleState, record_plugin_metrics: bool, absent: frozenset[str] = frozenset()) -> CycleState:
-    """Fill in the entries that every attempt's state has, and return it. ``absent`` names the plugins not to call."""
+def prepared(
+    state: CycleState,
+    record_plugin_metrics: bool,
+    absent: frozenset[str] = frozenset(),
+    trial: GroupTrial | None = None,
+) -> CycleState:
+    """Fill in the entries that every attempt's state has, and return it.
+
+    ``absent`` names the plugins not to call. ``trial`` is the trial of the pod's group.
+    """
     state.absent = absent
+    if trial is not None:
+        state.group, state.skip_all_post_filter = trial, trial.simulated
     state.record_plugin_metrics = record_plugin_metrics
     state.write(PODS_TO_ACTIVATE, PodsToActivate())
     return state
