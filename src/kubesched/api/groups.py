@@ -6,14 +6,18 @@ differs from empty. Source: rules/groups §3.
 
 from __future__ import annotations
 
+from typing import Final
+
 from .resource import Condition
 from .structs import Int32, Struct
 from .types import ObjectMeta
 
 __all__ = [
+    "GATES",
     "MODE_POD",
     "MODE_POD_GROUP",
     "POD_GROUP_SCHEDULED",
+    "PROTECTION",
     "BasicSchedulingPolicy",
     "GangSchedulingPolicy",
     "PodGroup",
@@ -28,11 +32,22 @@ __all__ = [
     "WorkloadPodGroupTemplateReference",
 ]
 
+#: Feature gates of pod groups, all alpha and off by default in 1.36 (rules/groups §2).
+GATES: Final = (
+    "GenericWorkload",
+    "GangScheduling",
+    "TopologyAwareWorkloadScheduling",
+    "WorkloadAwarePreemption",
+    "WorkloadWithJob",
+    "DRAWorkloadResourceClaims",
+)
 #: Disruption modes: members are evicted one by one, or only all together.
-MODE_POD = "Pod"
-MODE_POD_GROUP = "PodGroup"
+MODE_POD: Final = "Pod"
+MODE_POD_GROUP: Final = "PodGroup"
+#: Finalizer that keeps a group while it has members that have not ended.
+PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 #: Type of the condition that the scheduler writes.
-POD_GROUP_SCHEDULED = "PodGroupScheduled"
+POD_GROUP_SCHEDULED: Final = "PodGroupScheduled"
 
 
 class BasicSchedulingPolicy(Struct, frozen=True):

@@ -74,6 +74,8 @@ class Kind:
     also_served: tuple[str, ...] = ()
     #: True if a CustomResourceDefinition defines the kind. Objects are then checked by its schema.
     custom: bool = False
+    #: Feature gate without which an API server does not serve the kind.
+    gate: str = ""
     api_version: str = field(init=False, repr=False)
     #: Name of the resource in API errors: ``pods``, ``deployments.apps``.
     group_resource: str = field(init=False, repr=False)
@@ -113,10 +115,11 @@ def _k(
     decoded_as: type[Any] | None = None,
     version: str = "v1",
     also: tuple[str, ...] = (),
+    gate: str = "",
 ) -> Kind:
     """Return a row of the table. Each kind is stored in one version; ``also`` names other versions that are served."""
     categories = ("all",) if in_all else ()
-    return Kind(group, version, kind, plural, namespaced, kind.lower(), short, categories, decoded_as, also)
+    return Kind(group, version, kind, plural, namespaced, kind.lower(), short, categories, decoded_as, also, gate=gate)
 
 
 #: Older versions of ``resource.k8s.io`` that 1.36 serves.
@@ -209,8 +212,15 @@ KINDS: Final[tuple[Kind, ...]] = (
         namespaced=False,
     ),
     _k("coordination.k8s.io", "LeaseCandidate", "leasecandidates", version="v1beta1"),
-    _k("scheduling.k8s.io", "PodGroup", "podgroups", version="v1alpha2", decoded_as=groups.PodGroup),
-    _k("scheduling.k8s.io", "Workload", "workloads", version="v1alpha2"),
+    _k(
+        "scheduling.k8s.io",
+        "PodGroup",
+        "podgroups",
+        version="v1alpha2",
+        decoded_as=groups.PodGroup,
+        gate="GenericWorkload",
+    ),
+    _k("scheduling.k8s.io", "Workload", "workloads", version="v1alpha2", gate="GenericWorkload"),
     _k(
         "resource.k8s.io",
         "DeviceTaintRule",

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from kubesched.api import groups
+
 __all__ = [
     "DEFAULT_GATES",
     "FEATURES",
-    "POD_GROUP_GATES",
     "UNAVAILABLE",
     "Feature",
     "FeatureGateError",
@@ -131,16 +132,6 @@ UNAVAILABLE: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-#: Gates of pod groups.
-POD_GROUP_GATES: Final = (
-    "GenericWorkload",
-    "GangScheduling",
-    "TopologyAwareWorkloadScheduling",
-    "WorkloadAwarePreemption",
-    "WorkloadWithJob",
-    "DRAWorkloadResourceClaims",
-)
-
 
 def _changeable(stage: Stage) -> tuple[str, ...]:
     return tuple(feature.name for feature in FEATURES.values() if feature.stage is stage and not feature.locked)
@@ -151,7 +142,7 @@ _ALL: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "AllAlpha": _changeable(Stage.ALPHA),
         "AllBeta": _changeable(Stage.BETA),
-        "AllPodGroups": POD_GROUP_GATES,
+        "AllPodGroups": groups.GATES,
     }
 )
 _BOOLS: Final = {
