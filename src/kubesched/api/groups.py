@@ -10,7 +10,7 @@ from typing import Final
 
 from .resource import Condition
 from .structs import Int32, Struct
-from .types import ObjectMeta
+from .types import ObjectMeta, Pod, PodResourceClaim
 
 __all__ = [
     "GATES",
@@ -30,6 +30,7 @@ __all__ = [
     "PodGroupTemplateReference",
     "TopologyConstraint",
     "WorkloadPodGroupTemplateReference",
+    "group_key",
 ]
 
 #: Feature gates of pod groups, all alpha and off by default in 1.36 (rules/groups §2).
@@ -133,7 +134,22 @@ class PodGroup(Struct, frozen=True):
         gang = self.spec.scheduling_policy.gang
         return gang.min_count if gang is not None else 0
 
+    def shares(self, claim: PodResourceClaim) -> bool:
+        """True if an entry of a member's ``spec.resourceClaims`` is a claim of the group: all its members are equal."""
+        return any(
+            one.name == claim.name
+            and one.resource_claim_name == claim.resource_claim_name
+            and one.resource_claim_template_name == claim.resource_claim_template_name
+            for one in self.spec.resource_claims
+        )
+
     @property
     def priority(self) -> int:
         """Priority of the group in preemption: ``spec.priority``; 0 if unset."""
         return self.spec.priority or 0
+
+
+def group_key(pod: Pod) -> str:
+    """Return the key of a pod's group, ``namespace/name``; an empty text for a pod without a group."""
+    group = pod.spec.scheduling_group
+    return f"{pod.metadata.namespace}/{group.pod_group_name}" if group is not None and group.pod_group_name else ""

@@ -106,7 +106,9 @@ class Causes(list[tuple[str, str, str]]):
         self.append((path, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {texts}"))
 
     def too_many(self, path: str, size: int, most: int) -> None:
-        self.append((path, "FieldValueTooMany", f"Too many: {size}: must have at most {most} item{'s' if most != 1 else ''}"))
+        self.append(
+            (path, "FieldValueTooMany", f"Too many: {size}: must have at most {most} item{'s' if most != 1 else ''}")
+        )
 
     def too_long(self, path: str, most: int) -> None:
         self.append((path, "FieldValueTooLong", f"Too long: may not be more than {most} bytes"))

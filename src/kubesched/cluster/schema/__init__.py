@@ -9,6 +9,7 @@ from .objects import (
     drop_nulls,
     encode,
     encode_clean,
+    fnv_letters,
     has_condition,
     letters_of,
     new_uid,

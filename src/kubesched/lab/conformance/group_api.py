@@ -147,7 +147,9 @@ def _read(operation: JSON, code: int, answer: JSON) -> JSON:
         return {**refusal, "causes": causes} if causes else refusal
     if operation["op"] == "table":
         columns = [column["name"] for column in answer["columnDefinitions"]]
-        rows = [[cell for name, cell in zip(columns, row["cells"], strict=True) if name != "Age"] for row in answer["rows"]]
+        rows = [
+            [cell for name, cell in zip(columns, row["cells"], strict=True) if name != "Age"] for row in answer["rows"]
+        ]
         return {"code": code, "columns": columns, "rows": rows}
     if operation["op"] == "delete":
         return {"code": code}
