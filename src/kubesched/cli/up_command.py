@@ -50,7 +50,14 @@ from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stag
 from kubesched.cluster.store import Store
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.inputs.given import node_template_of
-from kubesched.lab.simulate.inputs.intake import in_order, unknown_fields, with_default_class, wrong_devices
+from kubesched.lab.simulate.inputs.intake import (
+    in_order,
+    is_served,
+    unknown_fields,
+    with_default_class,
+    without_gates,
+    wrong_devices,
+)
 from kubesched.lab.simulate.inputs.storing import ensure_namespace
 from kubesched.lab.simulate.run.scaled_time import ScaledClock, ScaledTimeLoop
 from kubesched.scheduler.extenders.http import http_extenders
@@ -59,7 +66,7 @@ from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, 
 from .console import progress_bar, warn, write
 from .errors import CliError
 from .interrupts import run_loop
-from .loading import load_setup
+from .loading import load_gates, load_setup
 from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .preemption_log import PreemptionLog
 from .saved_file import claimed, refuse_missing_directory, save_or_rescue
@@ -189,7 +196,8 @@ def _check_kubeconfig(given: str) -> None:
 
 def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embedded:
     """Return the cluster that the options describe, with all its objects. Nothing moves yet."""
-    registry, config, remarks = load_setup(options, options.config)
+    gates = load_gates(options)
+    registry, config, remarks = load_setup(options, options.config, gates=gates)
     for remark in remarks:
         warn(remark)
     start = options.start or (options.snapshot if options.snapshot and Path(options.snapshot).exists() else None)
@@ -208,6 +216,7 @@ def _build(options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> Embe
         registry,
         clock=clock,
         seed=options.seed,
+        gates=gates,
         controllers=not options.no_controllers,
         kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
         stages=_stages(options),
@@ -285,6 +294,10 @@ def _fill(
     for warning in (*loaded.warnings, *unknown_fields(loaded.objects)):
         warn(warning)
     loaded.problems += wrong_devices(loaded.objects)
+    features = store.admission.features
+    for text in without_gates(loaded.objects, features):
+        warn(text)
+    loaded.objects = [item for item in loaded.objects if is_served(item.kind, features)]
     for item in in_order(loaded.objects if started else with_default_class(loaded.objects)):
         with loaded.collecting():
             if item.kind.namespaced:

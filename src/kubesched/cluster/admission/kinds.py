@@ -182,7 +182,7 @@ def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: b
     if admission.features_off and (type_ := root_type(kind.group, kind.kind)) is not None:
         admission.drop_gated(type_.name, data, None)
     fill_kind_defaults(kind, data, admission)
-    if kind == POD_GROUPS and not keep_status:
+    if kind == POD_GROUPS and not (keep_status and data["spec"].get("priority") is not None):
         resolve_priority(data, admission)
     if kind == NODES and admission.taint_new_nodes and not keep_status and not has_condition(data, "Ready"):
         taints = data["spec"].setdefault("taints", [])

@@ -92,13 +92,13 @@ class Embedded:
         """
         rng = random.Random(seed)
         self.clock = clock
-        self._features = frozenset(name for name in GATES if gates.enabled(name))
+        features = gates.among(GATES)
         self.store = Store(
             clock,
             random=_split(rng),
             priority_admission=not believe_priority,
             taint_new_nodes=taint_new_nodes,
-            features=self._features,
+            features=features,
         )
         self.store.admission.merges_spread_keys = gates.enabled("MatchLabelKeysInPodTopologySpread") and gates.enabled(
             "MatchLabelKeysInPodTopologySpreadSelectorMerge"
@@ -144,7 +144,7 @@ class Embedded:
         settings = ControllerSettings(
             stages=tuple(stages),
             device_taint_rules=gates.enabled("DRADeviceTaintRules"),
-            features=self._features,
+            features=gates.among(GATES),
         )
         return ControllerManager(self.client, self.clock, rng, chosen, settings=settings)
 

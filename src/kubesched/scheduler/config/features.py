@@ -232,6 +232,10 @@ class FeatureGates:
         """
         return self.values[name]
 
+    def among(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those of some gates that are on."""
+        return frozenset(filter(self.enabled, names))
+
     def dependency_errors(self) -> list[str]:
         """Return one text per gate that is on while a gate it needs is off."""
         errors = []

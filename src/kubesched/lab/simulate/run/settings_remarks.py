@@ -28,6 +28,9 @@ EFFECTIVE_GATES: Final = frozenset(
         "DRAPrioritizedList",
         "DRAResourceClaimDeviceStatus",
         "DRASchedulerFilterTimeout",
+        "DRAWorkloadResourceClaims",
+        "GangScheduling",
+        "GenericWorkload",
         "InPlacePodLevelResourcesVerticalScaling",
         "MatchLabelKeysInPodTopologySpread",
         "MatchLabelKeysInPodTopologySpreadSelectorMerge",
@@ -38,7 +41,10 @@ EFFECTIVE_GATES: Final = frozenset(
         "SchedulerPopFromBackoffQ",
         "StorageCapacityScoring",
         "TaintTolerationComparisonOperators",
+        "TopologyAwareWorkloadScheduling",
         "VolumeLimitScaling",
+        "WorkloadAwarePreemption",
+        "WorkloadWithJob",
     )
 )
 #: Fields of the configuration, in the file and here, and the reason why they have no effect.

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kubesched.api.groups import GATES
 from kubesched.api.types import Pod
 from kubesched.cluster.files import ManifestError, Manifests
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
@@ -70,7 +71,7 @@ async def _explain(
     gates: FeatureGates,
     on_progress: Callable[[int], None],
 ) -> Standing:
-    intake = gather(manifests)
+    intake = gather(manifests, features=gates.among(GATES))
     clock = VirtualClock(asyncio.get_running_loop())
     embedded = Embedded(config, registry, clock=clock, gates=gates, kubelets=False)
     try:
