@@ -345,7 +345,7 @@ def group(name: str = "g", minimum: int = 2, **spec: Any) -> JSON:
 
 
 def members(gates: FeatureGates, *pods: JSON, nodes: Sequence[JSON] = (), **spec: Any) -> Any:
-    """The nodes of the members of a gang of two, and what became of the other pods."""
+    """The nodes of the members of a gang of two, and whether other pods have to go."""
 
     async def scenario(embedded: Embedded) -> Any:
         embedded.store.create(PRIORITY_CLASSES, "", {"metadata": {"name": "high"}, "value": 100})
@@ -356,7 +356,7 @@ def members(gates: FeatureGates, *pods: JSON, nodes: Sequence[JSON] = (), **spec
             await asyncio.sleep(0.1)
         embedded.store.create(POD_GROUPS, "default", group(**spec))
         await asyncio.sleep(60)
-        return sorted((one.name, one.spec.node_name) for one in embedded.pods())
+        return sorted((one.name, one.spec.node_name, one.metadata.deletion_timestamp) for one in embedded.pods())
 
     return in_a_cluster(gates, scenario)
 
