@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
+from kubesched.api.groups import PodGroup
+
 from ..config.args import DefaultPreemptionArgs
 from ..extenders.preemption import ask_extenders, interested
 from ..framework.cycle_state import CycleState
@@ -27,7 +29,7 @@ from .preemption.candidates import Found, candidates_wanted, find_candidates
 from .preemption.choose import choose, losers
 from .preemption.dry_run import NO_VICTIMS, DryRun
 from .preemption.evict import Evictions
-from .preemption.groups import select_victims, units
+from .preemption.groups import Unit, select_victims, units
 from .preemption.hold import VictimsAwaited
 from .preemption.importance import importance, is_terminating_by_preemption
 from .preemption.outcomes import FastDryRuns, FastFound, FastTrial, FastTrials, TrialOrder
@@ -92,6 +94,18 @@ class DefaultPreemption(Plugin):
     def importance(self, pod: PodInfo, now: float) -> tuple[float, ...]:
         """Sort key of victims, the most important first. Important victims are spared if possible."""
         return importance(pod, now)
+
+    def group_units(self, key: str) -> list[Unit]:
+        """Return the units of pods that may be evicted for the pod group ``key``, as far as priorities allow it.
+
+        The group's own members are not among them: a group must not make room for some members by evicting others.
+        """
+        return units(self.handle.snapshot.table, self.handle.informed("podgroups"), key)
+
+    def is_constrained(self, group: PodGroup) -> bool:
+        """Return True if a group is confined to one topology domain; then no pods are evicted for its members."""
+        constraints = group.spec.scheduling_constraints
+        return constraints is not None and bool(constraints.topology)
 
     # -- queue -----------------------------------------------------------------------------------------
 
@@ -187,8 +201,7 @@ class DefaultPreemption(Plugin):
             group = self.handle.informed("podgroups").get(group_key(pod.pod))
             if group is None:
                 return "pod group for pod not found"
-            constraints = group.spec.scheduling_constraints
-            if constraints is not None and constraints.topology:
+            if self.is_constrained(group):
                 return "not eligible due to placement-based pod group scheduling limitation"
         if self._whole_groups:
             return "not eligible due to workload aware preemption enabled"
@@ -308,8 +321,7 @@ class DefaultPreemption(Plugin):
             name = key.partition("/")[2]
             text = f'failed to get pod group object: podgroup.scheduling.k8s.io "{name}" not found'
             return Status.from_error(text), None
-        constraints = group.spec.scheduling_constraints
-        if constraints is not None and constraints.topology:
+        if group.spec.scheduling_constraints is not None and group.spec.scheduling_constraints.topology:
             text = "workload aware preemption is not supported for pod groups with scheduling constraints"
             return Status.unschedulable(text), None
         hosts: Mapping[str, str] = {}
@@ -324,8 +336,8 @@ class DefaultPreemption(Plugin):
 
         table, priority = self.handle.snapshot.table, group.spec.priority or 0
         budgets = self._budgets.read(self.handle.informed("poddisruptionbudgets"))
-        found = units(table, self.handle.informed("podgroups"), key)
-        status, victims = await select_victims(table, found, pods, priority, budgets, self.handle.clock.now(), fits)
+        found, now = self.group_units(key), self.handle.clock.now()
+        status, victims = await select_victims(table, found, pods, priority, budgets, now, fits)
         if status is not None:
             return status, None
         if not victims:
