@@ -112,8 +112,7 @@ def test_without_the_gate_pods_have_no_group_and_groups_no_protection() -> None:
 def test_an_indexed_job_runs_as_a_gang() -> None:
     async def scenario(world: World) -> None:
         job = world.create(JOBS, a_job(seconds=600))
-        while len(world.pods()) < 3:
-            await asyncio.sleep(0.1)
+        await asyncio.sleep(2)
         uid = job["metadata"]["uid"]
         (workload,) = world.names(WORKLOADS)
         made = world.get(WORKLOADS, workload)

@@ -96,7 +96,8 @@ _BETA_ON: Final = (
 _BETA_OFF: Final = "SchedulerAsyncAPICalls:1.34 DRADeviceTaintRules:1.36 CoordinatedLeaderElection:1.33"
 _ALPHA: Final = (
     "GenericWorkload:1.35 GangScheduling:1.35 TopologyAwareWorkloadScheduling:1.36 WorkloadAwarePreemption:1.36 "
-    "WorkloadWithJob:1.36 StorageCapacityScoring:1.33 TaintTolerationComparisonOperators:1.35 VolumeLimitScaling:1.35 "
+    "WorkloadWithJob:1.36 "
+    "StorageCapacityScoring:1.33 TaintTolerationComparisonOperators:1.35 VolumeLimitScaling:1.35 "
     "DRANodeAllocatableResources:1.36 DRAWorkloadResourceClaims:1.36 DRAListTypeAttributes:1.36 LoggingAlphaOptions "
     "NativeHistograms:1.36 ClientsAllowCBOR ClientsPreferCBOR"
 )
