@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -73,7 +74,14 @@ def broken_promises(vector: JSON, got: JSON) -> Iterator[str]:
         for group in _created(vector, "PodGroup")
         if (gang := group["spec"]["schedulingPolicy"].get("gang")) is not None
     }
+    created = Counter(
+        f"{pod['metadata']['namespace']}/{pod['spec']['schedulingGroup']['podGroupName']}"
+        for pod in _created(vector, "Pod")
+        if "schedulingGroup" in pod["spec"]
+    )
     for key, group in got["groups"].items():
+        if group["members"] < created[key]:
+            continue  # members were deleted or evicted, and a gang whose quorum was reached once goes on without them
         if 0 < group["placed"] < least.get(key, 0):
             yield f"{group['placed']} of at least {least[key]} members of {key} are placed"
     pools = {device.split()[1].split("/")[1] for claim in got["resourceClaims"].values() for device in claim["devices"]}

@@ -182,12 +182,18 @@ def _check_allowed_groups(comparison: Comparison, phase: str, allowed: Mapping[s
 
 
 def _answer(answer: JSON) -> JSON:
-    """Return an answer without members that are null, with its causes in order."""
-    answer = drop_nulls(answer)
+    """Return an answer without members that are null or empty lists, with its causes in order."""
+    answer = _without_empty(drop_nulls(answer))
     if "causes" in answer:
         causes = sorted(answer["causes"], key=lambda cause: json.dumps(cause, sort_keys=True))
         return {**answer, "causes": causes}
     return answer
+
+
+def _without_empty(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_empty(each) for name, each in value.items() if each != []}
 
 
 def _ordered(fact: str, value: Any) -> Any:

@@ -83,7 +83,8 @@ class GangScheduling(Plugin):
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [
             ClusterEventWithHint(
-                ClusterEvent(EventResource.POD, ActionType.ADD), KeyedHint(_after_pod_add, _group_of, _group_of_added)
+                ClusterEvent(EventResource.POD, ActionType.ADD),
+                KeyedHint(_after_pod_add, _group_of, self._completed_by),
             ),
             ClusterEventWithHint(
                 ClusterEvent(EventResource.POD_GROUP, ActionType.ADD),
@@ -91,14 +92,19 @@ class GangScheduling(Plugin):
             ),
         ]
 
+    def _completed_by(self, old: Any, new: Any) -> Collection[str] | None:
+        """Return the group of an added pod, if its members may pass PreEnqueue now: until then none is asked again."""
+        key = group_key(new) if new is not None else ""
+        group = self.handle.informed("podgroups").get(key) if key else None
+        if group is None:
+            return ()
+        gang, members = group.spec.scheduling_policy.gang, self._state(key)
+        is_short = gang is not None and not isinstance(members, Status) and len(members.all) < gang.min_count
+        return () if is_short else (key,)
+
 
 def _group_of(pod: PodInfo) -> Iterable[str]:
     key = group_key(pod.pod)
-    return (key,) if key else ()
-
-
-def _group_of_added(old: Any, new: Any) -> Collection[str] | None:
-    key = group_key(new) if new is not None else ""
     return (key,) if key else ()
 
 
