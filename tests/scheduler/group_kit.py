@@ -133,6 +133,6 @@ class Cluster:
         """Return what is wrong inside the scheduler, and nodes with more pods than they hold."""
         found = check_cache(self.scheduler.cache) + self.scheduler.queue.views.check()
         for info in self.scheduler.cache.table.all_infos():
-            if info.requested.milli_cpu > info.allocatable.milli_cpu:
+            if info.node is not None and info.requested.milli_cpu > info.allocatable.milli_cpu:
                 found.append(f"{info.name} is over-committed")
         return found

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.scheduler.group_kit import GANG, TOPOLOGY, WHOLE, Cluster
 
 from kubesched.lab.simulate.run.virtual_time import run_virtual
-from tests.scheduler.group_kit import GANG, TOPOLOGY, WHOLE, Cluster
 
 WAITING = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "

@@ -18,8 +18,6 @@ class Removal:
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._gone: dict[str, PodInfo] = {}
-        #: Row to its pods, in their order, and its host ports, as they were.
-        self._before: dict[int, tuple[dict[str, PodInfo], dict[str, set[tuple[str, int]]]]] = {}
 
     def take(self, pod: PodInfo) -> None:
         """Take a pod off its node.
@@ -30,9 +28,6 @@ class Removal:
         info = self._table.get(pod.spec.node_name)
         if info is None:
             raise KeyError(pod.spec.node_name)
-        if info.row not in self._before:
-            ports = {ip: set(used) for ip, used in info.used_ports.by_ip.items()}
-            self._before[info.row] = dict(info.pods), ports
         self._gone[pod.uid] = self._table.remove_pod(info.row, pod.uid)
 
     def put(self, pod: PodInfo) -> None:
@@ -42,12 +37,6 @@ class Removal:
         self._table.add_pod(row, self._gone.pop(pod.uid))
 
     def undo(self) -> None:
-        """Put everything back as it was."""
+        """Put all pods back that are still gone. On their nodes they are the last ones then."""
         for pod in list(self._gone.values()):
             self.put(pod)
-        for row, (pods, by_ip) in self._before.items():
-            info = self._table.info(row)
-            info.pods = pods
-            if info.used_ports.by_ip != by_ip:
-                self._table.set_ports(row, by_ip)
-        self._before.clear()
