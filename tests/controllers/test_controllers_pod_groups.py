@@ -279,6 +279,19 @@ def test_members_share_the_claim_of_their_group() -> None:
     play(scenario, gates=ON)
 
 
+def test_a_member_gets_claims_of_its_own_once_a_group_without_claims_is_there() -> None:
+    async def scenario(world: World) -> None:
+        world.create(RESOURCE_CLAIM_TEMPLATES, a_template())
+        world.create(PODS, member("early", OWN))
+        await world.settle()
+        assert world.names(RESOURCE_CLAIMS) == []
+        world.create(POD_GROUPS, a_group())
+        await world.settle()
+        assert list(recorded(world, "early")) == ["own"]
+
+    play(scenario, gates=ON)
+
+
 def test_a_reservation_of_a_group_ends_with_the_group() -> None:
     async def scenario(world: World) -> None:
         world.create(RESOURCE_CLAIMS, {"metadata": {"name": "shared"}, "spec": CLAIM_SPEC})

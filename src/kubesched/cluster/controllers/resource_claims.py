@@ -132,12 +132,16 @@ class ResourceClaims(Controller):
         )
 
     def _group_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
-        """Enqueue a group with claims and its members; the claims of a group that is gone."""
+        """Enqueue a group with claims, members that may have waited for it, and the claims of a group that is gone."""
         if new is None or (old is not None and old.uid != new.uid):
             for claim in self._claims.indexed(_BY_RESERVATION, item.key):
                 self.queue.add(f"{_CLAIM}{claim.key}")
-        if new is not None and new.typed.spec.resource_claims:
+        if new is None:
+            return
+        has_claims = bool(new.typed.spec.resource_claims)
+        if has_claims:
             self.queue.add(f"{_GROUP}{item.key}")
+        if has_claims or old is None:
             for pod in self.context.members(item.key):
                 if pod.typed.spec.resource_claims:
                     self.queue.add(f"{_POD}{pod.key}")
