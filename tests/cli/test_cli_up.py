@@ -70,14 +70,14 @@ def test_without_a_scheduler_pods_stay_pending_and_manifests_are_created(tmp_pat
 
 def test_pod_groups_are_served_and_scheduled_when_their_gates_are_on(tmp_path: Path) -> None:
     groups = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
-    spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
     group = {
         "apiVersion": "scheduling.k8s.io/v1alpha2",
         "kind": "PodGroup",
         "metadata": {"name": "g", "namespace": "default"},
-        "spec": spec,
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}},
     }
-    member = {**POD, "spec": {**POD["spec"], "schedulingGroup": {"podGroupName": "g"}}}
+    container = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": "1"}}}
+    member = {**POD, "spec": {"containers": [container], "schedulingGroup": {"podGroupName": "g"}}}
     manifest = tmp_path / "gang.yaml"
     manifest.write_text(yaml.safe_dump_all([member, group]))
     with cluster(tmp_path, "--nodes", "1", "-f", str(manifest), "--feature-gates", "AllPodGroups=true") as running:

@@ -11,9 +11,9 @@ import asyncio
 import random
 
 import pytest
+from group_kit import GANG, TOPOLOGY, WHOLE, Cluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduler.group_kit import GANG, TOPOLOGY, WHOLE, Cluster
 
 from kubesched.api.kinds import NODES
 from kubesched.lab.simulate.run.virtual_time import run_virtual

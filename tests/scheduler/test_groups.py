@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.scheduler.group_kit import GANG, TOPOLOGY, WHOLE, Cluster
+from group_kit import GANG, TOPOLOGY, WHOLE, Cluster
 
 from kubesched.lab.simulate.run.virtual_time import run_virtual
 
