@@ -11,15 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kubesched.api.groups import group_key
 from kubesched.api.types import Pod
 
 __all__ = ["PodGroupState", "PodGroupStates", "group_key"]
-
-
-def group_key(pod: Pod) -> str:
-    """Return ``namespace/name`` of the pod group that a pod belongs to; "" if it belongs to none."""
-    group = pod.spec.scheduling_group
-    return f"{pod.metadata.namespace}/{group.pod_group_name}" if group is not None and group.pod_group_name else ""
 
 
 class PodGroupState:

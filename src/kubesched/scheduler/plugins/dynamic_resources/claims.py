@@ -13,8 +13,6 @@ import msgspec
 from kubesched.api.resource import ClaimConsumer, ResourceClaim
 from kubesched.api.types import Pod, PodResourceClaim
 
-from .group_claims import is_claim_of
-
 __all__ = [
     "ClaimError",
     "can_be_released_by",
@@ -80,7 +78,7 @@ def resolve_with_groups(
     """
     claims: list[tuple[ResourceClaim, Any]] = []
     for reference in pod.spec.resource_claims:
-        own = group if group is not None and is_claim_of(group, reference) else None
+        own = group if group is not None and group.shares(reference) else None
         name, must_own = claim_name(pod, reference, own)
         if name is None:
             continue

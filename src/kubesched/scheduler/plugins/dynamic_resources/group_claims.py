@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubesched.api.resource import ClaimConsumer, ResourceClaim
-from kubesched.api.types import Pod, PodResourceClaim
+from kubesched.api.types import Pod
 
 from ...framework.group_trial import GroupTrial
 from ...framework.interface import Handle
 from ...nodes.pod_groups import group_key
 
-__all__ = ["GroupClaims", "group_consumer", "is_claim_of", "is_reserved_for_group"]
+__all__ = ["GroupClaims", "group_consumer", "is_reserved_for_group"]
 
 _API_GROUP: Final = "scheduling.k8s.io"
 _PLURAL: Final = "podgroups"
@@ -45,16 +45,6 @@ class GroupClaims:
             return False
         tried = trial.assumed if trial is not None else frozenset()
         return bool(state.assigned) or any(uid not in tried for uid in state.assumed)
-
-
-def is_claim_of(group: Any, reference: PodResourceClaim) -> bool:
-    """Return True if an entry of a pod's ``spec.resourceClaims`` is its group's: names and references are equal."""
-    return any(
-        entry.name == reference.name
-        and (entry.resource_claim_name or None) == (reference.resource_claim_name or None)
-        and (entry.resource_claim_template_name or None) == (reference.resource_claim_template_name or None)
-        for entry in group.spec.resource_claims
-    )
 
 
 def group_consumer(group: Any) -> ClaimConsumer:
