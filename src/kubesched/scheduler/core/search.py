@@ -21,6 +21,7 @@ from ..framework.group_trial import GroupTrial
 from ..framework.outcomes import PreFilterOutcome
 from ..framework.runtime import Framework
 from ..nodes import NodeTable, Snapshot
+from ..nodes.columns import RowArray
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.nominated_rows import NominatedPods
 from ..nodes.nominating import Nominations
@@ -28,7 +29,7 @@ from ..nodes.podinfo import PodInfo
 from .diagnosis import Diagnosis, Rejection
 from .full_scan import Evaluation, FullScan, Rotation, ScanRequest
 from .layer_cache import LayerCache
-from .layers import Layer
+from .layers import PASSES, Layer
 from .nominations import NominationFilter, NominationShare
 from .plan import Asked, Plan, Questions, Share
 from .ranking import pick_uniformly
@@ -161,6 +162,11 @@ class Search:
             known = _known(top) if is_answered else None
             if known is not None:
                 return path, Rejection(len(self.table), known, state)
+        if path is Path.SIGNATURE and layer is not None and not is_whole and not is_nominated:
+            assert trial is not None
+            assert trial.rows is not None
+            if (chosen := self._best_of(layer, trial.rows, state)) is not None:
+                return path, chosen
         if outcome is None:
             outcome = self._pre_filter(pod, state, plan, layer)
         nominations = top.share.nominations if top is not None and isinstance(top.share, NominationShare) else None
@@ -171,6 +177,18 @@ class Search:
             # The next pod with this signature gets the same reasons, until a row is rejected for another reason.
             top.rejection.learn(answer.diagnosis)
         return Path.FULL_SCAN, answer
+
+    def _best_of(self, layer: Layer, rows: RowArray, state: CycleState) -> Decision | None:
+        """Choose among some rows by a signature layer that answers for all plugins; None when no row passes."""
+        inside = rows[rows < len(layer.owner)]
+        feasible = inside[layer.owner[inside] == PASSES]
+        if not len(feasible):
+            return None
+        best = 0
+        if len(feasible) > 1:
+            layer.score()
+            best = pick_uniformly(self._rng, layer.totals(feasible))
+        return Decision(self.table.info(int(feasible[best])), state, len(rows), len(feasible))
 
     def _pre_filter(self, pod: PodInfo, state: CycleState, plan: Plan, layer: Layer | None) -> PreFilterOutcome:
         """Run PreFilter of the unsigned plugins; without a signature layer (``layer`` None), of all plugins."""
