@@ -42,6 +42,7 @@ from .framework.metrics import SchedulerMetrics
 from .framework.recorded_events import FAILED_SCHEDULING
 from .framework.waiting import PodsInPreBind, WaitingPods
 from .informers import Informers, kind_of_event, kinds_informed
+from .nodes.pod_groups import PodGroupStates
 from .nodes.podinfo import PodInfo
 from .queue import SchedulingQueue
 from .queue.queueing_hints import Registrations
@@ -237,13 +238,21 @@ class PodHandler(_Handler):
         start = self._clock.now()
         self._queue.delete(pod)
         if not binding:
-            if self._groups is not None:
-                self._groups.remove(pod)
+            if self._groups is not None and pod.spec.scheduling_group is not None:
+                self._leaves_group(self._groups, pod)
             if self._cache.is_assumed(pod.uid):
                 self._assumed_pod_deleted(pod)
             elif pod.status.nominated_node_name:
                 self._nomination_ended(pod)
         self._observe(UNSCHEDULED_POD_DELETE, start)
+
+    def _leaves_group(self, groups: PodGroupStates, pod: Pod) -> None:
+        """Remove a deleted member from its group. It may have waited for events in the name of the others."""
+        groups.remove(pod)
+        state = groups.of(pod)
+        left = next(iter(state.unscheduled.values()), None) if state is not None else None
+        if left is not None:
+            self._queue.activate({left.key: left})
 
     def _unreadable(self, pod: Pod, error: QuantityError) -> None:
         """Report a pod that cannot be read to its owner, with an event. The queue stays as it was."""

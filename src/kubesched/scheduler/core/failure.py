@@ -75,12 +75,12 @@ class FailureHandler:
         attempt: Attempt,
         why: Status | Rejection,
         nominating: NominatingInfo | None = _CLEAR,
-        rejectors: Collection[str] = (),
+        rejectors: Collection[str] | None = None,
     ) -> None:
         """Put the pod back into the queue, and report why it failed in a metric, an event and the pod's condition.
 
-        By default the pod's nomination is cleared; ``nominating`` None leaves it as it is. ``rejectors`` are plugins
-        whose events may help the pod, besides those that ``why`` names.
+        By default the pod's nomination is cleared; ``nominating`` None leaves it as it is. ``rejectors`` are the
+        plugins whose events may help the pod; None: those that ``why`` names.
         """
         rejected, text, queued = is_rejected(why), why.message(), attempt.queued
         self._metrics.failed(attempt, rejected=rejected)
@@ -90,7 +90,9 @@ class FailureHandler:
         if isinstance(why, Rejection):
             queued.unschedulable_plugins = set(why.diagnosis.unschedulable_plugins)
             queued.pending_plugins = set(why.diagnosis.pending_plugins)
-        queued.unschedulable_plugins.update(rejectors)
+        if rejectors is not None:
+            queued.unschedulable_plugins = set(rejectors)
+            queued.pending_plugins &= queued.unschedulable_plugins
         live = self._live_pod(pod.namespace, pod.name)
         if live is not None and live.uid != pod.uid:
             self._queue.done(pod.uid)  # the pod was deleted, and another pod has its name

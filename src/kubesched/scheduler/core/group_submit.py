@@ -24,6 +24,8 @@ from .group_trials import Group, GroupTrials, Outcome, unschedulable
 __all__ = ["Submission"]
 
 _CLEAR: Final = NominatingInfo.clear()
+#: Plugin for which members wait that others of their group stand for: its events are about the group itself.
+_QUORUM: Final = "GangScheduling"
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +67,7 @@ class Submission:
         for each in failed:
             if each.member.release is not None and (waiting := each.member.release()) is not None:
                 await waiting
-        self._give_back(outcome, failed)
+        self._give_back(group, outcome, failed)
         for member, timeouts in permitted.items():
             self._cycle.bind(member.attempt, timeouts)
         for member in outcome.members:
@@ -143,20 +145,28 @@ class Submission:
         )  # the nominations of a group that does not fit would only be in the way
         return _Failure(member, member.why, member.nominating if keeps else _CLEAR)
 
-    def _give_back(self, outcome: Outcome, failed: list[_Failure]) -> None:
+    def _give_back(self, group: Group, outcome: Outcome, failed: list[_Failure]) -> None:
         """Fail members, with one backoff for all of them.
 
-        Room for any member may let the group fit, so each one waits for the plugins that rejected any of them.
+        Room for any member may let the group fit. So of a group that does not fit, one member of each kind waits for the
+        plugins that rejected any of them, and takes the others along when it is tried again.
         """
         rejectors: set[str] = set()
         for each in failed:
             each.rejectors = _rejectors(each.member)
             rejectors |= each.rejectors
         is_rejected = outcome.status is not None and outcome.status.is_rejected
+        asleep = {_QUORUM} if _QUORUM in group.profile.framework.plugins and not outcome.waiting else rejectors
+        specs: set[int] = set()
         most = max((each.member.attempt.queued.unschedulable_count for each in failed), default=0)
         for each in failed:
-            each.member.attempt.queued.unschedulable_count = most
-            wanted = rejectors if is_rejected else each.rejectors
+            queued = each.member.attempt.queued
+            queued.unschedulable_count = most
+            wanted = each.rejectors
+            if is_rejected:
+                spec = id(queued.pod_info.pod.spec)
+                wanted = asleep if spec in specs else rejectors
+                specs.add(spec)
             self._failures.fail(each.member.attempt, each.why, each.nominating, wanted)
         if failed and outcome.status is None and self._whole_groups:
             # Preemption was not tried for those left over: their next cycle begins without the others.
