@@ -164,9 +164,16 @@ class GroupTrials:
         trial = GroupTrial(group.key, rows, simulated)
         outcome = Outcome(unschedulable(), trial=trial)
         needs_room = False
+        rejected: Member | None = None
         for attempt in group.attempts:
+            if rejected is not None and _is_alike(rejected.attempt, attempt):
+                # Nothing has changed since the last member was rejected, so this one is, for the same reasons.
+                outcome.members.append(Member(attempt, rejected.why, rejected.nominating))
+                continue
             member = await self._members.run(attempt, trial)
             outcome.members.append(member)
+            fits_nowhere = member.state is None and not member.gone and member.release is None
+            rejected = member if fits_nowhere else None
             if member.is_error:
                 assert member.why is not None
                 text = f"failed to schedule other pod from a pod group: {member.why.message()}"
@@ -213,3 +220,16 @@ def _tried(placement: Placement, outcome: Outcome, table: NodeTable) -> TriedPla
         if member.host and (row := table.row_of(member.host)) is not None
     ]
     return TriedPlacement(placement, nodes, assignments)
+
+
+def _is_alike(first: Attempt, second: Attempt) -> bool:
+    """Return True if two pods get the same answers: they share their spec and their labels, and own nothing else."""
+    one, other = first.queued.pod_info, second.queued.pod_info
+    return (
+        one.pod.spec is other.pod.spec
+        and one.labels == other.labels
+        and not one.storage
+        and not one.has_device_requests
+        and not one.status.nominated_node_name
+        and not other.status.nominated_node_name
+    )
