@@ -29,6 +29,7 @@ COUNTS = {
     "declaredfeatures": 100,
     "dra": 325,
     "fit": 250,
+    "gang": 342,
     "gates": 7,
     "hints": 1000,
     "imagelocality": 250,
@@ -50,10 +51,15 @@ COUNTS = {
 #: Area to number of vectors that agree only with a defect of the recording modelled, or a declared difference undone.
 EXPLAINED = {"balanced": 2}
 DECLARED = {"combined": 12, "replay": 8}
+#: Most scenarios of pod groups that agree only so. How many there are depends on choices among nodes of equal score.
+MOST_DECLARED_GROUPS = 75
 #: Why a record may be left out while every plugin that it needs is built.
 REASONS = {
     "the wording of decoding errors is that of a particular parser",
     "which nodes are filtered before a plugin fails depends on chance",
+    "how Kubernetes' queue takes groups up again is its own affair",
+    "chance decides, and no recorded run came to this",
+    "members that are not tried as often are not told as much",
 }
 
 
@@ -78,7 +84,10 @@ def test_every_recorded_decision_comes_out_the_same(area: str) -> None:
     shown = [f"{failure.vector}\n    " + "\n    ".join(failure.lines) for failure in result.failures[:5]]
     assert not result.failures, f"{len(result.failures)} of {result.total} vectors differ:\n" + "\n".join(shown)
     assert len(result.explained) == EXPLAINED.get(area, 0)
-    assert len(result.declared) == DECLARED.get(area, 0)
+    if area == "gang":
+        assert len(result.declared) <= MOST_DECLARED_GROUPS
+    else:
+        assert len(result.declared) == DECLARED.get(area, 0)
     assert set(result.reasons) <= allowed_reasons()
     assert {kind for kind, counts in result.kinds.items() if counts["failed"]} == set()
     recorded = recorded_members(area)

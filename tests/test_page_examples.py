@@ -80,6 +80,7 @@ FILES: dict[str, dict[str, str | Path]] = {
 }
 #: Blocks of a page that a reader would save, by language and number.
 SAVED = {
+    "pod-groups.md": {"gang.yaml": ("yaml", 0)},
     "simulate.md": {"pods.csv": ("csv", 0)},
     "plugins.md": {"my_plugin.py": ("python", 0), "my_config.yaml": ("yaml", 0)},
 }

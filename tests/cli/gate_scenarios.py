@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from kubesched.api.kinds import NODES, PODS
+from kubesched.api.kinds import JOBS, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, WORKLOADS
 from kubesched.cli.run import command, connections
 from kubesched.cli.run.flags import FLAG_SET
 from kubesched.cli.run.options import OptionsError, options_of
@@ -20,7 +20,15 @@ from kubesched.lab.conformance.world import World
 from kubesched.lab.conformance.written_attempt import evaluated, rejection_of
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
-from kubesched.scheduler.config import API_VERSION, DEFAULT_GATES, KIND, ConfigError, FeatureGates, load_config_data
+from kubesched.scheduler.config import (
+    API_VERSION,
+    DEFAULT_GATES,
+    KIND,
+    ConfigError,
+    FeatureGates,
+    default_config,
+    load_config_data,
+)
 from kubesched.scheduler.nodes.podinfo import PodInfo
 from kubesched.scheduler.plugins import in_tree_registry
 
@@ -332,6 +340,83 @@ def merged_label_keys(gates: FeatureGates) -> Any:
     return in_a_cluster(gates, scenario)
 
 
+def group(name: str = "g", minimum: int = 2, **spec: Any) -> JSON:
+    return {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"gang": {"minCount": minimum}}, **spec}}
+
+
+def members(gates: FeatureGates, *pods: JSON, nodes: Sequence[JSON] = (), **spec: Any) -> Any:
+    """The nodes of the members of a gang of two, and whether other pods have to go."""
+
+    async def scenario(embedded: Embedded) -> Any:
+        embedded.store.create(PRIORITY_CLASSES, "", {"metadata": {"name": "high"}, "value": 100})
+        for one in nodes or (node("n"),):
+            embedded.store.create(NODES, "", one)
+        for one in pods:
+            embedded.store.create(PODS, "default", one)
+            await asyncio.sleep(0.1)
+        embedded.store.create(POD_GROUPS, "default", group(**spec))
+        await asyncio.sleep(60)
+        return sorted((one.name, one.spec.node_name, one.metadata.deletion_timestamp) for one in embedded.pods())
+
+    return in_a_cluster(gates, scenario)
+
+
+def member(name: str, cpu: str = "1", **spec: Any) -> JSON:
+    return pod(name, {"cpu": cpu}, schedulingGroup={"podGroupName": "g"}, **spec)
+
+
+def stored_group(gates: FeatureGates) -> Any:
+    """The group that a pod is stored with."""
+
+    async def scenario(embedded: Embedded) -> Any:
+        return embedded.store.create(PODS, "default", member("a")).data()["spec"].get("schedulingGroup")
+
+    return in_a_cluster(gates, scenario)
+
+
+def in_one_rack(gates: FeatureGates) -> Any:
+    """A gang that fits no rack, but two racks."""
+    racks = [node(name, "1", labels={"rack": name}) for name in ("a", "b")]
+    constraints = {"topology": [{"key": "rack"}]}
+    return members(gates, member("a"), member("b"), nodes=racks, schedulingConstraints=constraints)
+
+
+def evicting_group(gates: FeatureGates) -> Any:
+    """A gang that needs the room of a pod. The group has a priority, its members have none."""
+    running = pod("old", {"cpu": "3"}, nodeName="n", status={"phase": "Running"})
+    return members(gates, running, member("a", "2"), member("b", "2"), priorityClassName="high")
+
+
+def group_of_a_job(gates: FeatureGates) -> Any:
+    """Number of workloads and groups that a Job gets."""
+
+    async def main() -> Any:
+        clock = VirtualClock(asyncio.get_running_loop())
+        embedded = Embedded(
+            default_config(gates=gates), in_tree_registry(), clock=clock, gates=gates, controllers=["job"]
+        )
+        async with embedded.running():
+            template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "app:1"}]}}
+            numbers = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+            embedded.store.create(
+                JOBS, "default", {"metadata": {"name": "j"}, "spec": {"template": template, **numbers}}
+            )
+            await asyncio.sleep(1)
+            return [len(embedded.store.list(kind).items) for kind in (WORKLOADS, POD_GROUPS)]
+
+    return run_virtual(main())
+
+
+def claims_of_a_group(gates: FeatureGates) -> Any:
+    """The claims that a group is stored with."""
+
+    async def scenario(embedded: Embedded) -> Any:
+        wanted = group(resourceClaims=[{"name": "net", "resourceClaimName": "shared"}])
+        return embedded.store.create(POD_GROUPS, "default", wanted).data()["spec"].get("resourceClaims")
+
+    return in_a_cluster(gates, scenario)
+
+
 def preempted(gates: FeatureGates) -> Any:
     """Whether PostFilter ends before the victims are evicted."""
     running = pod("old", {"cpu": "4"}, nodeName="n", priority=1, status={"phase": "Running"})
@@ -431,6 +516,9 @@ SCENARIOS: Final[dict[str, Callable[[FeatureGates, Path], Any]]] = {
     "DRAPrioritizedList": lambda gates, folder: prioritized(gates),
     "DRAResourceClaimDeviceStatus": lambda gates, folder: accepted(gates, "DynamicResources", {"bindingTimeout": "5s"}),
     "DRASchedulerFilterTimeout": lambda gates, folder: accepted(gates, "DynamicResources", {"filterTimeout": "5s"}),
+    "DRAWorkloadResourceClaims": lambda gates, folder: claims_of_a_group(gates),
+    "GangScheduling": lambda gates, folder: members(gates, member("a")),
+    "GenericWorkload": lambda gates, folder: stored_group(gates),
     "InPlacePodLevelResourcesVerticalScaling": lambda gates, folder: resized_pod_level(gates),
     "LoggingAlphaOptions": lambda gates, folder: refusal_of(gates, "--log-text-split-stream"),
     "LoggingBetaOptions": lambda gates, folder: refusal_of(gates, "--logging-format=json"),
@@ -444,6 +532,9 @@ SCENARIOS: Final[dict[str, Callable[[FeatureGates, Path], Any]]] = {
     "SchedulerPopFromBackoffQ": lambda gates, folder: popped_from_backoff(gates),
     "StorageCapacityScoring": lambda gates, folder: scored_storage(gates),
     "TaintTolerationComparisonOperators": lambda gates, folder: compared_tolerations(gates),
+    "TopologyAwareWorkloadScheduling": lambda gates, folder: in_one_rack(gates),
     "VolumeLimitScaling": lambda gates, folder: missing_driver(gates),
     "WatchListClient": lambda gates, folder: process(gates, folder)["watch_list"],
+    "WorkloadAwarePreemption": lambda gates, folder: evicting_group(gates),
+    "WorkloadWithJob": lambda gates, folder: group_of_a_job(gates),
 }

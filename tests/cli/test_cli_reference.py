@@ -40,7 +40,9 @@ def test_every_field_of_the_configuration_has_a_meaning_and_no_other_name_has() 
 
 def test_every_gate_that_the_source_reads_has_an_effect_and_no_other_has() -> None:
     sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "src" / "kubesched").rglob("*.py"))
-    assert set(re.findall(r"""(?:enabled|\bgate)\(\s*"(\w+)\"""", sources)) | POD_FIELD_GATES.keys() == set(GATES)
+    asked = set(re.findall(r"""(?:enabled|\bgate)\(\s*"(\w+)\"""", sources))
+    asked |= set(re.findall(r""""(\w+)" (?:not )?in (?:\w+\.)*features\b""", sources))  # those of the embedded cluster
+    assert asked | POD_FIELD_GATES.keys() == set(GATES)
 
 
 def test_every_flag_and_gate_is_on_its_page() -> None:

@@ -68,6 +68,34 @@ def test_without_a_scheduler_pods_stay_pending_and_manifests_are_created(tmp_pat
         assert running.stop()[0] == 0
 
 
+def test_pod_groups_are_served_and_scheduled_when_their_gates_are_on(tmp_path: Path) -> None:
+    groups = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}},
+    }
+    container = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": "1"}}}
+    member = {**POD, "spec": {"containers": [container], "schedulingGroup": {"podGroupName": "g"}}}
+    manifest = tmp_path / "gang.yaml"
+    manifest.write_text(yaml.safe_dump_all([member, group]))
+    with cluster(tmp_path, "--nodes", "1", "-f", str(manifest), "--feature-gates", "AllPodGroups=true") as running:
+        running.wait_bound("one")
+        assert running.request(f"{groups}/g")["spec"]["schedulingPolicy"] == {"gang": {"minCount": 1}}
+        assert running.stop() == (0, "")
+    with cluster(tmp_path, "--nodes", "1", "-f", str(manifest)) as without:
+        without.wait_bound("one")
+        with pytest.raises(urllib.error.HTTPError, match="404") as missing:
+            without.request(groups)
+        missing.value.close()
+        code, errors = without.stop()
+        assert code == 0
+        assert (
+            "PodGroup g has no effect: pods are scheduled one by one without the feature gate GenericWorkload" in errors
+        )
+
+
 def test_a_running_cluster_is_imported_by_its_kubeconfig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved = tmp_path / "copy.jsonl"
     with cluster(tmp_path, "--nodes", "2") as running:

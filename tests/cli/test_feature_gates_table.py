@@ -36,10 +36,23 @@ def setting(name: str, *, on: bool) -> FeatureGates:
     """The defaults with one gate set; with what it needs on, or with what needs it off."""
     settings = {name: on}
     if on:
-        settings.update(dict.fromkeys(FEATURES[name].needs, True))
+        turn_on_needed(settings)
     else:
+        settings.update(dict.fromkeys(needed_by(name), True))
         settings.update({other.name: False for other in FEATURES.values() if name in other.needs})
     return FeatureGates.of(settings)
+
+
+def turn_on_needed(settings: dict[str, bool]) -> None:
+    while needed := {other for gate in settings for other in FEATURES[gate].needs} - settings.keys():
+        settings.update(dict.fromkeys(needed, True))
+
+
+def needed_by(name: str) -> set[str]:
+    """All gates that a gate needs, so that they are on both with it and without it."""
+    settings = {name: True}
+    turn_on_needed(settings)
+    return settings.keys() - {name}
 
 
 def test_every_row_says_something_and_is_of_one_kind() -> None:
@@ -60,8 +73,7 @@ def test_what_there_is_not_is_refused_by_name(name: str) -> None:
     assert ROWS[name].startswith(f"cannot be turned on, as kubesched lacks {UNAVAILABLE[name]}")
     assert not FEATURES[name].default
     settings = {name: True}
-    while needed := {other for gate in settings for other in FEATURES[gate].needs} - settings.keys():
-        settings.update(dict.fromkeys(needed, True))
+    turn_on_needed(settings)
     with pytest.raises(UnavailableGateError, match=rf"\b{name} \({re.escape(UNAVAILABLE[name])}\)"):
         FeatureGates.of(settings)
     FeatureGates.of({name: False})

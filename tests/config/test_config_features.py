@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubesched.api.groups import GATES
 from kubesched.scheduler.config import DEFAULT_GATES, FEATURES, FeatureGateError, FeatureGates, parse_feature_gates
 from kubesched.scheduler.config.features import UNAVAILABLE
 
@@ -79,9 +80,21 @@ def test_settings_are_read(texts: list[str], settings: dict[str, bool]) -> None:
             "WorkloadAwarePreemption is enabled, but depends on features that are disabled: [GangScheduling]]",
         ),
         (
-            "GenericWorkload=true,GangScheduling=true",
-            "kubesched does not implement these feature gates: GenericWorkload (scheduling of pod groups); "
-            "GangScheduling (scheduling of gangs); leave them off (GenericWorkload=false,GangScheduling=false)",
+            "AllPodGroups=true,GangScheduling=false",
+            "WorkloadAwarePreemption is enabled, but depends on features that are disabled: [GangScheduling]",
+        ),
+        (
+            "WorkloadWithJob=true",
+            "WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]",
+        ),
+        (
+            "DRAWorkloadResourceClaims=true",
+            "DRAWorkloadResourceClaims is enabled, but depends on features that are disabled: [GenericWorkload]",
+        ),
+        (
+            "NativeHistograms=true,ClientsPreferCBOR=true",
+            "kubesched does not implement these feature gates: NativeHistograms (native histograms in metrics); "
+            "ClientsPreferCBOR (requests in CBOR); leave them off (NativeHistograms=false,ClientsPreferCBOR=false)",
         ),
     ],
 )
@@ -99,10 +112,19 @@ def test_all_gates_of_a_stage_are_set_at_once_except_those_set_by_name() -> None
     unavailable = ",".join(f"{name}=false" for name in UNAVAILABLE)
     gates = FeatureGates.parse(f"AllAlpha=true,VolumeLimitScaling=false,{unavailable}")
     assert gates.enabled("StorageCapacityScoring")
-    assert not gates.enabled("GenericWorkload")
+    assert gates.enabled("GenericWorkload")
     assert not gates.enabled("VolumeLimitScaling")
     assert not gates.enabled("SchedulerAsyncAPICalls")
     beta = FeatureGates.parse("AllBeta=false")
     assert not beta.enabled("NodeDeclaredFeatures")
     assert beta.enabled("DRAPrioritizedList")
     assert FeatureGates.parse("AllBeta=true").enabled("SchedulerAsyncAPICalls")
+
+
+def test_one_word_turns_on_all_gates_of_pod_groups() -> None:
+    gates = FeatureGates.parse("AllPodGroups=true")
+    assert gates.among(GATES) == set(GATES)
+    assert {name for name, on in gates.values.items() if on is not DEFAULT_GATES.values[name]} == set(GATES)
+    assert FeatureGates.parse("AllPodGroups=true,AllPodGroups=false") == DEFAULT_GATES
+    some = FeatureGates.parse("AllPodGroups=true,WorkloadWithJob=false")
+    assert some.among(GATES) == set(GATES) - {"WorkloadWithJob"}

@@ -14,7 +14,7 @@ from kubesched.cluster.kubelets import make_nodes, node_template
 from kubesched.cluster.kubelets.stages import parse_stages
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, VirtualTimeLoop, run_virtual
-from kubesched.scheduler.config import default_config
+from kubesched.scheduler.config import FeatureGates, default_config
 from kubesched.scheduler.plugins import in_tree_registry
 
 Data = dict[str, Any]
@@ -107,6 +107,7 @@ def play(
     restore_from: Path | None = None,
     stages: str = "",
     event_cache_size: int = 4096,
+    gates: str = "",
     **template: Any,
 ) -> None:
     """Run a scenario in a cluster with some nodes; afterwards nothing may be wrong."""
@@ -115,13 +116,14 @@ def play(
         clock = VirtualClock(asyncio.get_running_loop())
         rules = parse_stages(stages) if stages else ()
         embedded = Embedded(
-            default_config(),
+            default_config(gates=FeatureGates.parse(gates)),
             in_tree_registry(),
             clock=clock,
             seed=seed,
             controllers=True,
             stages=rules,
             event_cache_size=event_cache_size,
+            gates=FeatureGates.parse(gates),
         )
         world = World(embedded)
         if restore_from is not None:

@@ -214,7 +214,8 @@ def test_a_copy_is_independent() -> None:
 def test_capabilities_are_the_points_a_class_extends() -> None:
     asked = asking(verdicts=say(None), why=say(None), unreserve=say(None))
     assert capabilities(asked) == {"filter", "reserve"}
-    assert in_tree_registry().capabilities()["NodeResourcesFit"] == {"preFilter", "filter", "preScore", "score"}
+    fit = in_tree_registry().capabilities()["NodeResourcesFit"]
+    assert fit == {"preFilter", "filter", "preScore", "score", "placementScore"}
 
 
 # -- modules and entry points ------------------------------------------------------------------------------

@@ -209,11 +209,11 @@ def test_the_same_run_has_the_same_times() -> None:
         ),
         (
             pod("p", schedulingGroup={"podGroupName": "x"}),
-            "Pod p: schedulingGroup has no effect in a simulation: pods are scheduled one by one",
+            "Pod p: schedulingGroup has no effect: pods are scheduled one by one without the feature gate GenericWorkload",
         ),
         (
             {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "x"}},
-            "PodGroup x has no effect in a simulation: pods are scheduled one by one",
+            "PodGroup x has no effect: pods are scheduled one by one without the feature gate GenericWorkload",
         ),
         (pod("p", duration="-2h"), "annotation kubesched.io/duration: '-2h' is negative; write how long it lasts"),
     ],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from . import resource, storage, types
+from . import groups, resource, storage, types
 
 __all__ = [
     "BUDGETS",
@@ -33,6 +33,7 @@ __all__ = [
     "NAMESPACES",
     "NODES",
     "PODS",
+    "POD_GROUPS",
     "PRIORITY_CLASSES",
     "REPLICATION_CONTROLLERS",
     "REPLICA_SETS",
@@ -48,6 +49,7 @@ __all__ = [
     "STORAGE_CLASSES",
     "VOLUMES",
     "VOLUME_ATTACHMENTS",
+    "WORKLOADS",
     "Kind",
     "kind_by_plural",
     "kind_of",
@@ -72,6 +74,8 @@ class Kind:
     also_served: tuple[str, ...] = ()
     #: True if a CustomResourceDefinition defines the kind. Objects are then checked by its schema.
     custom: bool = False
+    #: Feature gate without which an API server does not serve the kind.
+    gate: str = ""
     api_version: str = field(init=False, repr=False)
     #: Name of the resource in API errors: ``pods``, ``deployments.apps``.
     group_resource: str = field(init=False, repr=False)
@@ -112,10 +116,11 @@ def _k(
     decoded_as: type[Any] | None = None,
     version: str = "v1",
     also: tuple[str, ...] = (),
+    gate: str = "",
 ) -> Kind:
     """Return a row of the table. Each kind is stored in one version; ``also`` names other versions that are served."""
     categories = ("all",) if in_all else ()
-    return Kind(group, version, kind, plural, namespaced, kind.lower(), short, categories, decoded_as, also)
+    return Kind(group, version, kind, plural, namespaced, kind.lower(), short, categories, decoded_as, also, gate=gate)
 
 
 #: Older versions of ``resource.k8s.io`` that 1.36 serves.
@@ -208,8 +213,15 @@ KINDS: Final[tuple[Kind, ...]] = (
         namespaced=False,
     ),
     _k("coordination.k8s.io", "LeaseCandidate", "leasecandidates", version="v1beta1"),
-    _k("scheduling.k8s.io", "PodGroup", "podgroups", version="v1alpha2"),
-    _k("scheduling.k8s.io", "Workload", "workloads", version="v1alpha2"),
+    _k(
+        "scheduling.k8s.io",
+        "PodGroup",
+        "podgroups",
+        version="v1alpha2",
+        decoded_as=groups.PodGroup,
+        gate="GenericWorkload",
+    ),
+    _k("scheduling.k8s.io", "Workload", "workloads", version="v1alpha2", gate="GenericWorkload"),
     _k(
         "resource.k8s.io",
         "DeviceTaintRule",
@@ -264,6 +276,7 @@ JOBS: Final = _BY_PLURAL["batch", "jobs"]
 LEASES: Final = _BY_PLURAL["coordination.k8s.io", "leases"]
 LEASE_CANDIDATES: Final = _BY_PLURAL["coordination.k8s.io", "leasecandidates"]
 LIMIT_RANGES: Final = _BY_PLURAL["", "limitranges"]
+POD_GROUPS: Final = _BY_PLURAL["scheduling.k8s.io", "podgroups"]
 PRIORITY_CLASSES: Final = _BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 REPLICATION_CONTROLLERS: Final = _BY_PLURAL["", "replicationcontrollers"]
 REPLICA_SETS: Final = _BY_PLURAL["apps", "replicasets"]
@@ -279,3 +292,4 @@ STATEFUL_SETS: Final = _BY_PLURAL["apps", "statefulsets"]
 STORAGE_CLASSES: Final = _BY_PLURAL["storage.k8s.io", "storageclasses"]
 VOLUMES: Final = _BY_PLURAL["", "persistentvolumes"]
 VOLUME_ATTACHMENTS: Final = _BY_PLURAL["storage.k8s.io", "volumeattachments"]
+WORKLOADS: Final = _BY_PLURAL["scheduling.k8s.io", "workloads"]

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from .structs import Int64, Struct
-from .types import NodeSelector, ObjectMeta
+from .types import NodeSelector, ObjectMeta, Pod
 
 __all__ = [
     "ALLOCATION_MODE_ALL",
@@ -221,6 +221,10 @@ class ClaimConsumer(Struct, frozen=True):
     def is_pod(self) -> bool:
         return self.resource == "pods" and not self.api_group
 
+    @property
+    def is_pod_group(self) -> bool:
+        return self.resource == "podgroups" and self.api_group == "scheduling.k8s.io"
+
 
 class AllocatedDeviceStatus(Struct, frozen=True):
     """Status of an allocated device, as its driver reports it."""
@@ -238,6 +242,14 @@ class ResourceClaimStatus(Struct, frozen=True):
     allocation: AllocationResult | None = None
     reserved_for: tuple[ClaimConsumer, ...] = ()
     devices: tuple[AllocatedDeviceStatus, ...] = ()
+
+    def is_reserved_for(self, pod: Pod) -> bool:
+        """True if the claim is reserved for a pod, by UID, or for the pod's group, by name."""
+        uid, group = pod.metadata.uid, pod.spec.scheduling_group
+        return any(
+            one.uid == uid or (group is not None and one.is_pod_group and one.name == group.pod_group_name)
+            for one in self.reserved_for
+        )
 
 
 class ResourceClaim(Struct, frozen=True):

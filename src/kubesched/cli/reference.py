@@ -204,7 +204,8 @@ def gates_page() -> str:
             (
                 "# Feature gates",
                 "`--feature-gates` knows every gate that kube-scheduler 1.36 reads, with its checks: an unknown gate, a locked gate "
-                "that is changed, and a gate that needs another one are errors. `AllAlpha` and `AllBeta` set all gates of a stage.",
+                "that is changed, and a gate that needs another one are errors. `AllAlpha` and `AllBeta` set all gates of a stage, and "
+                "`AllPodGroups`, a word of kubesched's own, all gates of [pod groups](pod-groups.md).",
                 "The last column says what a gate switches here. A gate that turns on a feature that kubesched lacks is refused, even if "
                 "`AllAlpha` turns it on: add `NAME=false` for each gate that the message names. A gate without effect is accepted, and shown by "
                 "`kubernetes_feature_enabled`. Tests show each row: the decision with the gate on and off, or the refusal.",

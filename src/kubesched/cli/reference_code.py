@@ -18,7 +18,17 @@ from kubesched.explain.records import Record
 from kubesched.lab.decisions.table import Decisions
 from kubesched.lab.simulate.results.result import Result
 from kubesched.lab.sweeps import SweepTable
-from kubesched.scheduler.framework import Code, Contract, Handle, Normalize, Plugin, Question, Reads, Status
+from kubesched.scheduler.framework import (
+    Code,
+    Contract,
+    GroupContract,
+    Handle,
+    Normalize,
+    Plugin,
+    Question,
+    Reads,
+    Status,
+)
 from kubesched.testing import PluginCluster, node, pod
 
 __all__ = ["contract_page", "markdown_of", "python_page"]
@@ -34,7 +44,7 @@ def contract_page(made: str) -> str:
         "A plugin is a class with a `name` and some of these methods. `Contract` lists the methods of a plugin, `Question` "
         "those of a fast plugin's questions, `Handle` is what a plugin can reach. [Writing a plugin](plugins.md) is the guide."
     )
-    kinds = (Contract, Question, Plugin, Handle, Status, Code, Reads, Normalize)
+    kinds = (Contract, GroupContract, Question, Plugin, Handle, Status, Code, Reads, Normalize)
     return "\n\n".join(["# Plugin contract", intro, made, *map(_class, kinds)]) + "\n"
 
 

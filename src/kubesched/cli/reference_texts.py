@@ -174,6 +174,8 @@ GATES: Final[dict[str, str]] = {
     "DRAPrioritizedList": "claims may have requests with `firstAvailable`",
     "DRAResourceClaimDeviceStatus": "devices may have binding conditions; `bindingTimeout` of DynamicResourcesArgs may be given",
     "DRASchedulerFilterTimeout": "`filterTimeout` of DynamicResourcesArgs may be given",
+    "DRAWorkloadResourceClaims": "[pod groups](pod-groups.md) have claims that their members share",
+    "GenericWorkload": "pods belong to [pod groups](pod-groups.md), whose members are tried together; the embedded cluster serves `podgroups` and `workloads`; the role needs `get`, `list` and `watch` of `podgroups`, and `patch` of `podgroups/status`",
     "InPlacePodLevelResourcesVerticalScaling": "`status.resources` and `status.allocatedResources` of a pod count in addition to its spec",
     "LoggingAlphaOptions": "log buffer and split-stream flags may be given",
     "LoggingBetaOptions": "`--logging-format=json` may be given",
@@ -188,7 +190,10 @@ GATES: Final[dict[str, str]] = {
     "StorageCapacityScoring": "VolumeBinding scores nodes by the use of storage; `shape` of VolumeBindingArgs may be given",
     "VolumeLimitScaling": "NodeVolumeLimits rejects nodes that lack a CSI driver with preventPodSchedulingIfMissing",
     "TaintTolerationComparisonOperators": "tolerations may compare numbers with `Lt` and `Gt`",
+    "TopologyAwareWorkloadScheduling": "a group may ask for nodes with one value of a label",
     "WatchListClient": "a list is read from the beginning of a watch, and in pages only if the server cannot do that",
+    "WorkloadAwarePreemption": "a group evicts others as a whole, and with `disruptionMode: PodGroup` is evicted as a whole; groups have a priority of their own",
+    "WorkloadWithJob": "the embedded cluster makes a Workload and a PodGroup for each indexed Job that runs all its pods at once",
 }
 
 _CLIENT: Final = "concerns the inside of the Go client library"

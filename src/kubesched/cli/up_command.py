@@ -53,7 +53,14 @@ from kubesched.explain.records import Recorder
 from kubesched.explain.watchers import Watchers
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.inputs.given import node_template_of
-from kubesched.lab.simulate.inputs.intake import in_order, unknown_fields, with_default_class, wrong_devices
+from kubesched.lab.simulate.inputs.intake import (
+    in_order,
+    is_served,
+    unknown_fields,
+    with_default_class,
+    without_gates,
+    wrong_devices,
+)
 from kubesched.lab.simulate.inputs.storing import ensure_namespace
 from kubesched.lab.simulate.run.scaled_time import ScaledClock, ScaledTimeLoop
 from kubesched.scheduler.core.observer import AttemptObserver
@@ -64,7 +71,7 @@ from .busy_plugins import watch_busy_plugins
 from .console import progress_bar, warn, write
 from .errors import CliError
 from .interrupts import run_loop
-from .loading import load_setup
+from .loading import load_gates, load_setup
 from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .preemption_log import PreemptionLog
 from .saved_file import claimed, decision_file, refuse_missing_directory, save_or_rescue
@@ -219,7 +226,8 @@ def _build(
     options: argparse.Namespace, loop: asyncio.AbstractEventLoop, observers: Sequence[AttemptObserver]
 ) -> Embedded:
     """Return the cluster that the options describe, with all its objects. Nothing moves yet."""
-    registry, config, remarks = load_setup(options, options.config)
+    gates = load_gates(options)
+    registry, config, remarks = load_setup(options, options.config, gates=gates)
     for remark in remarks:
         warn(remark)
     start = options.start or (options.snapshot if options.snapshot and Path(options.snapshot).exists() else None)
@@ -238,6 +246,7 @@ def _build(
         registry,
         clock=clock,
         seed=options.seed,
+        gates=gates,
         controllers=not options.no_controllers,
         kubelet_options={"heartbeat_seconds": _HEARTBEAT_SECONDS},
         stages=_stages(options),
@@ -315,6 +324,10 @@ def _fill(
     for warning in (*loaded.warnings, *unknown_fields(loaded.objects)):
         warn(warning)
     loaded.problems += wrong_devices(loaded.objects)
+    features = store.admission.features
+    for text in without_gates(loaded.objects, features):
+        warn(text)
+    loaded.objects = [item for item in loaded.objects if is_served(item.kind, features)]
     for item in in_order(loaded.objects if started else with_default_class(loaded.objects)):
         with loaded.collecting():
             if item.kind.namespaced:

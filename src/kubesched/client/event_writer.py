@@ -29,7 +29,8 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from kubesched.api.event_record import EventRecord
-from kubesched.api.kinds import CORE_EVENTS, EVENTS, Kind
+from kubesched.api.groups import PodGroup
+from kubesched.api.kinds import CORE_EVENTS, EVENTS, POD_GROUPS, Kind
 from kubesched.api.types import Node, ObjectReference, Pod
 from kubesched.api.wire import ApiError, Item, Transport
 from kubesched.base.times import Clock, micro_time, timestamp
@@ -59,7 +60,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _REFERENCE_FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "uid", "resourceVersion")
 
 #: Objects that an event can be about.
-Referable: TypeAlias = Pod | Node | ObjectReference | Item
+Referable: TypeAlias = Pod | Node | PodGroup | ObjectReference | Item
 
 
 class Reference(msgspec.Struct, frozen=True, gc=False):
@@ -78,6 +79,11 @@ class Reference(msgspec.Struct, frozen=True, gc=False):
         if isinstance(obj, Node):
             meta = obj.metadata
             return cls("v1", "Node", meta.namespace, meta.name, meta.uid, meta.resource_version)
+        if isinstance(obj, PodGroup):
+            meta = obj.metadata
+            return cls(
+                POD_GROUPS.api_version, POD_GROUPS.kind, meta.namespace, meta.name, meta.uid, meta.resource_version
+            )
         of = obj.kind if isinstance(obj, Item) else obj
         return cls(of.api_version, of.kind, obj.namespace, obj.name, obj.uid, str(obj.resource_version))
 

@@ -42,6 +42,7 @@ from .framework.metrics import SchedulerMetrics
 from .framework.recorded_events import FAILED_SCHEDULING
 from .framework.waiting import PodsInPreBind, WaitingPods
 from .informers import Informers, kind_of_event, kinds_informed
+from .nodes.pod_groups import PodGroupStates
 from .nodes.podinfo import PodInfo
 from .queue import SchedulingQueue
 from .queue.queueing_hints import Registrations
@@ -88,6 +89,7 @@ class PodHandler(_Handler):
         self._waiting = waiting
         self._pre_binding = pre_binding
         self._recorders = recorders
+        self._groups = cache.groups
 
     def _ours(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self._recorders
@@ -200,18 +202,25 @@ class PodHandler(_Handler):
 
     def _add_unscheduled(self, pod: Pod) -> None:
         start = self._clock.now()
+        in_group = self._groups is not None and pod.spec.scheduling_group is not None
+        if in_group and self._groups is not None:
+            self._groups.put(pod)
         if self._cache.is_assumed(pod.uid):
             return
         try:
             self._queue.add_or_update(pod)
         except QuantityError as error:
             self._unreadable(pod, error)
+        if in_group:
+            self._move(UNSCHEDULED_POD_ADD, None, pod)  # the rest of its group may have waited for it
         self._observe(UNSCHEDULED_POD_ADD, start)
 
     def _update_unscheduled(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
             return
         start = self._clock.now()
+        if self._groups is not None:
+            self._groups.put(new)
         if self._cache.is_assumed(new.uid):
             if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
                 self._assumed_pod_deleted(new)
@@ -229,11 +238,21 @@ class PodHandler(_Handler):
         start = self._clock.now()
         self._queue.delete(pod)
         if not binding:
+            if self._groups is not None and pod.spec.scheduling_group is not None:
+                self._leaves_group(self._groups, pod)
             if self._cache.is_assumed(pod.uid):
                 self._assumed_pod_deleted(pod)
             elif pod.status.nominated_node_name:
                 self._nomination_ended(pod)
         self._observe(UNSCHEDULED_POD_DELETE, start)
+
+    def _leaves_group(self, groups: PodGroupStates, pod: Pod) -> None:
+        """Remove a deleted member from its group. It may have waited for events in the name of the others."""
+        groups.remove(pod)
+        state = groups.of(pod)
+        left = next(iter(state.unscheduled.values()), None) if state is not None else None
+        if left is not None:
+            self._queue.activate({left.key: left})
 
     def _unreadable(self, pod: Pod, error: QuantityError) -> None:
         """Report a pod that cannot be read to its owner, with an event. The queue stays as it was."""

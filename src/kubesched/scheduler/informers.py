@@ -28,6 +28,7 @@ _EVENT_KINDS: Final[dict[str, str]] = {
     EventResource.RESOURCE_CLAIM: "ResourceClaim",
     EventResource.RESOURCE_SLICE: "ResourceSlice",
     EventResource.DEVICE_CLASS: "DeviceClass",
+    EventResource.POD_GROUP: "PodGroup",
 }
 
 _KINDS: Final = [kind for kind in KINDS if kind.group != "events.k8s.io"]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from kubesched.api.kinds import POD_GROUPS
 from kubesched.base.tasks import Supervisor
 from kubesched.base.times import Clock
 
@@ -21,6 +22,12 @@ from .core.attempt import AttemptMetrics
 from .core.binding import BindingCycles
 from .core.cycle import Cycle
 from .core.failure import FailureHandler
+from .core.group_conditions import GroupConditions
+from .core.group_cycle import GroupCycle
+from .core.group_member import MemberTrials
+from .core.group_preemption import GroupPreemption
+from .core.group_submit import Submission
+from .core.group_trials import GroupTrials
 from .core.handle import Backends, PluginRequests
 from .core.observer import AttemptObserver
 from .core.port import Port
@@ -34,9 +41,11 @@ from .extenders.support import ExtenderRejections, checked_extenders, connect_ex
 from .framework.enqueue import queueing_hints
 from .framework.holding import Holder
 from .framework.metrics import SchedulerMetrics
+from .framework.queued import QueuedPodInfo
 from .framework.registry import Registry
 from .handlers import watch
 from .informers import Informers
+from .nodes.pod_groups import PodGroupStates
 from .queue import SchedulingQueue
 from .queue.order import order_of
 from .queue.queueing_hints import Registrations
@@ -87,8 +96,11 @@ class Scheduler:
         self._stopping = False
         self._in_lane: asyncio.Task[None] | None = None
         # Parts that plugins and the cycle share.
-        self.cache = cache = Cache()
+        self.groups = groups = PodGroupStates() if gates.enabled("GenericWorkload") else None
+        self.cache = cache = Cache(groups)
         self.informers = informers = Informers(port, gates)
+        if groups is not None:
+            informers.of(POD_GROUPS)
         self._requests = PluginRequests(tasks)
         backends = self._backends(gates, rng)
         self.waiting_pods, self.pods_in_pre_bind = backends.waiting_pods, backends.pods_in_pre_bind
@@ -109,12 +121,39 @@ class Scheduler:
         )
         self.cycle = Cycle(queue, cache, profiles, self.bindings, failures, metrics, clock, observers)
         self._lane = ExtenderLane(extenders, queue, self.cycle, informers.live_pod, metrics)
+        self.conditions = GroupConditions(port, informers.objects("podgroups"), tasks, clock)
+        #: Decides about one popped pod, or about its group; see :meth:`.core.cycle.Cycle.schedule_one`.
+        self.schedule_one: Callable[[QueuedPodInfo], Awaitable[None] | None] = self.cycle.schedule_one
+        if groups is not None:
+            self.schedule_one = self._with_groups(groups, failures, gates, random.Random(rng.getrandbits(64)))
         # Changes of the cluster.
         watch(informers, cache, queue, profiles, hints, backends, metrics)
         connect_extenders(extenders, cache.table, informers)
         #: Compares the cache with the informers' lists, and dumps it, into the log.
         self.debugger = CacheDebugger(cache, queue.views, queue.nominator, informers, backends.parts, tasks)
         metrics.before_collect(self._measure_cache)
+
+    def _with_groups(
+        self, groups: PodGroupStates, failures: FailureHandler, gates: FeatureGates, rng: random.Random
+    ) -> Callable[[QueuedPodInfo], Awaitable[None] | None]:
+        """Return the function that schedules a popped pod: with its group, or on its own."""
+        queue, cycle, clock, metrics = self.queue, self.cycle, self.clock, self.metrics
+        members = MemberTrials(queue, cycle, failures, self._lane.find_member, metrics, clock)
+        has_placements = gates.enabled("TopologyAwareWorkloadScheduling")
+        trials = GroupTrials(members, self.cache.table, rng, has_placements=has_placements)
+        whole_groups = gates.enabled("WorkloadAwarePreemption")
+        preemption = GroupPreemption(cycle, trials, is_on=whole_groups)
+        submission = Submission(queue, cycle, failures, members, whole_groups=whole_groups)
+        group_cycle = GroupCycle(
+            queue, self.cache, groups, cycle, failures, trials, preemption, submission, self.conditions, metrics, clock
+        )
+        schedule_group, schedule_one = group_cycle.schedule, cycle.schedule_one
+
+        def schedule(queued: QueuedPodInfo) -> Awaitable[None] | None:
+            grouped = queued.pod_info.pod.spec.scheduling_group is not None
+            return schedule_group(queued) if grouped else schedule_one(queued)
+
+        return schedule
 
     def _backends(self, gates: FeatureGates, rng: random.Random) -> Backends:
         informers, requests = self.informers, self._requests
@@ -135,6 +174,7 @@ class Scheduler:
             informed_in=informers.objects_in,
             watch=informers.watch,
             node_changed=self.cache.node_changed,
+            pod_groups=self.groups,
         )
 
     def _hints(self) -> Registrations:
@@ -159,9 +199,16 @@ class Scheduler:
                 if isinstance(plugin, Holder)
             },
             slice_time=asyncio.get_running_loop().time,
-            is_apart=(lambda record: is_involved(self.extenders, record.pod_info)) if self.extenders else None,
+            is_apart=self._is_apart if self.extenders else None,
             pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
+            groups=self.groups is not None,
         )
+
+    def _is_apart(self, record: QueuedPodInfo) -> bool:
+        """Return True if extenders have to be awaited for a pod on its own; a group's cycle awaits them itself."""
+        if self.groups is not None and record.pod_info.pod.spec.scheduling_group is not None:
+            return False
+        return is_involved(self.extenders, record.pod_info)
 
     def _measure_cache(self) -> None:
         """Set the metrics of the cache's sizes, when metrics are read. Imaginary and ghost nodes count, as upstream."""
@@ -197,14 +244,14 @@ class Scheduler:
             await self._schedule()
 
     async def _schedule(self) -> None:
-        loop, pop_nowait = asyncio.get_running_loop(), self.queue.pop_nowait
+        loop, pop_nowait, schedule_one = asyncio.get_running_loop(), self.queue.pop_nowait, self.schedule_one
         while not self._stopping:
             queued = pop_nowait() or await self.queue.wait_pop()
             if queued is None or self._stopping:
                 return
             ends, left = loop.time() + _TURN_SECONDS, _PODS_PER_TURN
             while queued is not None:
-                rest = self.cycle.schedule_one(queued)
+                rest = schedule_one(queued)
                 if rest is not None:
                     await rest
                 left -= 1
@@ -230,6 +277,7 @@ class Scheduler:
             await self.bindings.finish()
             await self._requests.finish()
             await self.statuses.finish()
+            await self.conditions.finish()
             await self.tasks.stop()
         finally:
             for extender in self.extenders:
@@ -244,7 +292,9 @@ class Scheduler:
     @property
     def busy(self) -> bool:
         """True while bindings, status patches, evictions or attempts with extenders are under way."""
-        return self.bindings.busy or self.statuses.busy or self._requests.busy or self._lane.busy
+        return (
+            self.bindings.busy or self.statuses.busy or self.conditions.busy or self._requests.busy or self._lane.busy
+        )
 
     @property
     def is_idle(self) -> bool:

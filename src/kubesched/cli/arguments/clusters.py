@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from .options import decisions, enable_plugin, node_resources, plugin_modules, quiet, real_cluster, stages, start_from
+from .options import (
+    decisions,
+    enable_plugin,
+    feature_gates,
+    node_resources,
+    plugin_modules,
+    quiet,
+    real_cluster,
+    stages,
+    start_from,
+)
 from .values import duration, node_count, port, speed, zones
 
 __all__ = ["import_", "run", "up"]
@@ -76,6 +86,7 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     plugin_modules(parser)
     enable_plugin(parser)
+    feature_gates(parser)
     stages(parser)
     _listening(parser)
     parser.add_argument("--no-scheduler", action="store_true", help="leave pods to another scheduler")

@@ -9,6 +9,7 @@ from .values import setting
 __all__ = [
     "decisions",
     "enable_plugin",
+    "feature_gates",
     "json_output",
     "manifests",
     "node_resources",
@@ -73,12 +74,17 @@ def scheduler_setup(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="a KubeSchedulerConfiguration")
     plugin_modules(parser)
     enable_plugin(parser)
+    feature_gates(parser)
+
+
+def feature_gates(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--feature-gates",
         metavar="NAME=BOOL,...",
         action="append",
         default=[],
-        help="feature gates of kube-scheduler, such as DRADeviceTaintRules=true; may be given again",
+        help="feature gates of kube-scheduler, such as DRADeviceTaintRules=true, or AllPodGroups=true for all about pod "
+        "groups; may be given again",
     )
 
 

@@ -9,18 +9,19 @@ Caller: ``store.create`` and ``store.update``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from kubesched.api.equality import json_key
+from kubesched.api.groups import GATES
 from kubesched.api.kinds import LIMIT_RANGES, NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
 from kubesched.api.quantity import parse_quantity
 from kubesched.base.kept import Kept
 
-from ..schema import check_type, encode, fill_defaults
+from ..schema import check_type, drop_gated, encode, fill_defaults
 from .checks import check_pod_spec
 from .custom import CustomSchema
 from .limits import Limits, ObjectTable
@@ -51,6 +52,7 @@ class Admission:
     ``default_tolerations`` adds the 300 s tolerations for nodes that are not ready or unreachable. Without
     ``priority_admission`` a pod's own ``spec.priority`` is believed, as in upstream's benchmark. ``taint_new_nodes``
     keeps pods off nodes that are not Ready yet when they are created; the node lifecycle controller ends that.
+    ``features`` names the feature gates of pod groups that the API has on (rules/groups §2).
     """
 
     def __init__(
@@ -61,9 +63,16 @@ class Admission:
         default_tolerations: bool = True,
         priority_admission: bool = True,
         taint_new_nodes: bool = False,
+        features: Iterable[str] = GATES,
     ) -> None:
+        #: Feature gates of the API that are on.
+        self.features = frozenset(features)
+        #: Feature gates of the API that are off: clients cannot set their fields.
+        self.features_off = frozenset(GATES) - self.features
         #: Clock for timestamps that a client left out.
         self.now = now
+        #: Tables of the store, for rules about other objects.
+        self.table_of = table_of
         self.taint_new_nodes = taint_new_nodes
         #: Feature gate MatchLabelKeysInPodTopologySpreadSelectorMerge; in pod affinity the keys are merged in any case.
         self.merges_spread_keys = True
@@ -101,6 +110,7 @@ class Admission:
             return known
         spec = msgspec.json.decode(raw)
         check_type("PodSpec", raw, PODS, "spec")
+        self.drop_gated("PodSpec", spec, None)
         default_pod_spec(spec)
         if not restored:
             self.limits.apply(namespace, spec, name)
@@ -120,6 +130,21 @@ class Admission:
             self._memo.keep(key, prepared, len(raw))
         return prepared
 
+    def drop_gated(self, type_: str, data: dict[str, Any], old: Mapping[str, Any] | None) -> None:
+        """Remove, in place, the fields of an object of a type whose gates are off, unless ``old`` has them."""
+        if self.features_off:
+            drop_gated(type_, data, dict(old) if old is not None else None, self.features_off)
+
+    @property
+    def priority_admission(self) -> bool:
+        """True if priorities come from priority classes only."""
+        return self._priority_admission
+
+    def priority_class(self, name: str) -> dict[str, Any] | None:
+        """Return a priority class, or None."""
+        item = self._priority_classes.objects.get(("", name))
+        return item.typed if item is not None else None
+
     def global_default(self) -> dict[str, Any] | None:
         """Return the priority class of pods that name none. If there are several, the class with the lowest value
         counts, as upstream.
@@ -130,10 +155,9 @@ class Admission:
     def _priority(self, spec: dict[str, Any], name: str) -> None:
         class_name = spec.get("priorityClassName")
         if class_name:
-            item = self._priority_classes.objects.get(("", class_name))
-            if item is None:
+            found = self.priority_class(class_name)
+            if found is None:
                 raise forbidden(PODS, name, f"no PriorityClass with name {class_name} was found")
-            found = item.typed
         else:
             spec.pop("priorityClassName", None)
             found = self.global_default()

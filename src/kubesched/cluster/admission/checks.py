@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cache
 from typing import Any, Final
 
@@ -178,6 +178,9 @@ def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
     for name, keys in unique:
         if name in data:
             _check_unique(data[name], keys, dotted(path, [name]), causes)
+    for name, key in _keyed(type_):
+        for index, _ in repeated(data.get(name), (key,)):
+            causes.duplicate(f"{dotted(path, [name])}[{index}]", data[name][index])
     for name, shape, inner in held:
         value = data.get(name)
         if value is None or (shape and len(value) > limits.get(name, len(value))):
@@ -188,6 +191,12 @@ def _check_relations(type_: str, data: Data, path: str, causes: Causes) -> None:
         else:
             for key, one in items_of(value, shape):
                 _check_relations(inner, one, f"{where}[{key}]", causes)
+
+
+@cache
+def _keyed(type_: str) -> list[tuple[str, str]]:
+    """Return the lists of a type whose items have a key member, with its name."""
+    return [(name, rule.key) for name, rule in field_rules(type_).items() if rule.key]
 
 
 def _check_unique(items: Iterable[Data] | None, keys: tuple[str, ...], path: str, causes: Causes) -> None:
@@ -276,13 +285,16 @@ def check_conditions(type_: str, data: Data, old: Data | None, path: str, causes
 # -- updates -----------------------------------------------------------------------------------------------
 
 
-def check_changes(type_: str, old: Data, new: Data, causes: Causes) -> None:
-    """Check an update: members that may not change, and conditions between the object and its state before."""
-    _check_immutable(type_, old, new, "", causes)
+def check_changes(type_: str, old: Data, new: Data, causes: Causes, off: Set[str] = frozenset()) -> None:
+    """Check an update: members that may not change, and conditions between the object and its state before.
+
+    ``off`` are the feature gates that are off.
+    """
+    _check_immutable(type_, old, new, "", causes, off)
     check_conditions(type_, new, old, "", causes)
 
 
-def _check_immutable(type_: str, old: Data, new: Data, path: str, causes: Causes) -> None:
+def _check_immutable(type_: str, old: Data, new: Data, path: str, causes: Causes, off: Set[str]) -> None:
     """Check the members that rules call immutable, in the object and its parts.
 
     The contents of templates are not checked: they may change.
@@ -291,7 +303,12 @@ def _check_immutable(type_: str, old: Data, new: Data, path: str, causes: Causes
     for name, field in types()[type_].fields.items():
         before, after = old.get(name), new.get(name)
         if name in rules and rules[name].immutable:
-            if not same_json(before, after):
-                causes.invalid(dotted(path, [name]), after, rules[name].immutable)
+            if same_json(before, after):
+                continue
+            if rules[name].gate in off:
+                causes.forbidden(dotted(path, [name]))
+            else:
+                shown = None if rules[name].unshown else after
+                causes.invalid(dotted(path, [name]), shown, rules[name].immutable)
         elif field.type in held and not field.shape and not field.type.endswith("TemplateSpec") and before and after:
-            _check_immutable(field.type, before, after, dotted(path, [name]), causes)
+            _check_immutable(field.type, before, after, dotted(path, [name]), causes, off)

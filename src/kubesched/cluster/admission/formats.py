@@ -60,6 +60,7 @@ _PERCENT_TEXT: Final = (
     "a valid percent string must be a numeric string followed by an ending '%' "
     "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
 )
+_LONGEST_NAME: Final = 253
 _NEGATIVE_TEXT: Final = "must be greater than or equal to 0"
 _PORT_NAME: Final = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 _PORT_NAME_TEXT: Final = (
@@ -85,6 +86,20 @@ def _is_config_key(text: str) -> bool:
 
 def _is_path_segment(text: str) -> bool:
     return text not in (".", "..") and "/" not in text and "%" not in text
+
+
+def _subdomain(text: str) -> str:
+    if is_object_name(text):
+        return ""
+    return _SUBDOMAIN_TEXT if len(text) <= _LONGEST_NAME else f"must be no more than {_LONGEST_NAME} characters"
+
+
+def _segment(text: str) -> str:
+    """Problem of a name that is a part of a path: the first of its words or characters that is not allowed there."""
+    if text in (".", ".."):
+        return f"may not be '{text}'"
+    found = next((character for character in "/%" if character in text), "")
+    return f"may not contain '{found}'" if found else ""
 
 
 def _port_name(text: str) -> str:
@@ -165,9 +180,11 @@ def _extended_resource(name: str) -> str:
 
 #: Formats by name. Each returns the problem of a value, or an empty text.
 _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
+    "short-name": lambda text: "must not contain dots" if "." in text else "" if _is_label(text) else _LABEL_TEXT,
     "label": lambda text: "" if _is_label(text) else _LABEL_TEXT,
-    "subdomain": lambda text: "" if is_object_name(text) else _SUBDOMAIN_TEXT,
+    "subdomain": _subdomain,
     "driver": lambda text: "" if is_object_name(text.lower()) else _SUBDOMAIN_TEXT,
+    "segment": _segment,
     "path-segment": lambda text: "" if _is_path_segment(text) else "may not be '.' or '..' nor contain '/' or '%'",
     "config-key": lambda text: "" if _is_config_key(text) else _CONFIG_KEY_TEXT,
     "key": lambda text: "" if is_qualified_name(text) else QUALIFIED_TEXT,

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from kubesched.api.decode import from_builtins
-from kubesched.api.kinds import NODES, PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES, Kind
+from kubesched.api.kinds import CLAIMS, NODES, POD_GROUPS, PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES, Kind
 from kubesched.api.selectors import compile_label_selector, label_selector_problem
 from kubesched.api.types import LabelSelector
 
@@ -21,9 +21,10 @@ from ..schema import fill_defaults, has_condition, holders, members, root_type, 
 from .admission import Admission, default_template
 from .checks import check_object
 from .pod_checks import check_mounts
+from .pod_groups import check_new_group, default_group, resolve_priority
 from .validation import Causes, check_labels, forbidden
 
-__all__ = ["check_kind", "default_kind", "fill_kind_defaults"]
+__all__ = ["admit_new", "check_kind", "default_kind", "fill_kind_defaults"]
 
 Data = dict[str, Any]
 
@@ -125,6 +126,7 @@ _DEFAULTS: Final[dict[str, Callable[[Data, Admission], None]]] = {
     "replicationcontrollers": _replication_controller,
     "jobs.batch": _job,
     "resourceslices.resource.k8s.io": _slice,
+    "podgroups.scheduling.k8s.io": default_group,
     "devicetaintrules.resource.k8s.io": lambda data, admission: _dated(data["spec"].get("taint"), admission),
 }
 
@@ -178,7 +180,11 @@ def fill_kind_defaults(kind: Kind, data: Data, admission: Admission) -> None:
 
 def default_kind(kind: Kind, data: Data, admission: Admission, *, keep_status: bool) -> None:
     """Fill in defaults and the first status, in place. Node status is kept: kubelets register with it."""
+    if admission.features_off and (type_ := root_type(kind.group, kind.kind)) is not None:
+        admission.drop_gated(type_.name, data, None)
     fill_kind_defaults(kind, data, admission)
+    if kind == POD_GROUPS and not (keep_status and data["spec"].get("priority") is not None):
+        resolve_priority(data, admission)
     if kind == NODES and admission.taint_new_nodes and not keep_status and not has_condition(data, "Ready"):
         taints = data["spec"].setdefault("taints", [])
         if all(taint.get("key") != _NOT_READY for taint in taints):
@@ -277,3 +283,15 @@ def check_kind(kind: Kind, data: Data, causes: Causes, admission: Admission, old
     policy = _POLICIES.get(kind.group_resource)
     if policy is not None:
         policy(data, causes, admission)
+
+
+def admit_new(kind: Kind, data: Data, admission: Admission) -> None:
+    """Check a valid new object by the policies for its kind.
+
+    Raises:
+        ApiError: 403.
+    """
+    if kind is CLAIMS:
+        admission.limits.check_claim(data, data["metadata"]["name"])
+    elif kind is POD_GROUPS:
+        check_new_group(data, admission)

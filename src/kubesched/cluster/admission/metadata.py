@@ -116,7 +116,7 @@ def changed_metadata(
         fresh = [item for item in metadata.get("finalizers") or [] if json_key(item) not in known]
         if fresh:
             causes = Causes()
-            shown = encode(drop_nulls(fresh)).decode()
+            shown = f"[]string{{{', '.join(encode(drop_nulls(one)).decode() for one in fresh)}}}"
             why = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
             causes.forbidden("metadata.finalizers", why)
             causes.raise_if_any(kind, old.name)

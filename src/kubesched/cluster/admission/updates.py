@@ -22,6 +22,7 @@ from ..schema import Document, Stored, drop_nulls, open_section, root_type
 from .admission import Admission, default_pod_spec
 from .checks import check_changes, check_pod_spec
 from .kinds import check_kind, fill_kind_defaults
+from .pod_groups import check_parallelism, check_status
 from .validation import Causes, repeated, volume_sources
 
 __all__ = ["checked_spec_change"]
@@ -71,14 +72,18 @@ def checked_spec_change(
             # Copied, because a patch shares its values with the caller. Nulls in custom resources are data.
             after[section] = deepcopy(after[section]) if old.kind.custom else drop_nulls(after[section])
     data = old.data()
+    type_ = None if old.kind.custom else root_type(old.kind.group, old.kind.kind)
+    if type_ is not None:
+        admission.drop_gated(type_.name, after, data)
     if old.kind == NODES or old.kind.custom or any(section != "status" for section in changed):
         fill_kind_defaults(old.kind, after, admission)
         check_kind(old.kind, after, causes, admission, data)
-    type_ = None if old.kind.custom else root_type(old.kind.group, old.kind.kind)
     if type_ is not None:
-        check_changes(type_.name, data, after, causes)
+        check_changes(type_.name, data, after, causes, admission.features_off)
     if check := _CHANGES.get(old.kind.group_resource):
         check(data, after, causes)
+    if policy := _POLICIES.get(old.kind.group_resource):
+        policy(data, after, causes, admission)
 
 
 def _without(data: Data | None, names: Iterable[str]) -> Data:
@@ -95,6 +100,7 @@ def _pod_spec_change(admission: Admission, before: Document, after: Document, ca
     if not isinstance(new_spec, dict):
         raise ApiError.bad_request(f"spec: must be an object, got {new_spec!r}")
     new_spec = drop_nulls(new_spec)
+    admission.drop_gated("PodSpec", new_spec, old_spec)
     default_pod_spec(old_spec)  # saved specs may lack defaults
     if resize:
         new_spec = _resized(old_spec, new_spec)
@@ -296,4 +302,10 @@ _CHANGES: Final[Mapping[str, Callable[[Data, Data, Causes], None]]] = {
     "persistentvolumeclaims": _claim,
     "persistentvolumes": _volume,
     "resourceclaims.resource.k8s.io": _resource_claim,
+}
+
+#: Checks of updates that read settings or other objects, by kind.
+_POLICIES: Final[Mapping[str, Callable[[Data, Data, Causes, Admission], None]]] = {
+    "jobs.batch": check_parallelism,
+    "podgroups.scheduling.k8s.io": check_status,
 }

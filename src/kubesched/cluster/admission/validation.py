@@ -95,8 +95,8 @@ class Causes(list[tuple[str, str, str]]):
     def required(self, path: str, why: str = "") -> None:
         self.append((path, "FieldValueRequired", f"Required value: {why}" if why else "Required value"))
 
-    def forbidden(self, path: str, why: str) -> None:
-        self.append((path, "FieldValueForbidden", f"Forbidden: {why}"))
+    def forbidden(self, path: str, why: str = "") -> None:
+        self.append((path, "FieldValueForbidden", f"Forbidden: {why}" if why else "Forbidden"))
 
     def duplicate(self, path: str, value: object) -> None:
         self.append((path, "FieldValueDuplicate", f"Duplicate value: {_shown(value)}"))
@@ -106,7 +106,9 @@ class Causes(list[tuple[str, str, str]]):
         self.append((path, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {texts}"))
 
     def too_many(self, path: str, size: int, most: int) -> None:
-        self.append((path, "FieldValueTooMany", f"Too many: {size}: must have at most {most} items"))
+        self.append(
+            (path, "FieldValueTooMany", f"Too many: {size}: must have at most {most} item{'s' if most != 1 else ''}")
+        )
 
     def too_long(self, path: str, most: int) -> None:
         self.append((path, "FieldValueTooLong", f"Too long: may not be more than {most} bytes"))

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.equality import same_json
+from kubesched.api.groups import group_key
 from kubesched.api.kinds import PODS, Kind
 from kubesched.api.storage import claims_of
 from kubesched.api.types import ObjectMeta, ObjectReference, OwnerReference
@@ -23,13 +24,24 @@ from kubesched.client.event_writer import Counts, EventWriter
 
 from ..kubelets import Handler, Problems, Stage, WatchCache
 
-__all__ = ["BY_CLAIM", "BY_NAMESPACE", "BY_NODE", "BY_OWNER", "Context", "ControllerSettings", "Data", "annotations_of"]
+__all__ = [
+    "BY_CLAIM",
+    "BY_GROUP",
+    "BY_NAMESPACE",
+    "BY_NODE",
+    "BY_OWNER",
+    "Context",
+    "ControllerSettings",
+    "Data",
+    "annotations_of",
+]
 __all__ += ["controller_of", "data_of", "differ", "owner_key", "owners_of", "spec_of", "status_of", "version_of"]
 
 Data = dict[str, Any]
 
-#: Names of indexes: objects by the UID of their controller; pods by node, by namespace, and by the claims they use.
-BY_OWNER, BY_NODE, BY_NAMESPACE, BY_CLAIM = "owner", "node", "namespace", "claim"
+#: Names of indexes: objects by the UID of their controller; pods by node, by namespace, by the claims they use, and by
+#: their group.
+BY_OWNER, BY_NODE, BY_NAMESPACE, BY_CLAIM, BY_GROUP = "owner", "node", "namespace", "claim", "group"
 
 _WRITES_PER_TURN: Final = 32
 
@@ -48,6 +60,7 @@ class ControllerSettings:
         terminated_pods: most finished pods that are kept (--terminated-pod-gc-threshold); 0 keeps all.
         stages: rules for times and failures of storage; the kubelets use those for pods.
         device_taint_rules: True if DeviceTaintRules evict pods (upstream's gate DRADeviceTaintRules).
+        features: feature gates of pod groups that are on (rules/groups §2).
         disruption_seconds: time after which a granted eviction that has not happened counts as a healthy pod again.
     """
 
@@ -58,6 +71,7 @@ class ControllerSettings:
     terminated_pods: int = 12_500
     stages: tuple[Stage, ...] = ()
     device_taint_rules: bool = False
+    features: frozenset[str] = frozenset()
     disruption_seconds: float = 120.0
 
 
@@ -130,6 +144,11 @@ def _claim_keys(item: Item) -> Iterable[str]:
     return [key for key, _ in claims_of(item.typed)] if item.typed.spec.volumes else ()
 
 
+def _group_keys(item: Item) -> Iterable[str]:
+    key = group_key(item.typed)
+    return (key,) if key else ()
+
+
 class Context:
     """Context of one manager's controllers. ``rng`` is for choices the API leaves open."""
 
@@ -145,6 +164,8 @@ class Context:
         self.pods.add_index(BY_NODE, _node_name)
         self.pods.add_index(BY_NAMESPACE, lambda item: (item.namespace,))
         self.pods.add_index(BY_CLAIM, _claim_keys)
+        if settings.features:
+            self.pods.add_index(BY_GROUP, _group_keys)
         self.pods.add_handler(self._pod_changed)
 
     def cache(self, kind: Kind) -> WatchCache:
@@ -200,6 +221,10 @@ class Context:
     def owned_pods(self, uid: str) -> list[Item]:
         """Return the pods controlled by an object, also those being deleted."""
         return self.pods.indexed(BY_OWNER, uid)
+
+    def members(self, key: str) -> list[Item]:
+        """Return the pods of a pod group, by ``namespace/name``, also those that have ended. Needs the feature gates."""
+        return self.pods.indexed(BY_GROUP, key)
 
     def is_going(self, item: Item) -> bool:
         """True if an object is being deleted. A pod counts from our own request, before the watch delivers it."""

@@ -25,6 +25,7 @@ from ..schema import has_condition
 from .base import ObjectController, WorkloadController
 from .context import Context, Data, controller_of, data_of, owner_key, spec_of, status_of
 from .indexes import Indexes
+from .job_groups import JobGroups
 from .pods import is_finished, is_ready, pod_body
 
 __all__ = ["COMPLETION_INDEX", "TRACKING", "JobOrphans", "Jobs", "completed_indexes", "finished_as"]
@@ -162,6 +163,7 @@ class Jobs(WorkloadController):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._last_failure: dict[str, float] = {}
+        self._groups = JobGroups(context, self) if "WorkloadWithJob" in context.settings.features else None
 
     async def reconcile_object(self, item: Item) -> None:
         pods = self.context.owned_pods(item.uid)
@@ -241,6 +243,7 @@ class Jobs(WorkloadController):
     async def _manage(self, item: Item, count: Count) -> None:
         """Create and delete pods, so that no more run than are allowed at once and are still wanted."""
         spec = spec_of(item)
+        group = await self._groups.group_of(item) if self._groups is not None else ""
         if spec.get("suspend"):
             for pod in count.active:
                 await self._drop(item, pod)
@@ -268,7 +271,7 @@ class Jobs(WorkloadController):
             free = completed_indexes(data_of(item)).missing(int(completions or 0))
             indexes = (index for index in free if index not in count.busy_indexes)
         for index in islice(indexes, min(missing, burst)):
-            await self._create(item, index)
+            await self._create(item, index, group)
         if missing > burst:
             self.queue.add(item.key)  # the next reconcile does the rest; after a refusal, the next try does
 
@@ -285,13 +288,15 @@ class Jobs(WorkloadController):
         delay = min(_FIRST_BACKOFF * 2.0 ** min(count.failed - 1, 30), _LONGEST_BACKOFF)
         return last + delay - self.context.now()
 
-    async def _create(self, item: Item, index: int | None) -> None:
+    async def _create(self, item: Item, index: int | None, group: str) -> None:
         name, number = item.name, {}
         template = spec_of(item).get("template") or {}
         spec: Data = {"restartPolicy": "Never", **(template.get("spec") or {})}
         if index is not None:
             name, number = f"{name}-{index}", {COMPLETION_INDEX: str(index)}
             spec = indexed_spec(spec, name)
+        if group:
+            spec = {**spec, "schedulingGroup": {"podGroupName": group}}
         labels = job_labels(item.name, item.uid) | number
         fields: Data = {"labels": labels, "annotations": number, "finalizers": [TRACKING], "spec": spec}
         await self.create_owned(item, PODS, pod_body(item, template, generate=f"{name}-", **fields))

@@ -31,6 +31,7 @@ from .endpoint_slices import EndpointSlices
 from .housekeeping import GarbageCollector, PodGarbage, ServiceAccounts
 from .jobs import JobOrphans, Jobs
 from .node_lifecycle import NodeLifecycle
+from .pod_groups import PodGroupProtection
 from .provisioner import Provisioner
 from .replica_sets import ReplicaSets, ReplicationControllers
 from .resource_claims import ResourceClaims
@@ -57,6 +58,7 @@ ALL: Final[tuple[type[Controller], ...]] = (
     ServiceAccounts,
     Budgets,
     *STORAGE,
+    PodGroupProtection,
     ResourceClaims,
     DeviceDriver,
     NodeLifecycle,

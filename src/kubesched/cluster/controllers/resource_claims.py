@@ -4,23 +4,28 @@
     consumer ended or gone ──▶ out of ``reservedFor``; after the last one the allocation and the finalizer go too
     generated claim, unused, pod ended ──▶ deleted
 
-Claims that the scheduler makes for extended resources are owned by their pod as well, and are treated in the same way.
-Rules: upstream ``pkg/controller/resourceclaim``.
+    pod group with a template ──▶ claim, owned by the group, recorded in the status of the group and of its members
+    group gone ──▶ its reservation ends; members that end leave it
+
+Claims of groups need the feature gate DRAWorkloadResourceClaims. Claims that the scheduler makes for extended resources
+are owned by their pod as well, and are treated in the same way. Rules: upstream ``pkg/controller/resourceclaim``,
+rules/groups §5.3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kubesched.api.decode import to_builtins
-from kubesched.api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
-from kubesched.api.resource import CLAIM_FINALIZER, ResourceClaim
-from kubesched.api.types import Pod, PodResourceClaim
+from kubesched.api.groups import PodGroup, group_key
+from kubesched.api.kinds import POD_GROUPS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from kubesched.api.resource import CLAIM_FINALIZER, ClaimConsumer, ResourceClaim
+from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError, Item
 from kubesched.client.event_writer import WARNING
 
-from ..kubelets import claim_names
+from ..kubelets import WatchCache, claim_names
 from .base import Controller
 from .context import BY_OWNER, Context, controller_of, version_of
 from .pods import is_finished, owned_body
@@ -31,7 +36,11 @@ __all__ = ["ResourceClaims", "claims_of"]
 POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
 #: Index of pods by the claims that they use.
 _BY_CLAIM: Final = "resource claim"
-_POD, _CLAIM = "pod:", "claim:"
+#: Index of claims by the groups that they are reserved for.
+_BY_RESERVATION: Final = "reserved for group"
+_POD, _CLAIM, _GROUP = "pod:", "claim:", "podgroup:"
+#: Most characters of a generated name before its random end.
+_LONGEST_BASE: Final = 57
 
 
 def claims_of(pod: Pod) -> Iterator[str]:
@@ -44,8 +53,18 @@ def _has_ended(pod: Pod) -> bool:
     return is_finished(pod) or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
+class _Wanted(Protocol):
+    """Entry of a pod's or a group's claims."""
+
+    @property
+    def name(self) -> str: ...
+
+
 class ResourceClaims(Controller):
-    """Controller of ResourceClaims. Keys are ``pod:namespace/name`` and ``claim:namespace/name``."""
+    """Controller of ResourceClaims.
+
+    Keys are ``pod:namespace/name`` and ``claim:namespace/name``, and ``podgroup:namespace/name`` with the feature gate.
+    """
 
     name = "resourceclaim"
     component = "resource_claim"
@@ -61,6 +80,12 @@ class ResourceClaims(Controller):
         context.watch(RESOURCE_CLAIMS, self._claim_changed)
         self.each(context.pods, self._reconcile_pod, _POD)
         self.each(self._claims, self._reconcile_claim, _CLAIM)
+        #: Pod groups; None without the feature gate. Then reservations for groups stay as they are.
+        self._groups: WatchCache | None = None
+        if "DRAWorkloadResourceClaims" in context.settings.features:
+            self._groups = context.watch(POD_GROUPS, self._group_changed)
+            self._claims.add_index(_BY_RESERVATION, _group_consumers)
+            self.each(self._groups, self._reconcile_group, _GROUP)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         pod: Pod = item.typed
@@ -80,7 +105,8 @@ class ResourceClaims(Controller):
         if len(pod.status.resource_claim_statuses) < len(before.status.resource_claim_statuses):
             return True
         return pod.spec.node_name != before.spec.node_name and any(
-            (claim := self._claims.get(f"{item.namespace}/{name}")) is None or not _is_reserved(claim, pod)
+            (claim := self._claims.get(f"{item.namespace}/{name}")) is None
+            or not claim.typed.status.is_reserved_for(pod)
             for name in claims_of(pod)
         )
 
@@ -92,13 +118,34 @@ class ResourceClaims(Controller):
         if new is None or claim.status.allocation is not None:
             # Enqueue pods whose claim is gone, and placed pods without a reservation.
             for pod in self.context.pods.indexed(_BY_CLAIM, item.key):
-                if new is None or (pod.typed.spec.node_name and not _is_reserved(item, pod.typed)):
+                if new is None or (pod.typed.spec.node_name and not claim.status.is_reserved_for(pod.typed)):
                     self.queue.add(f"{_POD}{pod.key}")
 
     def _seems_stale(self, item: Item) -> bool:
-        """True if the cache shows that a claim is reserved for a pod that has ended."""
-        pods, consumers = self.context.pods, item.typed.status.reserved_for
-        return any(one.is_pod and not _may_use(pods.get(f"{item.namespace}/{one.name}"), one.uid) for one in consumers)
+        """True if the cache shows that a claim is reserved for a pod that has ended, or for a group that is gone."""
+        pods, groups, consumers = self.context.pods, self._groups, item.typed.status.reserved_for
+        return any(
+            (one.is_pod and not _may_use(pods.get(f"{item.namespace}/{one.name}"), one.uid))
+            or (
+                groups is not None and one.is_pod_group and not _is(groups.get(f"{item.namespace}/{one.name}"), one.uid)
+            )
+            for one in consumers
+        )
+
+    def _group_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
+        """Enqueue a group with claims, members that may have waited for it, and the claims of a group that is gone."""
+        if new is None or (old is not None and old.uid != new.uid):
+            for claim in self._claims.indexed(_BY_RESERVATION, item.key):
+                self.queue.add(f"{_CLAIM}{claim.key}")
+        if new is None:
+            return
+        has_claims = bool(new.typed.spec.resource_claims)
+        if has_claims:
+            self.queue.add(f"{_GROUP}{item.key}")
+        if has_claims or old is None:
+            for pod in self.context.members(item.key):
+                if pod.typed.spec.resource_claims:
+                    self.queue.add(f"{_POD}{pod.key}")
 
     def _template_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         if new is not None:
@@ -109,42 +156,80 @@ class ResourceClaims(Controller):
         if self.context.is_going(item) or is_finished(item.typed):
             return
         pod: Pod = item.typed
+        group: PodGroup | None = None
+        if self._groups is not None and (key := group_key(pod)):
+            known = self._groups.get(key)
+            if known is None:
+                return  # the claims may be the group's; the group enqueues the pod when it comes
+            group = known.typed
         recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         made: list[dict[str, str]] = []
         for wanted in pod.spec.resource_claims:
             template, name = wanted.resource_claim_template_name, recorded.get(wanted.name, "")
             if template is None or name is None or self._claims.get(f"{pod.namespace}/{name}"):
                 continue
-            claim = self._made_before(pod, wanted) or await self._make(item, wanted, template)
-            if claim is not None:
-                made.append({"name": wanted.name, "resourceClaimName": claim.name})
+            if group is not None and group.shares(wanted):
+                found = _recorded_by(group, wanted.name)
+            else:
+                claim = self._made_before(pod.uid, wanted) or await self._make(item, wanted, template, _POD)
+                found = claim.name if claim is not None else ""
+            if found:
+                made.append({"name": wanted.name, "resourceClaimName": found})
         if made:
             changed = await self.context.patch_status(item, {"resourceClaimStatuses": made}, unless=(404,))
             if changed is None:
                 return  # the claim is gone
             item, pod = changed, changed.typed
-        for name in claims_of(pod) if pod.spec.node_name else ():
-            claim = self._claims.get(f"{pod.namespace}/{name}")
-            # The pod was placed by hand, without a scheduler, or lost its reservation.
-            if claim is not None and claim.typed.status.allocation is not None and not _is_reserved(claim, pod):
-                consumer = {"resource": "pods", "name": item.name, "uid": item.uid}
-                await self.context.patch_status(claim, {"reservedFor": [consumer]}, unless=())
+        if pod.spec.node_name:
+            await self._reserve(pod, group)
 
-    def _made_before(self, pod: Pod, wanted: PodResourceClaim) -> Item | None:
-        """Return a claim that was made for the pod but not recorded, because recording failed."""
-        made = (one for one in self._claims.indexed(BY_OWNER, pod.uid) if not one.typed.metadata.deletion_timestamp)
+    async def _reserve(self, pod: Pod, group: PodGroup | None) -> None:
+        """Reserve the claims of a pod that was placed by hand, without a scheduler, or lost its reservation."""
+        shared = {
+            one.resource_claim_name or _recorded_by(group, one.name)
+            for one in (group.spec.resource_claims if group is not None else ())
+        }
+        for name in claims_of(pod):
+            claim = self._claims.get(f"{pod.namespace}/{name}")
+            if claim is None or claim.typed.status.allocation is None or claim.typed.status.is_reserved_for(pod):
+                continue
+            consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+            if group is not None and name in shared:
+                consumer = {"resource": POD_GROUPS.plural, "name": group.metadata.name, "uid": group.metadata.uid}
+                consumer["apiGroup"] = POD_GROUPS.group
+            await self.context.patch_status(claim, {"reservedFor": [consumer]}, unless=())
+
+    async def _reconcile_group(self, item: Item) -> None:
+        """Make the claims of a group from their templates, and record them in its status."""
+        if self.context.is_going(item):
+            return
+        group: PodGroup = item.typed
+        made: list[dict[str, str]] = []
+        for wanted in group.spec.resource_claims:
+            template, name = wanted.resource_claim_template_name, _recorded_by(group, wanted.name)
+            if template is None or self._claims.get(f"{item.namespace}/{name}"):
+                continue
+            claim = self._made_before(item.uid, wanted) or await self._make(item, wanted, template, _GROUP)
+            if claim is not None:
+                made.append({"name": wanted.name, "resourceClaimName": claim.name})
+        if made:
+            await self.context.patch_status(item, {"resourceClaimStatuses": made})
+
+    def _made_before(self, uid: str, wanted: _Wanted) -> Item | None:
+        """Return a claim that was made for a pod or a group but not recorded, because recording failed."""
+        made = (one for one in self._claims.indexed(BY_OWNER, uid) if not one.typed.metadata.deletion_timestamp)
         return next((one for one in made if one.typed.metadata.annotations.get(POD_CLAIM) == wanted.name), None)
 
-    async def _make(self, item: Item, wanted: PodResourceClaim, name: str) -> Item | None:
-        """Create the claim of a template, owned by the pod."""
+    async def _make(self, item: Item, wanted: _Wanted, name: str, prefix_of_key: str) -> Item | None:
+        """Create the claim of a template, owned by the pod or group."""
         template = self._templates.get(f"{item.namespace}/{name}")
         if template is None:
             text = f'resourceclaimtemplate.resource.k8s.io "{name}" not found'
-            self._waiting.setdefault(f"{item.namespace}/{name}", {})[f"{_POD}{item.key}"] = None
+            self._waiting.setdefault(f"{item.namespace}/{name}", {})[f"{prefix_of_key}{item.key}"] = None
             await self._report(item, wanted, f'resource claim template "{name}": {text}')
             return None
         spec: dict[str, Any] = template.data().get("spec") or {}
-        prefix = f"{item.name}-{wanted.name}-"
+        prefix = _base_name(item.name, wanted.name)
         body = owned_body(item, spec, generate=prefix, annotations={POD_CLAIM: wanted.name})
         try:
             return await self.context.create(RESOURCE_CLAIMS, item.namespace, body)
@@ -152,8 +237,9 @@ class ResourceClaims(Controller):
             await self._report(item, wanted, f"create ResourceClaim {prefix}: {error.message}")
             raise
 
-    async def _report(self, item: Item, wanted: PodResourceClaim, why: str) -> None:
-        await self.record(item, WARNING, "FailedResourceClaimCreation", f"PodResourceClaim {wanted.name}: {why}")
+    async def _report(self, item: Item, wanted: _Wanted, why: str) -> None:
+        text = f"{item.kind.kind}ResourceClaim {wanted.name}: {why}"
+        await self.record(item, WARNING, "FailedResourceClaimCreation", text)
 
     async def _reconcile_claim(self, item: Item) -> None:
         if self._seems_stale(item) or _is_protected_in_vain(item.typed):
@@ -172,7 +258,7 @@ class ResourceClaims(Controller):
         """Remove reservations of ended pods. After the last one remove the allocation, then the finalizer."""
         claim: ResourceClaim = item.typed
         status = claim.status
-        valid = [one for one in status.reserved_for if not one.is_pod or await self._has_user(item, one.name, one.uid)]
+        valid = [one for one in status.reserved_for if await self._is_valid(item, one)]
         if len(valid) == len(status.reserved_for) and not _is_protected_in_vain(claim):
             return item
         frees = not valid and CLAIM_FINALIZER in claim.metadata.finalizers
@@ -186,6 +272,15 @@ class ResourceClaims(Controller):
             finalizers = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
             item = await self.context.patch(item, {"metadata": {**version_of(item), "finalizers": finalizers or None}})
         return item
+
+    async def _is_valid(self, item: Item, consumer: ClaimConsumer) -> bool:
+        """True if a reservation goes on: its pod or group may still use the claim."""
+        if consumer.is_pod:
+            return await self._has_user(item, consumer.name, consumer.uid)
+        if self._groups is None or not consumer.is_pod_group:
+            return True
+        known = self._groups.get(f"{item.namespace}/{consumer.name}")
+        return _is(known or await self.context.get(POD_GROUPS, item.namespace, consumer.name), consumer.uid)
 
     async def _has_user(self, item: Item, name: str, uid: str) -> bool:
         """True if the pod of a reservation may still use the claim. The server is asked if the cache lacks the pod."""
@@ -203,5 +298,24 @@ def _is_protected_in_vain(claim: ResourceClaim) -> bool:
     return going and not claim.status.reserved_for and CLAIM_FINALIZER in claim.metadata.finalizers
 
 
-def _is_reserved(claim: Item, pod: Pod) -> bool:
-    return any(consumer.uid == pod.uid for consumer in claim.typed.status.reserved_for)
+def _is(item: Item | None, uid: str) -> bool:
+    return item is not None and item.uid == uid
+
+
+def _recorded_by(group: PodGroup | None, name: str) -> str:
+    """Return the name of the claim that a group's status has for an entry; an empty text if there is none yet."""
+    statuses = group.status.resource_claim_statuses if group is not None else ()
+    return next((one.resource_claim_name or "" for one in statuses if one.name == name), "")
+
+
+def _group_consumers(item: Item) -> list[str]:
+    return [f"{item.namespace}/{one.name}" for one in item.typed.status.reserved_for if one.is_pod_group]
+
+
+def _base_name(owner: str, claim: str) -> str:
+    """Return the beginning of a generated name. Parts that are too long are cut in proportion to their lengths."""
+    room = _LONGEST_BASE - 2
+    if (total := len(owner) + len(claim)) > room:
+        first = max(1, room * len(owner) // total)
+        owner, claim = owner[:first], claim[: room - first]
+    return f"{owner}-{claim}-"

@@ -166,8 +166,12 @@ class DeviceTaintEviction(Evictor):
 
     def _add_users(self, claim: Item) -> None:
         for consumer in claim.typed.status.reserved_for:
+            key = f"{claim.namespace}/{consumer.name}"
             if consumer.is_pod:
-                self.queue.add(f"{claim.namespace}/{consumer.name}")
+                self.queue.add(key)
+            elif consumer.is_pod_group and self.context.settings.features:
+                for pod in self.context.members(key):
+                    self.queue.add(pod.key)
 
     def enqueue(self, item: Item, old: Item | None, new: Item | None) -> None:
         placed = new is not None and new.typed.spec.node_name and differ(old, new, lambda pod: pod.typed.spec.node_name)
@@ -183,7 +187,7 @@ class DeviceTaintEviction(Evictor):
         for name in claims_of(pod):
             item = self._claims.get(f"{pod.namespace}/{name}")
             status = item.typed.status if item is not None else ResourceClaimStatus()
-            if status.allocation is None or all(one.uid != pod.uid for one in status.reserved_for):
+            if status.allocation is None or not status.is_reserved_for(pod):
                 continue
             for result in status.allocation.devices.results:
                 for taint in self._taints_of(result):

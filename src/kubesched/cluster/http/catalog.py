@@ -168,6 +168,8 @@ class Catalog:
             versions.setdefault(resource.version, {}).setdefault(resource.kind.plural, resource)
 
         for kind in KINDS:
+            if kind.gate and kind.gate not in self._store.admission.features:
+                continue
             subresources = _SUBRESOURCES.get(kind.group_resource, ())
             if kind.group_resource in self._store.status_kinds:
                 subresources = (*subresources, Subresource("status", kind.kind))

@@ -264,6 +264,21 @@ def read_claim_state(data: Data, now: float) -> str:
     return ",".join(state for state, holds in states.items() if holds)
 
 
+def read_group_policy(data: Data, now: float) -> str:
+    return "Gang" if find(data, ".spec.schedulingPolicy.gang") is not None else "Basic"
+
+
+def read_group_status(data: Data, now: float) -> str:
+    """Return the state of a pod group by its conditions; the reason of a disruption if there is one."""
+    conditions = {one.get("type"): one for one in as_items(find(data, ".status.conditions"))}
+    if "DisruptionTarget" in conditions:
+        return str(conditions["DisruptionTarget"].get("reason", ""))
+    scheduled = conditions.get("PodGroupScheduled")
+    if scheduled is None:
+        return "Pending"
+    return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+
+
 def read_quota(data: Data, now: float, prefix: str) -> str:
     hard, used = as_dict(find(data, ".status.hard")), as_dict(find(data, ".status.used"))
     names = [name for name in sorted(hard) if name.startswith("limits.") is (prefix == "limits")]

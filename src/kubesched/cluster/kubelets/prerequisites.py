@@ -136,6 +136,6 @@ def _problem(item: Item | None, pod: Pod, name: str) -> str:
     claim: ResourceClaim = item.typed
     if claim.status.allocation is None:
         return f"the ResourceClaim {name} referenced by pod {pod.name} has not been allocated"
-    if all(consumer.uid != pod.uid for consumer in claim.status.reserved_for):
+    if not claim.status.is_reserved_for(pod):
         return f"pod {pod.name} ({pod.uid}) is not allowed to use ResourceClaim {name} ({claim.metadata.uid})"
     return ""

@@ -9,6 +9,7 @@ from .objects import (
     drop_nulls,
     encode,
     encode_clean,
+    fnv_letters,
     has_condition,
     letters_of,
     new_uid,
@@ -17,7 +18,18 @@ from .objects import (
     same_section,
 )
 from .patches import apply_json_patch, apply_merge_patch
-from .rules import Condition, FieldRules, field_rules, fill_defaults, holders, items_of, members, reaches, type_rules
+from .rules import (
+    Condition,
+    FieldRules,
+    drop_gated,
+    field_rules,
+    fill_defaults,
+    holders,
+    items_of,
+    members,
+    reaches,
+    type_rules,
+)
 from .schema import Field, Type, descriptions, root_type, table_lines, types, unknown_paths
 from .stored_pods import StoredPod, stored
 from .strategic import apply_strategic_patch, is_atomic, list_keys, patch_markers

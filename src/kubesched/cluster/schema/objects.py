@@ -26,6 +26,7 @@ __all__ = [
     "drop_nulls",
     "encode",
     "encode_clean",
+    "fnv_letters",
     "has_condition",
     "letters_of",
     "new_uid",
@@ -173,6 +174,14 @@ def letters_of(number: int, length: int) -> str:
         number, place = divmod(number, len(_PAIRS))
         text += _PAIRS[place]
     return text + _LETTERS[number % len(_LETTERS)] if length % 2 else text
+
+
+def fnv_letters(text: str) -> str:
+    """Return a short name for a text: the digits of its 32-bit FNV-1a hash, in upstream's alphabet for names."""
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return "".join(_LETTERS[ord(digit) % len(_LETTERS)] for digit in str(value))
 
 
 def random_suffix(random: Random, length: int = 5) -> str:

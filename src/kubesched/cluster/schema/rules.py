@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
@@ -19,6 +19,7 @@ from .schema import table_lines, types
 __all__ = [
     "Condition",
     "FieldRules",
+    "drop_gated",
     "field_rules",
     "fill_defaults",
     "holders",
@@ -33,7 +34,7 @@ Data = dict[str, Any]
 _LINE: Final = re.compile(r"(\w+)(?:\.(\S+))? ([^\n]+)(?:\n +(.+))?")
 _ERROR: Final = re.compile(r"(\w+)(?: \((.+?)\))?(?:: (.*))?")
 #: Values of the words that ``rules.txt`` has without a value.
-_ALONE: Final = {"immutable": "field_is_immutable", "zero": "true"}
+_ALONE: Final = {"immutable": "field_is_immutable", "zero": "true", "unshown": "true"}
 
 
 class FieldRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,8 +53,14 @@ class FieldRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default: str = ""
     #: Members, or sets of members, in which no two items of a list may be equal.
     unique: tuple[tuple[str, ...], ...] = ()
+    #: Member that distinguishes the items of a list. An error shows the whole second item.
+    key: str = ""
     #: Text of the error when an update changes the field; empty when that is allowed.
     immutable: str = ""
+    #: True if the error about such a change shows null instead of the value.
+    unshown: bool = False
+    #: Feature gate without which a client cannot set the field; see :func:`drop_gated`.
+    gate: str = ""
     #: True if a client may write 0 for "absent".
     zero: bool = False
 
@@ -101,7 +108,12 @@ class TypeRules:
     @property
     def relations(self) -> bool:
         """True if rules relate members, or the items of a list."""
-        return bool(self.conditions) or any(rules.unique for rules in self.fields.values())
+        return bool(self.conditions) or any(rules.unique or rules.key for rules in self.fields.values())
+
+    @property
+    def gated(self) -> bool:
+        """True if some field has a feature gate."""
+        return any(rules.gate for rules in self.fields.values())
 
 
 @cache
@@ -216,3 +228,33 @@ def fill_defaults(type_: str, data: Data) -> None:
         elif value is not None:
             for _, one in items_of(value, shape):
                 fill_defaults(inner, one)
+
+
+# -- feature gates -----------------------------------------------------------------------------------------
+
+
+@cache
+def _gated(type_: str) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...]]:
+    """Return the gated fields of a type with their gates, and its fields that contain types with gated fields."""
+    gates = tuple((name, rules.gate) for name, rules in field_rules(type_).items() if rules.gate)
+    return gates, members(type_, reaches("gated"))
+
+
+def drop_gated(type_: str, data: Data, old: Data | None, off: Set[str]) -> None:
+    """Remove, in place, the fields whose gate is in ``off``, unless the object before the update had them.
+
+    The form of the object must have been checked. An empty text or list counts as absent.
+    """
+    gates, held = _gated(type_)
+    before = old or {}
+    for name, gate in gates:
+        if gate in off and name in data and before.get(name) in (None, "", []):
+            del data[name]
+    for name, shape, inner in held:
+        value, known = data.get(name), before.get(name)
+        if value is not None and not shape:
+            drop_gated(inner, value, known, off)
+        elif value is not None:
+            items = dict(items_of(known, shape)) if known else {}
+            for key, one in items_of(value, shape):
+                drop_gated(inner, one, items.get(key), off)

@@ -17,8 +17,8 @@ import msgspec
 
 from kubesched.api.equality import same_json
 from kubesched.api.event_record import EventRecord
+from kubesched.api.groups import GATES
 from kubesched.api.kinds import (
-    CLAIMS,
     CORE_EVENTS,
     EVENTS,
     LIMIT_RANGES,
@@ -38,6 +38,7 @@ from ..admission import (
     Admission,
     Causes,
     ServiceAddresses,
+    admit_new,
     changed_metadata,
     check_kind,
     check_metadata,
@@ -90,8 +91,8 @@ class Store(Records):
     ``history`` is the number of past changes of one kind at which a new watch may start; an older start gets 410.
     ``backlog`` is the number of changes by which a live watch may lag. ``auto_namespaces`` creates a namespace when an
     object is created in it; ``default_tolerations``, ``priority_admission`` and ``taint_new_nodes`` are admission
-    rules. Every verb raises :class:`ApiError` when it refuses. With ``dry_run`` a verb does everything but store the
-    result.
+    rules. ``features`` are the feature gates of pod groups that are on. Every verb raises :class:`ApiError` when it
+    refuses. With ``dry_run`` a verb does everything but store the result.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Store(Records):
         default_tolerations: bool = True,
         priority_admission: bool = True,
         taint_new_nodes: bool = False,
+        features: Iterable[str] = GATES,
     ) -> None:
         super().__init__(clock, history, backlog)
         self._random = random
@@ -118,6 +120,7 @@ class Store(Records):
             default_tolerations=default_tolerations,
             priority_admission=priority_admission,
             taint_new_nodes=taint_new_nodes,
+            features=features,
         )
         #: Most events that are kept, each for an hour at most. The oldest are dropped first.
         self.most_events = math.inf
@@ -248,8 +251,8 @@ class Store(Records):
             if kind is SERVICES and not restore:
                 self._services.assign(document, None, causes)
             causes.raise_if_any(kind, name)
-            if kind is CLAIMS and not restore:
-                self.admission.limits.check_claim(document, name)
+            if not restore:
+                admit_new(kind, document, self.admission)
         if not restore:
             self._quotas.admit(kind, document)
         item = self.commit(kind, document, dry_run=dry_run, most=math.inf if restore else MOST_BYTES)

@@ -25,7 +25,7 @@ def _members(required: str, optional: str = "") -> _Members:
     return {**dict.fromkeys(required.split(), True), **dict.fromkeys(optional.split(), False)}
 
 
-_VECTOR: Final = _members("name area mode scenario expected", "gates")
+_VECTOR: Final = _members("name area mode scenario expected", "gates kind note")
 _CLUSTER: Final = _members("config nodes pods objects", "pending")
 _SCENARIO: Final = {
     "independent": _CLUSTER,
@@ -33,13 +33,18 @@ _SCENARIO: Final = {
     "hints": _members("config nodes pods objects pod plugin event old new", "pending"),
     "config": _members("document"),
     "body": _members("body"),
+    "phases": _members("gates config phases"),
+    "api": _members("gates config phases"),
 }
 _EXPECTED: Final = {
     "independent": _members("pods"),
     "sequential": _members("steps"),
     "hints": _members("matched hint", "error derivedEvents"),
     "config": _members("", "stage errors defaulted effective"),
+    "phases": _members("", "phases startError"),
+    "api": _members("phases"),
 }
+_PHASE: Final = _members("phase exact", "allowed groupsAllowed live liveSettled")
 #: Modes of vectors.
 MODES: Final = tuple(_SCENARIO)
 
@@ -81,6 +86,8 @@ def check_members(vector: JSON) -> None:
         return  # the expected member is the object itself
     expected = vector["expected"]
     _check(expected, _EXPECTED[mode], "expected")
+    for number, phase in enumerate(expected.get("phases", ())):
+        _check(phase, _PHASE, f"expected.phases[{number}]")
     if mode == "hints":
         _check(vector["scenario"]["event"], _members("resource action"), "scenario.event")
     for name, known in (("pods", _ATTEMPT), ("steps", _STEP)):

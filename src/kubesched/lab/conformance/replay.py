@@ -21,6 +21,8 @@ from .comparison import AreaResult, Comparison, Verdict
 from .configs import compare_config
 from .coverage import Coverage
 from .files import BadLineError, area_of, read_vectors
+from .group_api import compare_group_api
+from .groups import compare_groups
 from .hint_vectors import compare_hint
 from .members import check_members
 from .pods import replay_independent, replay_sequential, unchanged
@@ -67,6 +69,8 @@ def replay_vector(
 
     Nothing is raised: a vector that cannot be replayed has failed.
     """
+    if vector.get("mode") == "phases":
+        return _replay_groups(vector, registry)
     comparison = _replay(vector, registry, None, coverage)
     if comparison.verdict is Verdict.FAILED and str(vector.get("mode")) in _PODS:
         try:
@@ -83,6 +87,18 @@ def replay_vector(
     return comparison, comparison.verdict, ""
 
 
+def _replay_groups(vector: JSON, registry: Registry) -> tuple[Comparison, Verdict, str]:
+    """Replay a scenario with pod groups; :mod:`.groups` undoes declared differences itself."""
+    comparison = Comparison()
+    try:
+        check_members(vector)
+        comparison, why = compare_groups(comparison, vector, registry)
+    except Exception as error:
+        comparison.fail("vector", f"the replay stopped: {type(error).__name__}: {error}")
+        return comparison, Verdict.FAILED, ""
+    return comparison, Verdict.DECLARED if why else comparison.verdict, why
+
+
 _PODS = {"independent": replay_independent, "sequential": replay_sequential}
 
 
@@ -94,6 +110,8 @@ def _replay(vector: JSON, registry: Registry, variant: Variant | None, coverage:
         gates = gates_of(vector.get("gates", {}))
         if mode == "body":
             compare_body(comparison, vector)
+        elif mode == "api":
+            compare_group_api(comparison, vector)
         elif mode == "config":
             compare_config(comparison, vector, gates)
         else:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
+from kubesched.api.groups import GATES
 from kubesched.api.kinds import CORE_EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from kubesched.api.types import Node, Pod
 from kubesched.base.tasks import Supervisor
@@ -92,8 +93,13 @@ class Embedded:
         """
         rng = random.Random(seed)
         self.clock = clock
+        features = gates.among(GATES)
         self.store = Store(
-            clock, random=_split(rng), priority_admission=not believe_priority, taint_new_nodes=taint_new_nodes
+            clock,
+            random=_split(rng),
+            priority_admission=not believe_priority,
+            taint_new_nodes=taint_new_nodes,
+            features=features,
         )
         self.store.admission.merges_spread_keys = gates.enabled("MatchLabelKeysInPodTopologySpread") and gates.enabled(
             "MatchLabelKeysInPodTopologySpreadSelectorMerge"
@@ -135,7 +141,11 @@ class Embedded:
     def _new_controllers(
         self, rng: random.Random, chosen: _Chosen, stages: Sequence[Stage], gates: FeatureGates
     ) -> ControllerManager:
-        settings = ControllerSettings(stages=tuple(stages), device_taint_rules=gates.enabled("DRADeviceTaintRules"))
+        settings = ControllerSettings(
+            stages=tuple(stages),
+            device_taint_rules=gates.enabled("DRADeviceTaintRules"),
+            features=gates.among(GATES),
+        )
         return ControllerManager(self.client, self.clock, rng, chosen, settings=settings)
 
     async def start(self, *, scheduler: bool = True) -> None:

@@ -109,7 +109,10 @@ class Simulation:
                 then.
         """
         intake = gather(
-            manifests_of(objects, "objects"), present=self.embedded.nodes(), controllers=self._session.controllers
+            manifests_of(objects, "objects"),
+            present=self.embedded.nodes(),
+            controllers=self._session.controllers,
+            features=self.embedded.store.admission.features,
         )
         return self._do_now(lambda: self._session.create(intake))
 

@@ -21,6 +21,7 @@ import logging
 from kubesched.api.types import Namespace, Node, Pod
 
 from ..nodes.node_table import NodeTable
+from ..nodes.pod_groups import PodGroupStates
 from ..nodes.podinfo import PodInfo
 from ..nodes.snapshot import Snapshot
 
@@ -34,10 +35,15 @@ class CacheError(Exception):
 
 
 class Cache:
-    """Cache of nodes by name and pods by UID. The node table holds the nodes and the sums of their pods' requests."""
+    """Cache of nodes by name and pods by UID. The node table holds the nodes and the sums of their pods' requests.
 
-    def __init__(self) -> None:
+    Attributes:
+        groups: members of pod groups by their state; None while the gate GenericWorkload is off.
+    """
+
+    def __init__(self, groups: PodGroupStates | None = None) -> None:
         self.table = NodeTable()
+        self.groups = groups
         #: UID to the pod as it counts on its node: the assumed copy, or the API object.
         self.pods: dict[str, PodInfo] = {}
         self.assumed: set[str] = set()
@@ -59,6 +65,8 @@ class Cache:
             raise CacheError(f"pod {uid}({pod.key}) is in the cache, so can't be assumed")
         self._insert(uid, pod)
         self.assumed.add(uid)
+        if self.groups is not None and pod.pod.spec.scheduling_group is not None:
+            self.groups.assume(pod.pod)
 
     def forget_pod(self, pod: Pod) -> None:
         """Undo :meth:`assume_pod`; nothing happens when the pod is not here.
@@ -77,6 +85,8 @@ class Cache:
         if uid not in self.assumed:
             raise CacheError(f"pod {uid}({pod.key}) wasn't assumed so cannot be forgotten")
         self._drop(uid)
+        if self.groups is not None and pod.spec.scheduling_group is not None:
+            self.groups.forget(pod)
 
     def add_pod(self, pod: PodInfo) -> None:
         """Add a pod that the API server shows on a node: confirm an assumed pod, or adopt a pod that others placed.
@@ -97,6 +107,8 @@ class Cache:
             self.assumed.discard(uid)
         else:
             raise CacheError(f"pod {uid}({pod.key}) was already in added state")
+        if self.groups is not None and pod.pod.spec.scheduling_group is not None:
+            self.groups.put(pod.pod)
 
     def update_pod(self, old: Pod, new: PodInfo) -> None:
         """Update a pod on a node that changed (``new`` may even be another pod of the same name).
@@ -117,6 +129,10 @@ class Cache:
                 "the cache no longer knows the cluster"
             )
         self._replace(uid, known, new)
+        if self.groups is not None and new.pod.spec.scheduling_group is not None:
+            if new.uid != uid:
+                self.groups.remove(known.pod)
+            self.groups.put(new.pod)
 
     def remove_pod(self, pod: Pod) -> None:
         """Remove a pod, and subtract the amounts that were added for it. The amounts in the given object do not count.
@@ -127,6 +143,8 @@ class Cache:
         uid = self._uid(pod)
         if uid not in self.pods:
             raise CacheError(f"pod {uid}({pod.key}) is not found in scheduler cache, so cannot be removed from it")
+        if self.groups is not None:
+            self.groups.remove(self.pods[uid].pod)
         self._drop(uid)
 
     def is_assumed(self, uid: str) -> bool:

@@ -54,6 +54,8 @@ def checking(cache: Cache) -> Steps[list[str]]:
     problems = yield from _checking_table(cache.table, recount)
     if cache.table.trials:
         problems.append(f"what-if questions about the rows {sorted(cache.table.trials)} were not closed")
+    if cache.groups is not None:
+        problems += cache.groups.check()
     return problems
 
 

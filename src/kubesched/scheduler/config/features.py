@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from kubesched.api import groups
+
 __all__ = [
     "DEFAULT_GATES",
     "FEATURES",
@@ -66,6 +68,7 @@ _NEEDS: Final = {
     "GangScheduling": ("GenericWorkload",),
     "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
     "WorkloadAwarePreemption": ("GangScheduling",),
+    "WorkloadWithJob": ("GenericWorkload",),
     "DRADeviceBindingConditions": (_DRA, "DRAResourceClaimDeviceStatus"),
     "DRAWorkloadResourceClaims": (_DRA, "GenericWorkload"),
     "InPlacePodLevelResourcesVerticalScaling": (
@@ -93,6 +96,7 @@ _BETA_ON: Final = (
 _BETA_OFF: Final = "SchedulerAsyncAPICalls:1.34 DRADeviceTaintRules:1.36 CoordinatedLeaderElection:1.33"
 _ALPHA: Final = (
     "GenericWorkload:1.35 GangScheduling:1.35 TopologyAwareWorkloadScheduling:1.36 WorkloadAwarePreemption:1.36 "
+    "WorkloadWithJob:1.36 "
     "StorageCapacityScoring:1.33 TaintTolerationComparisonOperators:1.35 VolumeLimitScaling:1.35 "
     "DRANodeAllocatableResources:1.36 DRAWorkloadResourceClaims:1.36 DRAListTypeAttributes:1.36 LoggingAlphaOptions "
     "NativeHistograms:1.36 ClientsAllowCBOR ClientsPreferCBOR"
@@ -123,19 +127,25 @@ FEATURES: Final[Mapping[str, Feature]] = MappingProxyType({feature.name: feature
 #: Features that kubesched lacks, by their gates, which cannot be turned on. All are off by default.
 UNAVAILABLE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "GenericWorkload": "scheduling of pod groups",
-        "GangScheduling": "scheduling of gangs",
-        "TopologyAwareWorkloadScheduling": "placements of pod groups",
-        "WorkloadAwarePreemption": "preemption by pod groups",
         "DRANodeAllocatableResources": "devices that count as cpu or memory of a node",
-        "DRAWorkloadResourceClaims": "claims of pod groups",
         "NativeHistograms": "native histograms in metrics",
         "ClientsPreferCBOR": "requests in CBOR",
     }
 )
 
-#: Stages by the names that stand for all gates of a stage.
-_ALL: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+
+def _changeable(stage: Stage) -> tuple[str, ...]:
+    return tuple(feature.name for feature in FEATURES.values() if feature.stage is stage and not feature.locked)
+
+
+#: Words that stand for several gates. The first two are upstream's.
+_ALL: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "AllAlpha": _changeable(Stage.ALPHA),
+        "AllBeta": _changeable(Stage.BETA),
+        "AllPodGroups": groups.GATES,
+    }
+)
 _BOOLS: Final = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
@@ -180,18 +190,16 @@ class FeatureGates:
 
     @classmethod
     def of(cls, settings: Mapping[str, bool]) -> FeatureGates:
-        """Apply ``settings`` (``AllAlpha`` and ``AllBeta`` included) to the 1.36 defaults.
+        """Apply ``settings`` (``AllAlpha``, ``AllBeta`` and ``AllPodGroups`` included) to the 1.36 defaults.
 
         Raises:
             FeatureGateError: for an unknown gate, a locked one, and one that needs another which is off.
             UnavailableGateError: for a gate whose feature kubesched lacks.
         """
         values = {feature.name: feature.default for feature in FEATURES.values()}
-        for key, stage in _ALL.items():
-            if key in settings:
-                for feature in FEATURES.values():
-                    if feature.stage is stage and not feature.locked:
-                        values[feature.name] = settings[key]
+        for word, names in _ALL.items():
+            if word in settings:
+                values.update(dict.fromkeys(names, settings[word]))
         for name, value in settings.items():
             if name in _ALL:
                 continue
@@ -224,6 +232,10 @@ class FeatureGates:
             KeyError: for a gate that does not exist (a programming error).
         """
         return self.values[name]
+
+    def among(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those of some gates that are on."""
+        return frozenset(filter(self.enabled, names))
 
     def dependency_errors(self) -> list[str]:
         """Return one text per gate that is on while a gate it needs is off."""

@@ -66,9 +66,11 @@ _ROWS: Final = (
     _row("ImageLocality", "score", "image_locality", 1),
     _row("DefaultBinder", "bind", "default_binder"),
     _row("NodeDeclaredFeatures", "preFilter filter", "node_declared_features", gate="NodeDeclaredFeatures"),
-    _row("GangScheduling", "preEnqueue permit", gate="GangScheduling"),
-    _row("TopologyPlacementGenerator", "placementGenerate", gate="TopologyAwareWorkloadScheduling"),
-    _row("PodGroupPodsCount", "placementScore", weight=1, gate="TopologyAwareWorkloadScheduling"),
+    _row("GangScheduling", "preEnqueue permit", "gang_scheduling", gate="GangScheduling"),
+    _row(
+        "TopologyPlacementGenerator", "placementGenerate", "topology_placement", gate="TopologyAwareWorkloadScheduling"
+    ),
+    _row("PodGroupPodsCount", "placementScore", "pod_group_pods_count", 1, "TopologyAwareWorkloadScheduling"),
 )
 
 #: Every in-tree plugin by name, in default order.

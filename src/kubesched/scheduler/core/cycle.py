@@ -17,6 +17,7 @@ from kubesched.base.times import Clock
 
 from ..cache import Cache, CacheError
 from ..extenders.interface import ExtenderError
+from ..framework.cycle_state import CycleState
 from ..framework.failures import PluginFailedError
 from ..framework.interface import PostFilterResult
 from ..framework.metrics import Sampling, SchedulerMetrics
@@ -116,7 +117,7 @@ class Cycle:
                 return self._post_filter(attempt, outcome)
             self._search_durations.observe(self._clock.now() - attempt.start)
             # 3. Assume it there, so that the next cycle sees this pod on its node.
-            self._assume(attempt, outcome)
+            self.assume(attempt, outcome.node.name, outcome.state)
             # 4. Reserve and Permit: plugins claim what they manage, and may still reject.
             status, timeouts = self._reserve_and_permit(attempt)
             if status is not None:
@@ -124,12 +125,29 @@ class Cycle:
                 self._failures.fail(attempt, attempt.on_chosen_node(status))
                 return None
             # 5. Start the binding cycle in a task of its own, and activate the pods that plugins named.
-            self._bindings.start(attempt, timeouts)
-            if pods := attempt.take_pods_to_activate():
-                self._queue.activate(pods)
+            self.bind(attempt, timeouts)
         except Exception as error:
             self.give_up(attempt, error)
         return None
+
+    def assume(self, attempt: Attempt, node_name: str, state: CycleState) -> None:
+        """Assume an attempt's pod on a node. Its nomination ends.
+
+        Raises:
+            CacheError: when the pod is in the cache already.
+        """
+        attempt.choose(node_name, state)
+        self._cache.assume_pod(attempt.assumed)
+        self._queue.nominator.delete(attempt.assumed.pod)
+
+    def bind(self, attempt: Attempt, timeouts: Mapping[str, float]) -> None:
+        """Start the binding of a pod that is assumed and permitted, and activate the pods that plugins named.
+
+        ``timeouts``: for each Permit plugin that holds the pod, the seconds that it may.
+        """
+        self._bindings.start(attempt, timeouts)
+        if pods := attempt.take_pods_to_activate():
+            self._queue.activate(pods)
 
     def _skip(self, attempt: Attempt) -> bool:
         """Return True for a pod that is being deleted or is assumed already."""
@@ -142,16 +160,24 @@ class Cycle:
 
     def _post_filter(self, attempt: Attempt, rejection: Rejection) -> Awaitable[None] | None:
         """Run PostFilter because no node fits. Its answer decides only the nomination and the message."""
-        framework = attempt.profile.framework
-        if not framework.has_post_filter or not rejection.all_nodes:
+        answer = self.ask_post_filter(attempt, rejection)
+        if answer is None:
             self._failures.fail(attempt, rejection)
             return None
-        pod = attempt.queued.pod_info
-        answer = framework.post_filter(rejection.state, pod, rejection.diagnosis.statuses)
         if not isinstance(answer, tuple):
             return self._after_post_filter(attempt, rejection, answer)
         self._reject(attempt, rejection, *answer)
         return None
+
+    @staticmethod
+    def ask_post_filter(
+        attempt: Attempt, rejection: Rejection
+    ) -> PostFilterAnswer | Awaitable[PostFilterAnswer] | None:
+        """Run PostFilter and return its answer. None when there is no such plugin, or no node to make room on."""
+        framework = attempt.profile.framework
+        if not framework.has_post_filter or not rejection.all_nodes:
+            return None
+        return framework.post_filter(rejection.state, attempt.queued.pod_info, rejection.diagnosis.statuses)
 
     async def _after_post_filter(
         self, attempt: Attempt, rejection: Rejection, waiting: Awaitable[PostFilterAnswer]
@@ -166,22 +192,26 @@ class Cycle:
     def _reject(
         self, attempt: Attempt, rejection: Rejection, result: PostFilterResult | None, status: Status | None
     ) -> None:
+        rejection = self.with_post_filter(attempt, rejection, status)
+        self.report(result)
+        self._failures.fail(attempt, rejection, result.nominating if result is not None else None)
+
+    def report(self, result: PostFilterResult | None) -> None:
+        """Hand the preemption in an answer of PostFilter, if there is one, to the observers."""
+        if result is not None and result.preemption is not None:
+            for observer in self._observers:
+                observer.preempted(result.preemption)
+
+    @staticmethod
+    def with_post_filter(attempt: Attempt, rejection: Rejection, status: Status | None) -> Rejection:
+        """Return the rejection with PostFilter's message; log the failure of such a plugin."""
         error = status.error if status is not None and status.code is Code.ERROR else None
         # Log errors that were raised, and wrong answers. A plugin's own error text is in the pod's condition already.
         if error is not None and (error.__traceback__ is not None or isinstance(error, WrongAnswerError)):
             _log.error(
                 "PostFilter for pod %s failed; the pod waits: %s", attempt.queued.key, error, extra={"cause": error}
             )
-        rejection = rejection.with_post_filter(status.message() if status is not None else "")
-        if result is not None and result.preemption is not None:
-            for observer in self._observers:
-                observer.preempted(result.preemption)
-        self._failures.fail(attempt, rejection, result.nominating if result is not None else None)
-
-    def _assume(self, attempt: Attempt, decision: Decision) -> None:
-        attempt.choose(decision.node.name, decision.state)
-        self._cache.assume_pod(attempt.assumed)
-        self._queue.nominator.delete(attempt.assumed.pod)
+        return rejection.with_post_filter(status.message() if status is not None else "")
 
     @staticmethod
     def _reserve_and_permit(attempt: Attempt) -> tuple[Status | None, Mapping[str, float]]:

@@ -6,7 +6,7 @@ Called by the scheduling cycle and by binding cycles. Source: rules/cycle §10.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from kubesched.api.quantity import QuantityError
@@ -73,10 +73,17 @@ class FailureHandler:
         _log.exception("pod %s cannot be given back; it is tried again when it changes", attempt.queued.key)
         self._queue.done(attempt.queued.uid)
 
-    def fail(self, attempt: Attempt, why: Status | Rejection, nominating: NominatingInfo | None = _CLEAR) -> None:
+    def fail(
+        self,
+        attempt: Attempt,
+        why: Status | Rejection,
+        nominating: NominatingInfo | None = _CLEAR,
+        rejectors: Collection[str] | None = None,
+    ) -> None:
         """Put the pod back into the queue, and report why it failed in a metric, an event and the pod's condition.
 
-        By default the pod's nomination is cleared; ``nominating`` None leaves it as it is.
+        By default the pod's nomination is cleared; ``nominating`` None leaves it as it is. ``rejectors`` are the
+        plugins whose events may help the pod; None: those that ``why`` names.
         """
         for observer in self._observers:
             observer.ended(attempt, why, nominating)
@@ -88,6 +95,9 @@ class FailureHandler:
         if isinstance(why, Rejection):
             queued.unschedulable_plugins = set(why.diagnosis.unschedulable_plugins)
             queued.pending_plugins = set(why.diagnosis.pending_plugins)
+        if rejectors is not None:
+            queued.unschedulable_plugins = set(rejectors)
+            queued.pending_plugins &= queued.unschedulable_plugins
         live = self._live_pod(pod.namespace, pod.name)
         if live is not None and live.uid != pod.uid:
             self._queue.done(pod.uid)  # the pod was deleted, and another pod has its name

@@ -83,6 +83,12 @@ class ScanRequest:
     sampled: bool = False
     try_nominated: bool = True
 
+    @property
+    def within(self) -> RowArray | None:
+        """Rows of the placement that the pod's group is tried in; None for all nodes."""
+        group = self.state.group
+        return None if group is None else group.rows
+
     def others(self, row: int) -> list[PodInfo]:
         """Return the other pods nominated to a row: the pod must not use their resources."""
         uid = self.pod.uid
@@ -158,7 +164,7 @@ class FullScan:
             statuses.absent = outcome.status
             message = outcome.status.message()
             diagnosis = Diagnosis.of(statuses, [outcome.status], outcome.restricting, message)
-            return Rejection(len(self._table), diagnosis, request.state)
+            return Rejection(self._all_nodes(request), diagnosis, request.state)
         tried, status = self.try_nominated_node(request)
         if tried is not None and status is None:
             return Evaluation(np.array([tried.row], np.intp), statuses, by_nomination=True)
@@ -172,9 +178,13 @@ class FullScan:
             statuses.absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
         if len(evaluation.feasible):
             return evaluation
-        return Rejection(
-            len(self._table), Diagnosis.of(statuses, statuses.distinct(), outcome.restricting), request.state
-        )
+        diagnosis = Diagnosis.of(statuses, statuses.distinct(), outcome.restricting)
+        return Rejection(self._all_nodes(request), diagnosis, request.state)
+
+    def _all_nodes(self, request: ScanRequest) -> int:
+        """Return the number of nodes that messages count: those of the group's placement, or all."""
+        within = request.within
+        return len(self._table) if within is None else len(within)
 
     # -- filters ---------------------------------------------------------------------------------------
 
@@ -221,12 +231,13 @@ class FullScan:
         return Evaluation(feasible, statuses)
 
     def _candidates(self, request: ScanRequest) -> RowArray:
-        allowed, only = request.outcome.nodes, request.only
+        allowed, only, within = request.outcome.nodes, request.only, request.within
         if allowed is None and only is None:
-            return self._table.order()
+            return self._table.order() if within is None else within
         names = only if allowed is None else allowed if only is None else allowed.intersection(only)
         found = sorted(row for name in names or () if (row := self._table.row_of(name)) is not None)
-        return np.array(found, np.intp)
+        rows = np.array(found, np.intp)
+        return rows if within is None else rows[np.isin(rows, within)]
 
     def _filter_part(
         self,
@@ -338,7 +349,7 @@ class FullScan:
         """
         name = request.pod.status.nominated_node_name if request.try_nominated else ""
         row = self._table.row_of(name) if name else None
-        if row is None:
+        if row is None or (request.within is not None and row not in request.within):
             return None, None
         node = self._table.info(row)
         try:

@@ -21,6 +21,7 @@ from ..framework.runtime import Framework
 from ..framework.waiting import PodsInPreBind, WaitingPods
 from ..nodes import Snapshot
 from ..nodes.nominating import Nominations, NoNominations
+from ..nodes.pod_groups import PodGroupStates
 from ..queue import SchedulingQueue
 from .status_writer import StatusWriter
 
@@ -41,6 +42,7 @@ class Backends:
         informed_in: returns the objects of a kind (plural) in a namespace.
         watch: starts to watch a kind (plural) and delivers its changes to a handler. The last argument is True if the
             handler relays the changes to the queue.
+        pod_groups: members of pod groups, see :class:`~kubesched.scheduler.framework.interface.Handle`.
         node_changed: marks a node as changed in the journal.
         parts: objects that plugins share, by name.
     """
@@ -63,6 +65,7 @@ class Backends:
     informed_in: Callable[[str, str], Sequence[Any]] = lambda kind, namespace: ()
     watch: Callable[[str, ObjectHandler, bool], None] = lambda kind, handler, relays: None
     node_changed: Callable[[str], None] = lambda name: None
+    pod_groups: PodGroupStates | None = None
     parts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -106,6 +109,10 @@ class ProfileHandle:
     @property
     def extenders(self) -> Sequence[PreemptionExtender]:
         return self._backends.extenders
+
+    @property
+    def pod_groups(self) -> PodGroupStates | None:
+        return self._backends.pod_groups
 
     @property
     def recorder(self) -> Recorder:

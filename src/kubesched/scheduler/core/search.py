@@ -18,9 +18,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ..framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from ..framework.failures import PluginFailedError
+from ..framework.group_trial import GroupTrial
 from ..framework.outcomes import PreFilterOutcome
 from ..framework.runtime import Framework
 from ..nodes import NodeTable, Snapshot
+from ..nodes.columns import RowArray
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.nominated_rows import NominatedPods
 from ..nodes.nominating import Nominations
@@ -28,7 +30,7 @@ from ..nodes.podinfo import PodInfo
 from .diagnosis import Diagnosis, Rejection
 from .full_scan import Evaluation, FullScan, Rotation, ScanRequest
 from .layer_cache import LayerCache
-from .layers import Layer
+from .layers import PASSES, Layer
 from .nominations import NominationFilter, NominationShare
 from .plan import Asked, Plan, Questions, Share
 from .ranking import pick_uniformly
@@ -116,15 +118,19 @@ class Search:
 
     # -- the decision ----------------------------------------------------------------------------------
 
-    def find(self, pod: PodInfo, *, record_plugin_metrics: bool = False) -> Decision | Rejection:
+    def find(
+        self, pod: PodInfo, *, record_plugin_metrics: bool = False, trial: GroupTrial | None = None
+    ) -> Decision | Rejection:
         """Choose a node for the pod, or return the reasons why no node fits.
+
+        ``trial``: the trial of the pod's group; its rows are the only candidates.
 
         Raises:
             PluginFailedError: when a plugin fails.
         """
         if not len(self.table):
-            return Rejection.without_nodes(CycleState())
-        found = partial(self._find_or_scan, pod, record_plugin_metrics)
+            return Rejection.without_nodes(prepared(CycleState(), record_plugin_metrics, trial=trial))
+        found = partial(self._find_or_scan, pod, record_plugin_metrics, trial)
         path, answer = self.timed(pod, record_plugin_metrics, found)
         self.path = path
         if self.observer is not None:
@@ -144,7 +150,9 @@ class Search:
             if seconds is not None:
                 self._framework.observe(_FILTER, seconds)
 
-    def _find_or_scan(self, pod: PodInfo, record_plugin_metrics: bool) -> tuple[Path, Decision | Rejection]:
+    def _find_or_scan(
+        self, pod: PodInfo, record_plugin_metrics: bool, trial: GroupTrial | None
+    ) -> tuple[Path, Decision | Rejection]:
         if record_plugin_metrics:
             start = self._framework.now()
             asked = self.ask(pod)
@@ -152,7 +160,7 @@ class Search:
         else:
             asked = self.ask(pod)
         try:
-            return self._find(pod, asked, record_plugin_metrics)
+            return self._find(pod, asked, record_plugin_metrics, trial)
         except PluginFailedError as error:
             plan = asked.plan
             may_not_count = plan.unsigned.filters or plan.unsigned.pre_filters or self._nominated.of(pod.priority).pods
@@ -161,14 +169,17 @@ class Search:
             # A layer calls signed plugins out of the configured order: for nodes that an earlier unsigned filter or a
             # nominated pod excludes, and before an unsigned PreFilter that rejects the pod. In the configured order
             # the failing call may not happen at all, so a full scan, which keeps that order, decides.
-            state = prepared(CycleState(), record_plugin_metrics)
+            state = prepared(CycleState(), record_plugin_metrics, trial=trial)
             return Path.FULL_SCAN, self._chosen(self.request(pod, state))
 
-    def _find(self, pod: PodInfo, asked: Asked, record_plugin_metrics: bool) -> tuple[Path, Decision | Rejection]:
+    def _find(
+        self, pod: PodInfo, asked: Asked, record_plugin_metrics: bool, trial: GroupTrial | None
+    ) -> tuple[Path, Decision | Rejection]:
         """Bring the pod's layers up to date and take the best row; make a full scan when no layer answers."""
         plan, nominated = asked.plan, self._nominated.of(pod.priority)
         layer = self._layer((asked.signature, None), plan.signed, pod)
-        state = prepared(CycleState() if layer is None else layer.state.clone(), record_plugin_metrics, plan.absent)
+        state = CycleState() if layer is None else layer.state.clone()
+        prepared(state, record_plugin_metrics, plan.absent, trial)
         if layer is not None:
             state.skip_filter |= plan.absent
         outcome: PreFilterOutcome | None = None
@@ -180,7 +191,8 @@ class Search:
         # A nominated pod tries its nominated node first, and must not be counted as nominated to it. Layers do neither.
         is_nominated = bool(pod.status.nominated_node_name) or pod.uid in nominated.row_of
         path, top = self._top(pod, asked, layer, nominated, is_answered=is_answered, is_nominated=is_nominated)
-        if top is not None and not is_nominated:
+        is_whole = trial is None or trial.rows is None
+        if top is not None and not is_nominated and is_whole:
             row = top.best(self._rng)
             if row is not None:
                 if path is Path.INTERACTION:
@@ -189,16 +201,33 @@ class Search:
             known = _known(top) if is_answered else None
             if known is not None:
                 return path, Rejection(len(self.table), known, state)
+        if path is Path.SIGNATURE and layer is not None and not is_whole and not is_nominated:
+            assert trial is not None
+            assert trial.rows is not None
+            if (chosen := self._best_of(layer, trial.rows, state)) is not None:
+                return path, chosen
         if outcome is None:
             outcome = self._pre_filter(pod, state, plan, layer)
         nominations = top.share.nominations if top is not None and isinstance(top.share, NominationShare) else None
         if nominations is not None:
             nominations.catch_up(pod)
         answer = self._chosen(ScanRequest(pod, state, outcome, nominated, plan, layer, nominations))
-        if is_answered and top is not None and not is_nominated and isinstance(answer, Rejection):
+        if is_answered and top is not None and not is_nominated and is_whole and isinstance(answer, Rejection):
             # The next pod with this signature gets the same reasons, until a row is rejected for another reason.
             top.rejection.learn(answer.diagnosis)
         return Path.FULL_SCAN, answer
+
+    def _best_of(self, layer: Layer, rows: RowArray, state: CycleState) -> Decision | None:
+        """Choose among some rows by a signature layer that answers for all plugins; None when no row passes."""
+        inside = rows[rows < len(layer.owner)]
+        feasible = inside[layer.owner[inside] == PASSES]
+        if not len(feasible):
+            return None
+        best = 0
+        if len(feasible) > 1:
+            layer.score()
+            best = pick_uniformly(self._rng, layer.totals(feasible))
+        return Decision(self.table.info(int(feasible[best])), state, len(rows), len(feasible))
 
     def _pre_filter(self, pod: PodInfo, state: CycleState, plan: Plan, layer: Layer | None) -> PreFilterOutcome:
         """Run PreFilter of the unsigned plugins; without a signature layer (``layer`` None), of all plugins."""
@@ -315,9 +344,19 @@ def _known(layer: Layer) -> Diagnosis | None:
     return layer.rejection.current(share.nominations.why if isinstance(share, NominationShare) else layer.why)
 
 
-def prepared(state: CycleState, record_plugin_metrics: bool, absent: frozenset[str] = frozenset()) -> CycleState:
-    """Fill in the entries that every attempt's state has, and return it. ``absent`` names the plugins not to call."""
+def prepared(
+    state: CycleState,
+    record_plugin_metrics: bool,
+    absent: frozenset[str] = frozenset(),
+    trial: GroupTrial | None = None,
+) -> CycleState:
+    """Fill in the entries that every attempt's state has, and return it.
+
+    ``absent`` names the plugins not to call. ``trial`` is the trial of the pod's group.
+    """
     state.absent = absent
+    if trial is not None:
+        state.group, state.skip_all_post_filter = trial, trial.simulated
     state.record_plugin_metrics = record_plugin_metrics
     state.write(PODS_TO_ACTIVATE, PodsToActivate())
     return state

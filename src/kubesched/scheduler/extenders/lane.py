@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from kubesched.api.quantity import QuantityError
 from kubesched.api.types import Pod
@@ -28,11 +28,12 @@ from ..core.attempt import Attempt
 from ..core.cycle import Cycle
 from ..core.diagnosis import Rejection
 from ..core.search import Decision
+from ..framework.group_trial import GroupTrial
 from ..framework.metrics import SchedulerMetrics
 from ..nodes.podinfo import PodInfo
 from ..queue import SchedulingQueue
 from .calls import filter_nodes, prioritize
-from .interface import Extender, ExtenderError
+from .interface import Extender, ExtenderError, is_involved
 from .search import Candidates, candidates, choose
 
 __all__ = ["ExtenderLane"]
@@ -80,7 +81,7 @@ class ExtenderLane:
 
     async def _schedule(self, attempt: Attempt) -> None:
         try:
-            outcome = await self._find(attempt)
+            outcome = await self.find(attempt)
         except Exception as error:
             self._cycle.give_up(attempt, error)
             return
@@ -91,31 +92,40 @@ class ExtenderLane:
             if rest is not None:
                 await rest
 
-    async def _find(self, attempt: Attempt) -> Decision | Rejection | None:
-        """Choose a node; None when the pod needs none any more.
+    def find_member(self, attempt: Attempt, trial: GroupTrial) -> Awaitable[Decision | Rejection | None] | None:
+        """Return a search for a member of a pod group that awaits extenders; None when no extender takes part."""
+        if not self._extenders or not is_involved(self._extenders, attempt.queued.pod_info):
+            return None
+        return self.find(attempt, trial)
+
+    async def find(self, attempt: Attempt, trial: GroupTrial | None = None) -> Decision | Rejection | None:
+        """Choose a node; None when the pod needs none any more. ``trial`` is the trial of the pod's group.
 
         Raises:
             ExtenderError: when an extender that is not ignorable fails.
             PluginFailedError: when a plugin fails.
         """
         search, sampled = attempt.profile.search, self._cycle.sampled()
-        found = candidates(search, attempt.queued.pod_info, record_plugin_metrics=sampled, try_nominated=True)
+        found = candidates(search, attempt.queued.pod_info, trial, record_plugin_metrics=sampled, try_nominated=True)
         if isinstance(found, Candidates) and found.by_nomination:
             # Any failure on the nominated node is followed by the search among all nodes.
             try:
-                outcome = await self._ask(attempt, found, sampled=sampled)
+                outcome = await self._ask(attempt, found, trial, sampled=sampled)
             except ExtenderError as error:
                 name, key = found.nodes[0].name, attempt.queued.key
                 _log.warning("the nominated node %s of pod %s is not tried: %s", name, key, error)
             else:
                 if not isinstance(outcome, Rejection):
                     return outcome
-            found = candidates(search, attempt.queued.pod_info, record_plugin_metrics=sampled, try_nominated=False)
+            pod = attempt.queued.pod_info
+            found = candidates(search, pod, trial, record_plugin_metrics=sampled, try_nominated=False)
         if isinstance(found, Rejection):
             return found
-        return await self._ask(attempt, found, sampled=sampled)
+        return await self._ask(attempt, found, trial, sampled=sampled)
 
-    async def _ask(self, attempt: Attempt, found: Candidates, *, sampled: bool) -> Decision | Rejection | None:
+    async def _ask(
+        self, attempt: Attempt, found: Candidates, trial: GroupTrial | None, *, sampled: bool
+    ) -> Decision | Rejection | None:
         """Await the extenders.
 
         Then choose among the nodes that they accept, with the pod and the cluster of that moment.
@@ -128,7 +138,7 @@ class ExtenderLane:
             return None
         attempt.queued.pod_info = current
         search = attempt.profile.search
-        return choose(search, current, found, left.names, left.rejections, points, record_plugin_metrics=sampled)
+        return choose(search, current, found, left.names, left.rejections, points, trial, record_plugin_metrics=sampled)
 
     def _current(self, attempt: Attempt) -> PodInfo | None:
         """Return the pod as it is after an await, or None if it is gone, is being deleted or got a node elsewhere."""

@@ -13,6 +13,7 @@ import numpy as np
 from ..core.diagnosis import Diagnosis, NodeStatuses, Rejection
 from ..core.search import Decision, Search, prepared
 from ..framework.cycle_state import CycleState
+from ..framework.group_trial import GroupTrial
 from ..framework.status import Status
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.podinfo import PodInfo
@@ -36,14 +37,21 @@ class Candidates:
 
 
 def candidates(
-    search: Search, pod: PodInfo, *, record_plugin_metrics: bool, try_nominated: bool
+    search: Search,
+    pod: PodInfo,
+    trial: GroupTrial | None = None,
+    *,
+    record_plugin_metrics: bool,
+    try_nominated: bool,
 ) -> Candidates | Rejection:
     """First half: find the nodes to give to extenders. The nodes are sampled, since extenders are expensive.
+
+    ``trial``: the trial of the pod's group; its rows are the only candidates.
 
     Raises:
         PluginFailedError: when a plugin fails.
     """
-    state, table = prepared(CycleState(), record_plugin_metrics), search.table
+    state, table = prepared(CycleState(), record_plugin_metrics, trial=trial), search.table
     if not len(table):
         return Rejection.without_nodes(state)
     request = search.request(pod, state, sampled=True, try_nominated=try_nominated)
@@ -62,6 +70,7 @@ def choose(
     kept: Collection[str],
     rejections: Mapping[str, Status],
     contributions: Mapping[str, int],
+    trial: GroupTrial | None = None,
     *,
     record_plugin_metrics: bool,
 ) -> Decision | Rejection:
@@ -74,7 +83,7 @@ def choose(
     Raises:
         PluginFailedError: when a plugin fails.
     """
-    state, table = prepared(CycleState(), record_plugin_metrics), search.table
+    state, table = prepared(CycleState(), record_plugin_metrics, trial=trial), search.table
     if not len(table):
         return Rejection.without_nodes(state)
     request = search.request(pod, state, only=kept, try_nominated=False)
@@ -94,4 +103,4 @@ def choose(
             statuses.set(name, status)
     shrank = (EXTENDER_NAME,) if len(kept) < len(given.nodes) and not given.by_nomination else ()
     restricting = (*given.restricting, *request.outcome.restricting, *shrank)
-    return Rejection(len(table), Diagnosis.of(statuses, statuses.distinct(), restricting), state)
+    return Rejection(found.all_nodes, Diagnosis.of(statuses, statuses.distinct(), restricting), state)

@@ -12,6 +12,7 @@ from .asking import question_key
 from .cycle_state import CycleState
 from .events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from .interface import Contract, Handle, Plugin, PostFilterResult, PreBindPreFlight
+from .placements import GroupContract, GroupToPlace, TriedPlacement
 from .question import NOT_SCORED, Normalize, Question, Reads
 from .queued import QueuedPodInfo
 from .registry import PluginError, Registry
@@ -27,6 +28,8 @@ __all__ = [
     "Contract",
     "CycleState",
     "EventResource",
+    "GroupContract",
+    "GroupToPlace",
     "Handle",
     "NodeInfo",
     "NominatingInfo",
@@ -43,5 +46,6 @@ __all__ = [
     "Reads",
     "Registry",
     "Status",
+    "TriedPlacement",
     "question_key",
 ]

@@ -8,13 +8,23 @@ a message to the plugin's author. Used by the table in :mod:`.points`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .interface import PostFilterResult, PreBindPreFlight
 from .status import Status
 
-__all__ = ["Answer", "Reader", "node_names", "post_filter_result", "pre_flight", "status_only", "waiting_time"]
+__all__ = [
+    "Answer",
+    "Reader",
+    "node_names",
+    "node_sets",
+    "post_filter_result",
+    "pre_flight",
+    "scores",
+    "status_only",
+    "waiting_time",
+]
 
 Answer = tuple[Any, Status | None]
 Reader = Callable[[str, Any], Answer]
@@ -62,6 +72,26 @@ def pre_flight(method: str, answer: Any) -> Answer:
     if not (status is None or isinstance(status, Status)):
         raise _unexpected(method, answer, "None, a Status or a pair")
     return preflight if isinstance(preflight, PreBindPreFlight) else None, status
+
+
+def node_sets(method: str, answer: Any) -> Answer:
+    """Read an answer of PlacementGenerate; the value is a list of (name, nodes), or None for one set of all nodes."""
+    if answer is None or isinstance(answer, Status):
+        return None, answer
+    try:
+        found = [(str(name), nodes) for name, nodes in answer]
+    except (TypeError, ValueError):
+        raise _unexpected(method, answer, "None, a Status or pairs of name and nodes") from None
+    return found, None
+
+
+def scores(method: str, answer: Any) -> Answer:
+    """Read an answer of PlacementScore; the value is a list of ints."""
+    if isinstance(answer, Status):
+        return None, answer
+    if isinstance(answer, Sequence) and all(isinstance(each, int) for each in answer):
+        return list(answer), None
+    raise _unexpected(method, answer, "a Status or a list of ints")
 
 
 def _unexpected(method: str, answer: Any, expected: str) -> TypeError:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from kubesched.api.types import Pod
 
+    from .group_trial import GroupTrial
+
 __all__ = ["PODS_TO_ACTIVATE", "CycleState", "PodsToActivate"]
 
 #: Reserved key of the object with the pods that the queue activates when the attempt succeeds.
@@ -35,6 +37,8 @@ class CycleState:
         skip_filter, skip_score, skip_pre_bind: names of the plugins that answered Skip at the point before.
         parallel_pre_bind: names of the plugins whose PreBind may run in parallel.
         absent: names of the plugins that have nothing to do for the pod.
+        group: the trial of the pod's group that the attempt is part of; None for a pod on its own, and again once the
+            group's placement is final.
         skip_all_post_filter: True if PostFilter is not to run.
         pre_filter_ended_by: name of the PreFilter plugin that ended the point early; empty if none did.
         record_plugin_metrics: True if the attempt records how long each plugin takes.
@@ -43,6 +47,7 @@ class CycleState:
     __slots__ = (
         "_values",
         "absent",
+        "group",
         "parallel_pre_bind",
         "pre_filter_ended_by",
         "record_plugin_metrics",
@@ -56,6 +61,7 @@ class CycleState:
         self._values: dict[Hashable, Any] = {}
         self.record_plugin_metrics = False
         self.absent: frozenset[str] = frozenset()
+        self.group: GroupTrial | None = None
         self.skip_filter: frozenset[str] = frozenset()
         self.skip_score: frozenset[str] = frozenset()
         self.skip_pre_bind: frozenset[str] = frozenset()
@@ -93,6 +99,7 @@ class CycleState:
         twin = CycleState.__new__(CycleState)
         twin._values = {key: value.clone() if hasattr(value, "clone") else value for key, value in self._values.items()}
         twin.absent = self.absent
+        twin.group = self.group
         twin.record_plugin_metrics = self.record_plugin_metrics
         twin.skip_filter, twin.skip_score = self.skip_filter, self.skip_score
         twin.skip_pre_bind, twin.parallel_pre_bind = self.skip_pre_bind, self.parallel_pre_bind

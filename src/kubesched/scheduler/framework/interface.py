@@ -26,6 +26,7 @@ from kubesched.base.times import Clock
 
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.nominating import NominatingInfo, Nominations
+from ..nodes.pod_groups import PodGroupStates
 from ..nodes.podinfo import PodInfo
 from .cycle_state import CycleState
 from .demand import Demand
@@ -70,10 +71,13 @@ class PostFilterResult:
     Attributes:
         nominating: change of the pod's nomination; None for no change.
         preemption: the preemption that made room for the pod, for reports; None without one.
+        act: what is left to do. In the trial of a pod group (``state.group`` is set), PostFilter only plans. With a
+            nomination, ``act`` is called if the group will fit once that is done; without, if the member fails.
     """
 
     nominating: NominatingInfo | None = None
     preemption: Preemption | None = None
+    act: Callable[[], Awaitable[object] | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,11 @@ class Handle(Protocol):
     @property
     def framework(self) -> ProfileView:
         """The profile itself. It does not exist yet while its plugins are built."""
+        ...
+
+    @property
+    def pod_groups(self) -> PodGroupStates | None:
+        """Members of pod groups, by their state; None while the gate GenericWorkload is off."""
         ...
 
     @property

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..nodes.nominating import NominatingMode
 from .interface import PostFilterResult
@@ -71,7 +71,10 @@ class PostFilterOutcome:
             return Status.from_error(status.as_error() or RuntimeError(status.message()), plugin)
         self.first = self.first or plugin
         self.reasons.extend(status.reasons())
+        planned = self.chosen.act if self.chosen is not None else None
         if result is not None and result.nominating is not None and result.nominating.mode is NominatingMode.OVERRIDE:
+            self.chosen = result if result.act is not None else replace(result, act=planned)
+        elif result is not None and result.act is not None:
             self.chosen = result
         return True
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from .answers import Reader, node_names, post_filter_result, pre_flight, status_only, waiting_time
+from .answers import Reader, node_names, node_sets, post_filter_result, pre_flight, scores, status_only, waiting_time
 from .question import Question, defines
 
 __all__ = [
     "ADD_POD",
     "BIND",
     "PERMIT",
+    "PLACEMENT_GENERATE",
+    "PLACEMENT_SCORE",
     "POINTS",
     "POST_BIND",
     "POST_FILTER",
@@ -62,6 +64,10 @@ PERMIT: Final = Point("permit", "Permit", ("permit",), "running Permit plugin", 
 PRE_BIND: Final = Point("preBind", "PreBind", ("pre_bind",), "running PreBind plugin", may_reject=True)
 BIND: Final = Point("bind", "Bind", ("bind",), "running Bind plugin", may_reject=True)
 POST_BIND: Final = Point("postBind", "PostBind", ("post_bind",))
+PLACEMENT_GENERATE: Final = Point(
+    "placementGenerate", "PlacementGenerate", ("placements",), may_reject=True, read=node_sets
+)
+PLACEMENT_SCORE: Final = Point("placementScore", "PlacementScore", ("score_placements",), read=scores)
 
 #: All points, in the order in which the configuration is checked.
 POINTS: Final[tuple[Point, ...]] = (
@@ -77,6 +83,8 @@ POINTS: Final[tuple[Point, ...]] = (
     PERMIT,
     PRE_ENQUEUE,
     Point("queueSort", "QueueSort", ("less",)),
+    PLACEMENT_GENERATE,
+    PLACEMENT_SCORE,
 )
 
 # Further methods that plugins of a point may define. The driver calls each of them as if it were a point.

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from .interface import Contract, Handle, Plugin
 from .near_misses import near_miss
+from .placements import GroupContract
 from .points import POINTS, capabilities
 from .question import Normalize, Question, Reads, defines
 
@@ -30,7 +31,10 @@ ENTRY_POINT_GROUP: Final = "kubesched.scheduler.plugins"
 PluginFactory = Callable[[Any, Handle], Any]
 
 _METHODS: Final = {
-    name: member for name, member in vars(Contract).items() if inspect.isfunction(member) and not name.startswith("_")
+    name: member
+    for contract in (Contract, GroupContract)
+    for name, member in vars(contract).items()
+    if inspect.isfunction(member) and not name.startswith("_")
 }
 
 #: Methods whose answer may be awaited.

@@ -27,6 +27,7 @@ from .cycle_state import CycleState
 from .driver import Driver
 from .entries import FilterEntry, ScoreEntry
 from .failures import PluginFailedError
+from .group_points import GroupPoints
 from .interface import MAX_NODE_SCORE, Handle, NodeToStatus
 from .metrics import CounterValue, SchedulerMetrics
 from .outcomes import PostFilterAnswer, PostFilterOutcome, PreFilterOutcome
@@ -161,6 +162,10 @@ class Framework:
         self.concerned = Concerns(self._points, throughout).without
         #: The points of the binding cycle.
         self.binding = BindingPoints(self._driver, self.concerned)
+        #: The points of pod groups.
+        self.groups = GroupPoints(
+            self._driver, self._points, {name: weight or 1 for name, weight in self.points["placementScore"]}
+        )
 
     def _evaluations(self) -> list[dict[str, CounterValue]]:
         """Return a counter of evaluations by plugin, for each of four points. All exist from the start, at 0."""

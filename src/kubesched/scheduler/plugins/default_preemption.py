@@ -5,9 +5,11 @@ The parts are in :mod:`.preemption`. Source: rules/preemption §1 to §9.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
+
+from kubesched.api.groups import PodGroup
 
 from ..config.args import DefaultPreemptionArgs
 from ..extenders.preemption import ask_extenders, interested
@@ -20,15 +22,18 @@ from ..framework.status import Code, Status
 from ..nodes import NodeList
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.nominating import NominatingInfo
+from ..nodes.pod_groups import group_key
 from ..nodes.podinfo import PodInfo
 from .preemption.budgets import BudgetReader, Budgets
 from .preemption.candidates import Found, candidates_wanted, find_candidates
 from .preemption.choose import choose, losers
 from .preemption.dry_run import NO_VICTIMS, DryRun
 from .preemption.evict import Evictions
+from .preemption.groups import Unit, select_victims, units
 from .preemption.hold import VictimsAwaited
 from .preemption.importance import importance, is_terminating_by_preemption
-from .preemption.outcomes import FastDryRuns, FastFound, FastTrials, TrialOrder
+from .preemption.outcomes import FastDryRuns, FastFound, FastTrial, FastTrials, TrialOrder
+from .preemption.preemptor import Preemptor
 
 __all__ = ["DefaultPreemption"]
 
@@ -57,6 +62,8 @@ class DefaultPreemption(Plugin):
         self._percentage = args.min_candidate_nodes_percentage
         self._absolute = args.min_candidate_nodes_absolute
         self._asynchronous = handle.gate("SchedulerAsyncPreemption")
+        #: True if groups preempt as a whole, and their members not on their own.
+        self._whole_groups = handle.gate("WorkloadAwarePreemption")
         self._budgets = BudgetReader()
         self._evictions = Evictions(self.name, handle)
         self._awaited = VictimsAwaited(self.name, handle, self._evictions.is_evicting)
@@ -90,12 +97,30 @@ class DefaultPreemption(Plugin):
         """Sort key of victims, the most important first. Important victims are spared if possible."""
         return importance(pod, now)
 
+    def group_units(self, key: str) -> list[Unit]:
+        """Return the units of pods that may be evicted for the pod group ``key``, as far as priorities allow it.
+
+        The group's own members are not among them: a group must not make room for some members by evicting others.
+        """
+        return units(self.handle.snapshot.table, self.handle.informed("podgroups"), key)
+
+    def is_constrained(self, group: PodGroup) -> bool:
+        """Return True if a group is confined to one topology domain; then no pods are evicted for its members."""
+        constraints = group.spec.scheduling_constraints
+        return constraints is not None and bool(constraints.topology)
+
     # -- queue -----------------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Hold a preemptor until the last of its victims is being deleted."""
-        if self._asynchronous and self._evictions.is_running(pod.uid):
+        if not self._asynchronous:
+            return None
+        if self._evictions.is_running(pod.uid):
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
+        if pod.spec.scheduling_group is not None and self._whole_groups:
+            group = self.handle.informed("podgroups").get(group_key(pod.pod))
+            if group is not None and self._evictions.is_running(group.metadata.uid):
+                return Status.unresolvable("waiting for the preemption for this pod group to be finished")
         return None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -133,6 +158,8 @@ class DefaultPreemption(Plugin):
             return None, Status.from_error(f'preemption: pod "{pod.name}" not found', self.name)
         if live is not pod.pod:
             pod = PodInfo.derive(live, pod)
+        if pod.spec.scheduling_group is not None and (why := self._why_not_in_group(pod)):
+            return None, _prefixed(Status.unschedulable(why))
         reason = self._why_not_eligible(pod, statuses)
         if reason:
             return None, _prefixed(Status.unschedulable(reason))
@@ -150,12 +177,10 @@ class DefaultPreemption(Plugin):
         self._start = None
         extenders = interested(self.handle.extenders, pod)
         if extenders or not self._asynchronous:
-            return self._slowly(extenders, pod, found)
+            return self._slowly(extenders, pod, found, is_plan=state.group is not None)
         now = self.handle.clock.now()
         chosen = found.best(now)
-        if isinstance(found, FastFound):
-            self._awaited.add(found.trial, chosen.node_name)
-        self._evictions.start(pod, chosen.node_name, chosen.victims.pods)
+        awaited = found.trial if isinstance(found, FastFound) else None
         preemption = Preemption(
             pod,
             chosen,
@@ -163,7 +188,32 @@ class DefaultPreemption(Plugin):
             found.rejected,
             lambda: self._read_budgets().violated_by(chosen.victims.pods),
         )
-        return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
+        nominating = NominatingInfo.override(chosen.node_name)
+        if state.group is not None:
+            # Losers are asked for when the trial is over and the nodes look otherwise, so list them now.
+            lost, rejected, budgets = preemption.others(), preemption.rejected(), preemption.budgets()
+            preemption = Preemption(pod, chosen, lambda: lost, lambda: rejected, lambda: budgets)
+            return PostFilterResult(nominating, preemption, lambda: self._act(pod, chosen, awaited)), None
+        self._act(pod, chosen, awaited)
+        return PostFilterResult(nominating, preemption), None
+
+    def _act(self, pod: PodInfo, chosen: Candidate, awaited: FastTrial | None) -> None:
+        """Begin the evictions of a preemption; the preemptor is queued again when they help."""
+        if awaited is not None:
+            self._awaited.add(awaited, chosen.node_name)
+        self._evictions.start(Preemptor.of_pod(pod, chosen.node_name), chosen.victims.pods)
+
+    def _why_not_in_group(self, pod: PodInfo) -> str:
+        """Return why a member of a group may not preempt on its own; empty if it may (rules/groups §14)."""
+        if self.handle.gate("TopologyAwareWorkloadScheduling"):
+            group = self.handle.informed("podgroups").get(group_key(pod.pod))
+            if group is None:
+                return "pod group for pod not found"
+            if self.is_constrained(group):
+                return "not eligible due to placement-based pod group scheduling limitation"
+        if self._whole_groups:
+            return "not eligible due to workload aware preemption enabled"
+        return ""
 
     def _why_not_eligible(self, pod: PodInfo, statuses: NodeToStatus) -> str:
         """Return why the pod may not preempt, empty if it may (rules/preemption §3.1)."""
@@ -219,8 +269,10 @@ class DefaultPreemption(Plugin):
             reasons = {**reasons, _NOT_HELPFUL: reasons.get(_NOT_HELPFUL, 0) + all_nodes - tried}
         return _prefixed(Status.unschedulable(fit_error_text(all_nodes, reasons)))
 
-    async def _slowly(self, extenders: Sequence[Any], pod: PodInfo, found: Found | FastFound) -> Answer:
-        """Finish PostFilter when an extender or the API server has to be waited for."""
+    async def _slowly(
+        self, extenders: Sequence[Any], pod: PodInfo, found: Found | FastFound, *, is_plan: bool
+    ) -> Answer:
+        """Finish PostFilter when an extender or the API server has to be waited for. ``is_plan``: evict nobody yet."""
         candidates = found.candidates()
         rejected = found.rejected()
         try:
@@ -236,15 +288,21 @@ class DefaultPreemption(Plugin):
                 return _CLEARED, _prefixed(Status.unschedulable("no candidate node for preemption"))
             now = self.handle.clock.now()
             chosen, lost = choose(candidates, now)
-            if self._asynchronous:
-                self._evictions.start(pod, chosen.node_name, chosen.victims.pods)
-            else:
-                await self._evictions.evict(pod, chosen.node_name, chosen.victims.pods)
+            if not is_plan:
+                await self._act_slowly(pod, chosen)
         except Exception as error:
             return None, _prefixed(Status.from_error(error))
         budgets = self._read_budgets().violated_by(chosen.victims.pods)
         preemption = Preemption(pod, chosen, lambda: lost, lambda: rejected, lambda: budgets)
-        return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption), None
+        act = (lambda: self._act_slowly(pod, chosen)) if is_plan else None
+        return PostFilterResult(NominatingInfo.override(chosen.node_name), preemption, act), None
+
+    async def _act_slowly(self, pod: PodInfo, chosen: Candidate) -> None:
+        """Evict the victims of a preemption: alongside, or, without asynchronous preemption, before returning."""
+        if self._asynchronous:
+            self._evictions.start(Preemptor.of_pod(pod, chosen.node_name), chosen.victims.pods)
+        else:
+            await self._evictions.evict(Preemptor.of_pod(pod, chosen.node_name), chosen.victims.pods)
 
     def _still_helpful(self, pod: PodInfo, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates that make room for the pod now.
@@ -259,6 +317,55 @@ class DefaultPreemption(Plugin):
         dry_run = self._dry_run(state, pod)
         nodes = [(candidate, self._node(candidate.node_name)) for candidate in candidates]
         return [each for each, node in nodes if node is not None and dry_run.helps(node, each.victims)]
+
+    # -- groups ----------------------------------------------------------------------------------------
+
+    async def post_filter_group(
+        self, key: str, pods: Sequence[PodInfo], simulate: Callable[[], Awaitable[Mapping[str, str] | Status]]
+    ) -> tuple[Mapping[str, str] | Status, Preemption | None]:
+        """Make room for a pod group (rules/groups §15).
+
+        ``pods`` are the members that need a node. ``simulate`` tries them as things are, and returns the node of each
+        that fits, by UID, or why the group does not fit. Return the nodes once the victims are gone, or why no evictions
+        help; and the preemption, for reports.
+        """
+        group = self.handle.informed("podgroups").get(key)
+        if group is None:
+            name = key.partition("/")[2]
+            text = f'failed to get pod group object: podgroup.scheduling.k8s.io "{name}" not found'
+            return Status.from_error(text), None
+        if group.spec.scheduling_constraints is not None and group.spec.scheduling_constraints.topology:
+            text = "workload aware preemption is not supported for pod groups with scheduling constraints"
+            return Status.unschedulable(text), None
+        hosts: Mapping[str, str] = {}
+
+        async def fits() -> Status | None:
+            nonlocal hosts
+            answer = await simulate()
+            if isinstance(answer, Status):
+                return answer
+            hosts = answer
+            return None
+
+        table, priority = self.handle.snapshot.table, group.spec.priority or 0
+        budgets = self._budgets.read(self.handle.informed("poddisruptionbudgets"))
+        found, now = self.group_units(key), self.handle.clock.now()
+        status, victims = await select_victims(table, found, pods, priority, budgets, now, fits)
+        if status is not None:
+            return status, None
+        if not victims:
+            return hosts, None
+        scheduler, nodes = pods[0].spec.scheduler_name, tuple(dict.fromkeys(hosts.values()))
+        preemptor = Preemptor("podgroup", group.metadata.uid, group, priority, scheduler, pods, nodes)
+        if self._asynchronous:
+            self._evictions.start(preemptor, victims)
+        else:
+            try:
+                await self._evictions.evict(preemptor, victims)
+            except Exception as error:
+                return Status.from_error(error), None
+        chosen = Candidate(preemptor.place, Victims(tuple(victims)))
+        return hosts, Preemption(pods[0], chosen, lambda: (), dict)
 
     # -- for conformance and reports -------------------------------------------------------------------
 

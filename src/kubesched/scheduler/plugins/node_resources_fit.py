@@ -16,9 +16,11 @@ from kubesched.api.types import Node, Pod
 from kubesched.base.change_log import Follower
 
 from ..config.args import NodeResourcesFitArgs
+from ..framework.cycle_state import CycleState
 from ..framework.demand import Demand
 from ..framework.events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHint
 from ..framework.interface import Handle, Plugin
+from ..framework.placements import GroupToPlace, TriedPlacement
 from ..framework.question import IntArray, Question, RowArray, VerdictArray
 from ..framework.status import Code, Status
 from ..nodes.nodeinfo import NodeInfo
@@ -218,6 +220,16 @@ class NodeResourcesFit(Plugin):
 
     def ask(self, pod: PodInfo, nodes: NodeTable) -> Question | None:
         return _Fit(self, pod, nodes)
+
+    def score_placements(
+        self, state: CycleState, group: GroupToPlace, tried: Sequence[TriedPlacement]
+    ) -> Sequence[int] | Status:
+        """Prefer the placement that the group fills most, so that bigger ones stay free for bigger groups."""
+        table = self.handle.snapshot.table
+        return [
+            self.scorer.fullness([pod.score_requests for pod, _ in each.assignments], table, each.nodes.rows)
+            for each in tried
+        ]
 
     def delegated(self, requests: Resources) -> frozenset[str]:
         """Resources that a device class serves. DynamicResources allocates them on nodes without a device plugin."""

@@ -58,6 +58,11 @@ def _most(used: int, capacity: int) -> int:
     return trunc_div(min(used, capacity) * MAX_NODE_SCORE, capacity)
 
 
+def _sum(column: IntArray) -> int:
+    """Return the exact sum, even beyond int64."""
+    return sum(column.tolist())
+
+
 class ResourceScorer:
     """Scorer of pod requests on nodes, by one of the three strategies."""
 
@@ -156,6 +161,29 @@ class ResourceScorer:
             rounded: IntArray = (total.astype(np.float64) / divisor + 0.5).astype(np.int64)
             return rounded
         return total // divisor
+
+    # -- a set of nodes --------------------------------------------------------------------------------
+
+    def fullness(self, wanted: Sequence[Resources], nodes: NodeTable, rows: RowArray) -> int:
+        """Return how full the nodes in ``rows`` would be with all of ``wanted`` on them, 0…100 (rules/groups §13.4).
+
+        It is the MostAllocated score of all these nodes together, whatever the strategy.
+        """
+        total = weights = 0
+        for name, weight in self._resources:
+            asked = sum(each.get(name) for each in wanted)
+            index = nodes.column(name)
+            if name == PODS or index is None or (not asked and is_scalar_resource(name)):
+                continue
+            capacity = nodes.allocatable[index, rows]
+            counts = capacity != 0
+            nonzero = {CPU: 0, MEMORY: 1}.get(name)
+            used = nodes.nonzero[nonzero, rows] if nonzero is not None else nodes.requested[index, rows]
+            most = _sum(capacity)
+            if most:
+                total += _most(_sum(used[counts]) + asked, most) * weight
+                weights += weight
+        return total // weights if weights else 0
 
     def _score_column(self, used: IntArray, capacity: IntArray) -> IntArray:
         if self._strategy == "LeastAllocated":

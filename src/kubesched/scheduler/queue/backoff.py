@@ -1,7 +1,8 @@
 """Backoff queue: pods that wait for some time after a failed attempt.
 
 It has two heaps. One is for pods that a plugin rejected; Pop may take such a pod early when no pod is active. The other
-is for pods whose attempt ended in an error. They always wait. The scheduling queue fills and empties both.
+is for pods whose attempt ended in an error, and for members of pod groups. They always wait: an attempt for a group
+costs as much as an attempt for each member. The scheduling queue fills and empties both.
 
 Source: rules/queue §4.
 """
@@ -39,9 +40,10 @@ class BackoffQueue:
         is_apart: returns True for rejected pods that are popped apart.
         whole_seconds: backoff ends at a whole second. If False (gate SchedulerPopFromBackoffQ off), it ends at its
             exact time, and pods are ordered by that time alone.
+        groups: members of pod groups are never taken early.
     """
 
-    __slots__ = ("_gauge", "_initial", "_maximum", "_whole_seconds", "errors", "pods")
+    __slots__ = ("_gauge", "_groups", "_initial", "_maximum", "_whole_seconds", "errors", "pods")
 
     def __init__(
         self,
@@ -52,7 +54,9 @@ class BackoffQueue:
         is_apart: IsApart | None = None,
         *,
         whole_seconds: bool = True,
+        groups: bool = False,
     ) -> None:
+        self._groups = groups
         self._whole_seconds = whole_seconds
         self._gauge = gauge = gauge if gauge is not None else GaugeValue()
         self._initial = round(initial * _NANOSECONDS)
@@ -91,7 +95,8 @@ class BackoffQueue:
         """Put a pod into its heap. Return True if the pod was in neither heap, so that it counts as incoming."""
         heap: SplitHeap | KeyedHeap[QueuedPodInfo]
         other: SplitHeap | KeyedHeap[QueuedPodInfo]
-        heap, other = (self.pods, self.errors) if record.has_rejectors else (self.errors, self.pods)
+        waits = not record.has_rejectors or (self._groups and record.pod_info.pod.spec.scheduling_group is not None)
+        heap, other = (self.errors, self.pods) if waits else (self.pods, self.errors)
         new = heap.put(key, record)
         if other.remove(key) is not None:
             _log.error("Pod %s was in the other backoff queue as well", key)

@@ -83,6 +83,7 @@ class SchedulingQueue:
             apart.
         pop_from_backoff: when no pod is active, the pod whose backoff ends first is taken early (gate
             SchedulerPopFromBackoffQ).
+        groups: members of pod groups always wait for the end of their backoff (gate GenericWorkload).
         holders: scheduler name -> plugin that knows the deletions that cannot help a waiting pod.
         slice_time: returns the event loop's time in seconds; by it, long operations are divided while :meth:`run` runs.
             By default this time stands still, as in virtual time, and no operation is divided.
@@ -104,6 +105,7 @@ class SchedulingQueue:
         holders: Mapping[str, Holder] | None = None,
         slice_time: Callable[[], float] = lambda: 0.0,
         pop_from_backoff: bool = True,
+        groups: bool = False,
     ) -> None:
         metrics = metrics if metrics is not None else SchedulerMetrics()
         self._clock = clock
@@ -118,6 +120,7 @@ class SchedulingQueue:
             holders=holders,
             pod_keys=pod_keys(queueing_hints),
             pop_from_backoff=pop_from_backoff,
+            groups=groups,
         )
         self._in_flight = InFlight(metrics.inflight_events)
         self._hints = Hints(queueing_hints, clock, metrics)
@@ -365,6 +368,10 @@ class SchedulingQueue:
             return False
         self._scheduling_cycle += 1
         return True
+
+    def is_in_flight(self, uid: str) -> bool:
+        """Return True if the pod was popped and its attempt is not over."""
+        return uid in self._in_flight
 
     def done(self, uid: str) -> None:
         """Note that the attempt for a pod is over and the pod is not given back. A repeated call has no effect."""

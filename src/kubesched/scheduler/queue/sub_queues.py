@@ -43,6 +43,7 @@ class SubQueues:
         holders: Mapping[str, Holder] | None = None,
         pod_keys: Mapping[RejectorKey, PodKeys] | None = None,
         pop_from_backoff: bool = True,
+        groups: bool = False,
     ) -> None:
         """Make empty sub-queues. For other arguments see :class:`.scheduling_queue.SchedulingQueue`.
 
@@ -54,7 +55,13 @@ class SubQueues:
         self._backoff_gauge = pending.labels("backoff")
         self.active = SplitHeap(order, self._active_gauge, is_apart)
         self.backoff = BackoffQueue(
-            initial_backoff, max_backoff, order, self._backoff_gauge, is_apart, whole_seconds=pop_from_backoff
+            initial_backoff,
+            max_backoff,
+            order,
+            self._backoff_gauge,
+            is_apart,
+            whole_seconds=pop_from_backoff,
+            groups=groups,
         )
         self.unschedulable = UnschedulablePods(
             known_schedulers, pending.labels("gated"), pending.labels("unschedulable"), holders, pod_keys

@@ -7,7 +7,7 @@ pods are in the export makes no pods of its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -32,7 +32,7 @@ from kubesched.api.kinds import (
 from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
 from kubesched.api.types import Node, Pod
-from kubesched.cluster.controllers import DEVICES_ANNOTATION, DevicesError, parse_devices
+from kubesched.cluster.controllers import DEVICES_ANNOTATION, DevicesError, is_eligible, parse_devices
 from kubesched.cluster.files import (
     Manifest,
     ManifestError,
@@ -44,7 +44,7 @@ from kubesched.cluster.files import (
 from kubesched.cluster.kubelets import make_nodes
 
 from .arrivals import arrival_of
-from .remarks import endless, not_honoured, unknown_fields
+from .remarks import endless, is_served, not_honoured, unknown_fields, without_gates
 from .storing import controller_of, refusals
 
 __all__ = [
@@ -53,9 +53,11 @@ __all__ = [
     "Source",
     "gather",
     "in_order",
+    "is_served",
     "is_unplaced",
     "unknown_fields",
     "with_default_class",
+    "without_gates",
     "wrong_devices",
 ]
 
@@ -77,6 +79,8 @@ _ORDER: Final = {
     "runtimeclasses.node.k8s.io": 1,
     "storageclasses.storage.k8s.io": 1,
     "nodes": 2,
+    "workloads.scheduling.k8s.io": 3,
+    "podgroups.scheduling.k8s.io": 4,
     "pods": 9,
 }
 #: Default StorageClass for a cluster without any, as in kind's clusters, so that claims without a class work.
@@ -164,12 +168,14 @@ def gather(
     controllers: Controllers = "none",
     pods_end: bool = False,
     present: Sequence[Node] = (),
+    features: Set[str] = frozenset(),
 ) -> Intake:
     """Load and expand the input. ``nodes`` hollow nodes are added to the nodes of the manifests.
 
     With ``controllers`` ``batch``, Jobs go on beyond their first pods, and CronJobs make Jobs; with ``all`` no workload
     is expanded. ``pods_end`` is True if rules let pods end, apart from annotations. A DaemonSet makes pods for all
-    these nodes and for the ``present`` nodes.
+    these nodes and for the ``present`` nodes. Kinds that need a feature gate of pod groups other than ``features`` are
+    left out, with a warning.
 
     Raises:
         ManifestError: for input that cannot be read or used.
@@ -184,6 +190,8 @@ def gather(
     made_already = _controllers(objects)
     intake = Intake(warnings=[*loaded.warnings, *unknown_fields(loaded.objects)], owners=made_already)
     for item in objects:
+        if not is_served(item.kind, features):
+            continue
         metadata = item.data["metadata"]
         try:
             arrival = arrival_of(item)
@@ -193,7 +201,7 @@ def gather(
                 made = _expand(item, names, typed, tracked=controllers != "none")
             if item.kind in _DRIVEN[controllers]:
                 intake.driven.append(made[0])
-                if controllers == "all":
+                if controllers == "all" or _becomes_gang(item, features):
                     del made[1:]
             if arrival:
                 intake.later.append((arrival, made))
@@ -206,9 +214,14 @@ def gather(
     if problems:
         raise ManifestError(*problems, *refusals(intake.everything(), intake.driven_uids))
     endings = [] if pods_end else endless(objects)
-    intake.warnings = [*not_honoured(objects), *endings, *intake.warnings]
+    intake.warnings = [*not_honoured(objects, features), *endings, *intake.warnings]
     intake.objects = in_order(intake.objects)
     return intake
+
+
+def _becomes_gang(item: Manifest, features: Set[str]) -> bool:
+    """True if a Job's controller makes its group before its pods."""
+    return item.kind == JOBS and "WorkloadWithJob" in features and is_eligible(item.data.get("spec") or {})
 
 
 def is_unplaced(item: Manifest) -> bool:

@@ -5,11 +5,11 @@ Caller: :mod:`.intake`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
 from typing import Any, Final
 
-from kubesched.api.kinds import CRON_JOBS, JOBS
+from kubesched.api.kinds import CRON_JOBS, JOBS, Kind
 from kubesched.cluster.controllers import DEVICES_ANNOTATION
 from kubesched.cluster.files import Manifest
 from kubesched.cluster.kubelets import DURATION, FAILED
@@ -17,7 +17,7 @@ from kubesched.cluster.schema import root_type, unknown_paths
 
 from .arrivals import ARRIVAL, template_arrival
 
-__all__ = ["endless", "not_honoured", "unknown_fields"]
+__all__ = ["endless", "is_served", "not_honoured", "unknown_fields", "without_gates"]
 
 #: Kinds that are stored but have no effect here, with their effect in a real cluster.
 _INERT: Final = {
@@ -26,9 +26,9 @@ _INERT: Final = {
     "validatingwebhookconfigurations.admissionregistration.k8s.io": "webhooks are not called",
     "networkpolicies.networking.k8s.io": "there is no traffic",
     "ingresses.networking.k8s.io": "there is no traffic",
-    "podgroups.scheduling.k8s.io": "pods are scheduled one by one",
-    "workloads.scheduling.k8s.io": "pods are scheduled one by one",
 }
+
+_ONE_BY_ONE: Final = ": pods are scheduled one by one without the feature gate GenericWorkload; AllPodGroups=true turns on all about groups"
 
 #: Prefix of annotations of our own. An annotation with it that nothing reads or writes is most likely misspelled.
 _PREFIX: Final = "kubesched.io/"
@@ -36,6 +36,11 @@ _ANNOTATIONS: Final = frozenset(
     {ARRIVAL, DURATION, FAILED, DEVICES_ANNOTATION}
     | {_PREFIX + name for name in ("exit", "capacity", "capacity-of", "topology", "volumes-per-node", "hollow", "load")}
 )
+
+
+def is_served(kind: Kind, features: Set[str]) -> bool:
+    """True if the cluster has a kind, given the feature gates of pod groups that are on."""
+    return not kind.gate or kind.gate in features
 
 
 def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
@@ -50,8 +55,11 @@ def unknown_fields(objects: Iterable[Manifest]) -> list[str]:
     ]
 
 
-def not_honoured(objects: Sequence[Manifest]) -> list[str]:
-    """Return a warning for each kind that has no effect here but in a real cluster, and for misplaced annotations."""
+def not_honoured(objects: Sequence[Manifest], features: Set[str] = frozenset()) -> list[str]:
+    """Return a warning for each kind that has no effect here but in a real cluster, and for misplaced annotations.
+
+    ``features`` are the feature gates of pod groups that are on.
+    """
     found: dict[str, list[Manifest]] = {}
     for item in objects:
         if item.kind.group_resource in _INERT:
@@ -67,14 +75,28 @@ def not_honoured(objects: Sequence[Manifest]) -> list[str]:
             f"{first.source}: {first.kind.kind} {first.name}: {ARRIVAL} has no effect in a pod template; write it into the "
             f"metadata of the {first.kind.kind} itself{_also(misplaced)}"
         )
+    return texts + without_gates(objects, features) + _unknown_annotations(objects)
+
+
+def without_gates(objects: Sequence[Manifest], features: Set[str]) -> list[str]:
+    """Return a warning for each kind, and for the groups of pods, whose feature gate is off.
+
+    ``features`` are the feature gates of pod groups that are on.
+    """
+    found: dict[Kind, list[Manifest]] = {}
+    for item in objects:
+        if not is_served(item.kind, features):
+            found.setdefault(item.kind, []).append(item)
+    texts = [
+        f"{items[0].source}: {kind.kind} {items[0].name} has no effect{_ONE_BY_ONE}{_also(items)}"
+        for kind, items in found.items()
+    ]
     grouped = [item for item in objects if any("schedulingGroup" in spec for _, spec in _pod_parts(item))]
-    if grouped:
+    if grouped and "GenericWorkload" not in features:
         first = grouped[0]
-        texts.append(
-            f"{first.source}: {first.kind.kind} {first.name}: schedulingGroup has no effect in a simulation: pods are "
-            f"scheduled one by one{_also(grouped)}"
-        )
-    return texts + _unknown_annotations(objects)
+        named = f"{first.kind.kind} {first.name}"
+        texts.append(f"{first.source}: {named}: schedulingGroup has no effect{_ONE_BY_ONE}{_also(grouped)}")
+    return texts
 
 
 def _unknown_annotations(objects: Sequence[Manifest]) -> list[str]:

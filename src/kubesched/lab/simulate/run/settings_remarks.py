@@ -28,6 +28,9 @@ EFFECTIVE_GATES: Final = frozenset(
         "DRAPrioritizedList",
         "DRAResourceClaimDeviceStatus",
         "DRASchedulerFilterTimeout",
+        "DRAWorkloadResourceClaims",
+        "GangScheduling",
+        "GenericWorkload",
         "InPlacePodLevelResourcesVerticalScaling",
         "MatchLabelKeysInPodTopologySpread",
         "MatchLabelKeysInPodTopologySpreadSelectorMerge",
@@ -38,7 +41,10 @@ EFFECTIVE_GATES: Final = frozenset(
         "SchedulerPopFromBackoffQ",
         "StorageCapacityScoring",
         "TaintTolerationComparisonOperators",
+        "TopologyAwareWorkloadScheduling",
         "VolumeLimitScaling",
+        "WorkloadAwarePreemption",
+        "WorkloadWithJob",
     )
 )
 #: Fields of the configuration (name in the file, name here) and the reason why they have no effect.

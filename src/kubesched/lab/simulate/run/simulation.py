@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.api.decode import DecodeError, from_builtins
+from kubesched.api.groups import GATES
 from kubesched.api.kinds import CRON_JOBS, PODS
 from kubesched.api.quantity import QuantityError
 from kubesched.api.requests import pod_requests
@@ -130,7 +131,13 @@ async def simulate(
     with collector_off():
         pods_end = any(stage.kind == PODS.kind for stage in stages)
         intake = gather(
-            manifests, nodes=nodes, node_template=node_template, zones=zones, controllers=running, pods_end=pods_end
+            manifests,
+            nodes=nodes,
+            node_template=node_template,
+            zones=zones,
+            controllers=running,
+            pods_end=pods_end,
+            features=gates.among(GATES),
         )
     if intake.uses_storage:
         intake.objects = in_order(with_default_class(intake.objects))

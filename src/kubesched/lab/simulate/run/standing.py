@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from kubesched.api.groups import GATES
 from kubesched.api.kinds import PODS
 from kubesched.api.types import Pod
 from kubesched.base.said_once import said_once
@@ -139,7 +140,7 @@ async def _standing(
         ManifestError: when an object cannot be used.
         ConfigError: when a profile cannot be built.
     """
-    intake = gather(manifests)
+    intake = gather(manifests, features=gates.among(GATES))
     clock = VirtualClock(asyncio.get_running_loop())
     embedded = Embedded(config, registry, clock=clock, gates=gates, kubelets=False)
     try:

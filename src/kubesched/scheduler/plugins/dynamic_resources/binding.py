@@ -25,12 +25,15 @@ from .extended_resources import is_in_memory
 from .manager import DeviceManager
 from .writer import ClaimWriter, WriteError
 
-__all__ = ["Binding"]
+__all__ = ["DEALLOCATED", "DELETED", "UNRESERVED", "Binding"]
 
 _log = logging.getLogger("kubesched.scheduler.plugins")
 
 #: Longest time in seconds between two checks of binding conditions. A change of a claim causes a check, too.
 _INTERVAL: Final = 5.0
+DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
+DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
+UNRESERVED: Final = Status.unresolvable("ResourceClaim unreserved for PodGroup")
 _FAILURES: Final = (WriteError, ApiError, OSError)
 
 
@@ -55,7 +58,7 @@ class Binding:
                 if each.pending is None and not each.is_special:
                     each.claim = self._manager.claims.get(each.claim.key)
                     self._writer.check_decided(each.claim, each)
-                if each.pending is not None or not is_reserved_for(each.claim, pod):
+                if each.pending is not None or not each.is_reserved(each.claim, pod):
                     await self._writer.bind(attempt, each)
         except (*_FAILURES, AssumeError) as error:
             return Status.from_error(error)
@@ -112,17 +115,24 @@ class Binding:
 
     # -- Unreserve -------------------------------------------------------------------------------------
 
-    def undo(self, attempt: ClaimState) -> None:
-        """Give back the allocations and reservations that the attempt holds. Allocations that were written stay."""
+    def undo(self, attempt: ClaimState, *, is_trial: bool = False) -> None:
+        """Give back the allocations and reservations that the attempt holds.
+
+        Allocations that were written stay, and reservations for pod groups. ``is_trial``: nothing was written.
+        """
         manager, pod = self._manager, attempt.pod
         reserved: list[PodClaim] = []
         for each in attempt.claims:
-            if manager.in_flight.maybe_remove(each.initial_uid):
-                manager.claims.restore(each.claim.key)
-            if each.is_special:
+            if each.signalled:
+                each.signalled, each.pending = False, None
+                if manager.in_flight.maybe_remove(each.initial_uid):
+                    manager.claims.restore(each.claim.key)
+            if each.is_special or each.group is not None:
                 continue
             if each.is_allocated and is_reserved_for(each.claim, pod):
                 reserved.append(each)
+        if is_trial:
+            return
         special = attempt.special
         created = special.claim if special is not None and special.created else None
         if reserved or created is not None:
@@ -134,7 +144,7 @@ class Binding:
     ) -> None:
         try:
             for each in reserved:
-                await self._writer.unreserve(pod, each)
+                await self._writer.unreserve(each, pod.uid)
             if created is not None:
                 await self._writer.delete(created)
         except _FAILURES as error:
@@ -151,7 +161,7 @@ class Binding:
         except _FAILURES as error:
             _log.error("claim %s cannot be deallocated: %s", claim.key, error)
             return None, Status.from_error(error)
-        return None, Status.unschedulable("deallocation of ResourceClaim completed")
+        return None, DEALLOCATED
 
     async def delete_leftover(self, claim: ResourceClaim, pod: Pod) -> tuple[PostFilterResult | None, Status | None]:
         """Delete the claim that an earlier attempt made for extended resources. The pod is tried again afterwards."""
@@ -163,7 +173,12 @@ class Binding:
             self._manager.after_deletion(claim.key, None)
             _log.error("claim %s cannot be deleted: %s", claim.key, error)
             return None, Status.from_error(error)
-        return None, Status.unschedulable("deletion of ResourceClaim completed")
+        return None, DELETED
+
+    async def release_group(self, each: PodClaim) -> tuple[PostFilterResult | None, Status | None]:
+        """End the reservation of a claim for a pod group, so that the next attempt may deallocate it."""
+        await self._writer.unreserve(each, each.group.metadata.uid)
+        return None, UNRESERVED
 
 
 class _TimedOutError(Exception):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from kubesched.api.resource import AllocationResult, ResourceClaim
+from kubesched.api.resource import AllocationResult, ClaimConsumer, ResourceClaim
 from kubesched.api.selectors import NodeSelectorMatcher
 from kubesched.api.types import ContainerExtendedResourceRequest, Pod
 
 from ...dra.allocator import ClaimDemand
 from ...nodes.nodeinfo import NodeInfo
+from .claims import consumer, is_reserved_for
 from .extended_resources import NodeClaim, requests_for
+from .group_claims import group_consumer, is_reserved_for_group
 from .manager import NodeAllocator
 from .scores import has_preferences
 
@@ -31,6 +34,10 @@ class PodClaim:
             created.
         pending: the allocation that Reserve decided.
         created: True if PreBind created the object.
+        group: the PodGroup that the claim is reserved for; None if it is reserved for the pod.
+        sharing: key of the pod group whose members may share the claim while it is being allocated; "" for none.
+        shared: the allocation that another member of the group is about to write; None if there is none.
+        signalled: True while the pod counts as a pod that is about to use the pending allocation.
     """
 
     claim: ResourceClaim
@@ -40,6 +47,10 @@ class PodClaim:
     initial_uid: str = ""
     pending: AllocationResult | None = None
     created: bool = False
+    group: Any = None
+    sharing: str = ""
+    shared: AllocationResult | None = None
+    signalled: bool = False
 
     def __post_init__(self) -> None:
         self.initial_uid = self.claim.metadata.uid
@@ -47,7 +58,16 @@ class PodClaim:
 
     @property
     def is_allocated(self) -> bool:
-        return self.claim.status.allocation is not None
+        """True if the devices are decided, for this pod or before it."""
+        return self.claim.status.allocation is not None or self.shared is not None
+
+    def is_reserved(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """True if a version of the claim is reserved for the pod, or for its group if the claim is the group's."""
+        return is_reserved_for(claim, pod) if self.group is None else is_reserved_for_group(claim, self.group)
+
+    def consumer(self, pod: Pod) -> ClaimConsumer:
+        """Make the entry in ``status.reservedFor``."""
+        return consumer(pod) if self.group is None else group_consumer(self.group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,11 @@ __all__ = ["InFlight"]
 
 
 class _Pending:
-    __slots__ = ("claim", "sharers")
+    __slots__ = ("claim", "group", "sharers")
 
-    def __init__(self, claim: ResourceClaim) -> None:
+    def __init__(self, claim: ResourceClaim, group: str) -> None:
         self.claim = claim
+        self.group = group
         self.sharers = 1
 
 
@@ -34,13 +35,15 @@ class InFlight:
         self._pending: dict[str, _Pending] = {}
         self._on_change: Final = on_change
 
-    def signal(self, uid: str, claim: ResourceClaim) -> None:
+    def signal(self, uid: str, claim: ResourceClaim, group: str = "") -> None:
         """Note that a pod is about to use this allocation. If the claim has a pending allocation already, that one
         stays.
+
+        ``group`` is the key of the pod group whose other members may use the allocation, too; "" for none.
         """
         pending = self._pending.get(uid)
         if pending is None:
-            self._pending[uid] = _Pending(claim)
+            self._pending[uid] = _Pending(claim, group)
             self._on_change(uid)
         else:
             pending.sharers += 1
@@ -63,6 +66,11 @@ class InFlight:
         """Return the pending allocation of a claim, or None."""
         pending = self._pending.get(uid)
         return None if pending is None else pending.claim.status.allocation
+
+    def shared_with(self, uid: str, group: str) -> ResourceClaim | None:
+        """Return a claim with its pending allocation if members of the group may use it; None if they may not."""
+        pending = self._pending.get(uid)
+        return pending.claim if pending is not None and group and pending.group == group else None
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pending

@@ -11,9 +11,9 @@ Source: rules/devices §5 and §11.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -34,7 +34,7 @@ from ...framework.question import IntArray, Normalize, Question, Reads, RowArray
 from ...framework.status import Status
 from ...nodes.nodeinfo import NodeInfo
 from ...nodes.podinfo import PodInfo
-from .binding import Binding
+from .binding import DEALLOCATED, DELETED, UNRESERVED, Binding
 from .claim_hints import ClaimHints
 from .claim_state import ClaimState, NodeDemand, PodClaim
 from .claims import can_be_released_by, resolve_claims, with_status
@@ -309,7 +309,7 @@ class DynamicResources(Plugin):
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         try:
-            resolve_claims(pod.pod, self._manager.claims.get)
+            resolve_claims(pod.pod, self._manager.claims.get, self.preparation.groups.group_of(pod.pod))
         except LookupError as error:
             return Status.unresolvable(str(error))
         return None
@@ -356,11 +356,26 @@ class DynamicResources(Plugin):
                 if not is_in_memory(each.claim):
                     break
             elif can_be_released_by(each.claim, pod.pod):
-                return self._binding.deallocate(each.claim)
+                return _done(state, partial(self._binding.deallocate, each.claim), DEALLOCATED)
         special = attempt.special
         if special is not None and not is_in_memory(special.claim):
-            return self._binding.delete_leftover(special.claim, pod.pod)
+            return _done(state, partial(self._binding.delete_leftover, special.claim, pod.pod), DELETED)
+        claimed = self._claim_of_group(state, attempt)
+        if claimed is not None:
+            return _done(state, partial(self._binding.release_group, claimed), UNRESERVED)
         return None, Status.unschedulable("still not schedulable")
+
+    def _claim_of_group(self, state: CycleState, attempt: ClaimState) -> PodClaim | None:
+        """Return an allocated claim of the pod's group that keeps the group from other nodes; None if there is none.
+
+        It may be let go while no member has a node.
+        """
+        if attempt.unavailable and not self.preparation.groups.has_scheduled(attempt.pod, state.group):
+            for each in attempt.claims:
+                is_written = each.claim.status.allocation is not None
+                if each.group is not None and is_written and each.is_reserved(each.claim, attempt.pod):
+                    return each
+        return None
 
     def _was_reached(self, state: CycleState) -> bool:
         """True if no plugin ended PreFilter before this one. Upstream's PostFilter fails otherwise, because it has no
@@ -377,6 +392,9 @@ class DynamicResources(Plugin):
         if question is None:
             return None if self.is_prepared and not pod.spec.resource_claims else Status.from_error("not found")
         attempt = question.attempt
+        for each in attempt.claims:
+            if each.shared is not None:
+                self._share(each)
         unallocated = list(attempt.unallocated())
         if not unallocated:
             return None
@@ -402,13 +420,23 @@ class DynamicResources(Plugin):
                     claim.metadata, finalizers=(*claim.metadata.finalizers, CLAIM_FINALIZER)
                 )
                 claim = msgspec.structs.replace(claim, metadata=metadata)
-            self._manager.in_flight.signal(each.initial_uid, claim)
+            self._manager.in_flight.signal(each.initial_uid, claim, each.sharing)
+            each.signalled = True
         return None
+
+    def _share(self, each: PodClaim) -> None:
+        """Let a claim use the allocation that another member of the pod's group is about to write."""
+        claim = self._manager.in_flight.shared_with(each.initial_uid, each.sharing)
+        if claim is None:
+            claim = with_status(each.claim, allocation=each.shared)
+        each.pending = claim.status.allocation
+        self._manager.in_flight.signal(each.initial_uid, claim, each.sharing)
+        each.signalled = True
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         question = self._asked(state)
         if question is not None:
-            self._binding.undo(question.attempt)
+            self._binding.undo(question.attempt, is_trial=state.group is not None)
 
     # -- PreBind ---------------------------------------------------------------------------------------
 
@@ -454,3 +482,10 @@ class DynamicResources(Plugin):
         if demand is None or results is None:
             return []
         return list(zip(demand.claims, results, strict=True))
+
+
+def _done(state: CycleState, act: Callable[[], Awaitable[_Answer]], status: Status) -> _Answer | Awaitable[_Answer]:
+    """Begin an action that lets devices go; in the trial of a pod group, only plan it."""
+    if state.group is None:
+        return act()
+    return PostFilterResult(act=act), status

@@ -13,8 +13,9 @@ from ...framework.interface import Handle
 from ...framework.status import Status
 from ...nodes.podinfo import PodInfo
 from .claim_state import ClaimState, PodClaim
-from .claims import resolve_claims
+from .claims import resolve_with_groups
 from .extended_resources import made_up_claim
+from .group_claims import GroupClaims
 from .manager import DeviceManager
 
 __all__ = ["Preparation"]
@@ -26,6 +27,7 @@ class Preparation:
     def __init__(self, handle: Handle, manager: DeviceManager) -> None:
         self._handle = handle
         self._manager = manager
+        self.groups = GroupClaims(handle)
         self._serves_resources = handle.gate("DRAExtendedResource")
 
     def is_served(self, pod: PodInfo) -> bool:
@@ -42,10 +44,11 @@ class Preparation:
         """
         attempt = ClaimState(pod.pod)
         try:
-            claims = resolve_claims(pod.pod, self._manager.claims.get)
+            claims = resolve_with_groups(pod.pod, self._manager.claims.get, self.groups.group_of(pod.pod))
         except LookupError as error:
             return attempt, Status.unresolvable(str(error))
-        found = [PodClaim(claim) for claim in claims]
+        sharing = self.groups.sharing_key(pod.pod)
+        found = [PodClaim(claim, group=group, sharing=sharing) for claim, group in claims]
         if self.is_served(pod):
             found.append(self._special_claim(pod, attempt))
         for each in found:
@@ -73,6 +76,9 @@ class Preparation:
         """Check one claim before any node. Return a rejection of the pod, or None."""
         claim = each.claim
         allocation = claim.status.allocation
+        if allocation is None:
+            pending = self._manager.in_flight.shared_with(claim.metadata.uid, each.sharing)
+            allocation = each.shared = pending.status.allocation if pending is not None else None
         if allocation is not None:
             if allocation.node_selector is not None:
                 try:

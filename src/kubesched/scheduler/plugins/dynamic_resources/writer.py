@@ -17,7 +17,7 @@ import msgspec
 
 from kubesched.api.decode import to_builtins
 from kubesched.api.kinds import PODS, kind_by_plural
-from kubesched.api.resource import CLAIM_FINALIZER, ResourceClaim
+from kubesched.api.resource import CLAIM_FINALIZER, AllocationResult, ResourceClaim
 from kubesched.api.types import Pod
 from kubesched.api.wire import ApiError, tolerate
 from kubesched.base.times import timestamp
@@ -25,7 +25,6 @@ from kubesched.base.times import timestamp
 from ...framework.interface import Handle
 from ..assume_cache import AssumeError
 from .claim_state import ClaimState, PodClaim
-from .claims import consumer, is_reserved_for
 from .extended_resources import is_in_memory
 from .manager import DeviceManager
 
@@ -85,6 +84,7 @@ class ClaimWriter:
         finally:
             assumed = written is not None and await self._assume(written, wait=each.created)
             if each.pending is not None:
+                each.signalled = False
                 self._manager.in_flight.maybe_remove(each.initial_uid, force=assumed)
         if each.is_special:
             await self._write_mappings(attempt, each.claim)
@@ -104,7 +104,7 @@ class ClaimWriter:
             return None
         if stored.metadata.uid != meta.uid or stored.status.allocation is None:
             return None
-        if each.pending is None and not is_reserved_for(stored, pod):
+        if each.pending is None and not each.is_reserved(stored, pod):
             return None
         each.claim = stored
         return stored
@@ -132,12 +132,13 @@ class ClaimWriter:
         status: dict[str, Any] = {}
         allocation = claim.status.allocation
         if each.pending is not None:
-            if allocation is not None:
+            if allocation is not None and not (each.sharing and _is_same(allocation, each.pending)):
                 raise WriteError(f"claim {claim.key} got allocated elsewhere in the meantime")
             if CLAIM_FINALIZER not in meta.finalizers:
                 finalizers = {"finalizers": [*meta.finalizers, CLAIM_FINALIZER]}
                 claim = await self._patched(claim, finalizers, None, f"add finalizer to claim {claim.key}")
-            allocation = each.pending
+            if allocation is None:
+                allocation = each.pending
         if self._binding_conditions:
             if allocation is None:
                 raise WriteError(f"claim {claim.key} got deallocated elsewhere in the meantime")
@@ -146,7 +147,10 @@ class ClaimWriter:
                 allocation = msgspec.structs.replace(allocation, allocation_timestamp=now)
         if allocation is not claim.status.allocation:
             status["allocation"] = to_builtins(allocation)
-        status["reservedFor"] = to_builtins([*claim.status.reserved_for, consumer(pod)])
+        if not each.is_reserved(claim, pod):
+            status["reservedFor"] = to_builtins([*claim.status.reserved_for, each.consumer(pod)])
+        if not status:
+            return claim  # another member of the group has written all of it
         what = "allocation and reservation" if each.pending is not None else "reservation"
         return await self._patched(claim, {}, status, f"add {what} to claim {claim.key}")
 
@@ -235,12 +239,12 @@ class ClaimWriter:
 
     # -- undoing ---------------------------------------------------------------------------------------
 
-    async def unreserve(self, pod: Pod, each: PodClaim) -> None:
-        """End the pod's reservation of a claim. A failure is logged. The allocation stays."""
+    async def unreserve(self, each: PodClaim, uid: str) -> None:
+        """End the reservation of a claim for the object with this UID. A failure is logged. The allocation stays."""
         claim = each.claim
         patch = {
             "metadata": {"uid": claim.metadata.uid},
-            "status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": uid}]},
         }
         try:
             new = await self._client.patch_object(
@@ -248,7 +252,7 @@ class ClaimWriter:
             )
             self._manager.claims.assume(new)
         except (ApiError, OSError, AssumeError) as error:
-            _log.error("cannot end the reservation of claim %s for pod %s: %s", claim.key, pod.key, error)
+            _log.error("cannot end the reservation of claim %s for %s: %s", claim.key, uid, error)
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Free the devices of a claim that no other pod has reserved.
@@ -281,3 +285,8 @@ class ClaimWriter:
             await self._retried(without_finalizer, each)
             meta = each.claim.metadata
             await self._client.delete_object(CLAIMS, meta.namespace, meta.name, claim.metadata.uid)
+
+
+def _is_same(written: AllocationResult, pending: AllocationResult) -> bool:
+    """Return True if the devices that were written are those that are to be written."""
+    return written.devices.results == pending.devices.results

@@ -19,7 +19,7 @@ from ...nodes.columns import RowArray
 from ...nodes.placed_pods import Kind
 from ...nodes.podinfo import PodInfo
 
-__all__ = ["Budget", "BudgetReader", "Budgets"]
+__all__ = ["Budget", "BudgetReader", "Budgets", "Disruptions"]
 
 _log = logging.getLogger("kubesched.scheduler.plugins")
 
@@ -107,6 +107,10 @@ class Budgets:
         """Number of budgets that can cover a pod at all."""
         return len(self._budgets)
 
+    def at(self, place: int) -> Budget:
+        """Return a budget by its place, as :meth:`selecting` names it."""
+        return self._budgets[place]
+
     def selecting(self, pod: PodInfo) -> Sequence[int]:
         """Places of the budgets that cover the pod. They include budgets that have counted its eviction already."""
         meta = pod.pod.metadata
@@ -193,18 +197,36 @@ class Budgets:
         Each pod uses up one disruption of every budget that covers it. A pod violates a budget that has no disruption
         left.
         """
-        left: dict[int, int] = {}
         violating: list[PodInfo] = []
         others: list[PodInfo] = []
+        used = self.counting()
         for pod in pods:
-            violates = False
-            for place in self.selecting(pod):
-                budget = self._budgets[place]
-                if pod.name not in budget.disrupted:
-                    left[place] = left.get(place, budget.allowed) - 1
-                    violates |= left[place] < 0
-            (violating if violates else others).append(pod)
+            (violating if used.violates(pod) else others).append(pod)
         return violating, others
+
+    def counting(self) -> Disruptions:
+        """Return a new count of disruptions."""
+        return Disruptions(self)
+
+
+class Disruptions:
+    """Count of the disruptions that budgets have left."""
+
+    __slots__ = ("_budgets", "_left")
+
+    def __init__(self, budgets: Budgets) -> None:
+        self._budgets = budgets
+        self._left: dict[int, int] = {}
+
+    def violates(self, pod: PodInfo) -> bool:
+        """Use up one disruption of every budget that covers a pod. True if one of them had none left."""
+        violates, left = False, self._left
+        for place in self._budgets.selecting(pod):
+            budget = self._budgets.at(place)
+            if pod.name not in budget.disrupted:
+                left[place] = left.get(place, budget.allowed) - 1
+                violates |= left[place] < 0
+        return violates
 
 
 def _rows_of(budgets: Iterable[Budget], table: NodeTable) -> npt.NDArray[np.bool_]:

@@ -21,6 +21,7 @@ from kubesched.base.tasks import child
 from ...framework.interface import Handle
 from ...framework.recorded_events import PREEMPTED
 from ...nodes.podinfo import PodInfo
+from .preemptor import Preemptor
 
 __all__ = ["Evictions"]
 
@@ -29,10 +30,9 @@ _log = logging.getLogger("kubesched.scheduler.plugins")
 
 @dataclass(slots=True)
 class _Preemption:
-    """Asynchronous preemption for one pod. ``last`` is evicted after ``others``; ``begun`` is a time of the clock."""
+    """Asynchronous preemption. ``last`` is evicted after ``others``; ``begun`` is a time of the clock."""
 
-    preemptor: PodInfo
-    node_name: str
+    preemptor: Preemptor
     others: Sequence[PodInfo]
     last: PodInfo
     begun: float = 0.0
@@ -67,18 +67,18 @@ class Evictions:
 
     # -- both modes ------------------------------------------------------------------------------------
 
-    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+    def start(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         """Evict alongside the scheduling cycle. Victims that are being deleted already are left alone."""
         left = [victim for victim in victims if victim.metadata.deletion_timestamp is None]
         if not left:
             return
         self._preempting.add(preemptor.uid)
         self._handle.framework.metrics.preemption_victims.observe(len(victims))
-        self._due.append(_Preemption(preemptor, node_name, left[:-1], left[-1]))
+        self._due.append(_Preemption(preemptor, left[:-1], left[-1]))
         if len(self._due) == 1:
             self._handle.spawn(self._begin_due(), f"preemptions of {self._handle.profile_name}")
 
-    async def evict(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+    async def evict(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         """Evict the victims, and return when that is done.
 
         Raises:
@@ -86,12 +86,15 @@ class Evictions:
         """
         self._handle.framework.metrics.preemption_victims.observe(len(victims))
         try:
-            await self._evict_each(preemptor, node_name, victims)
+            await self._evict_each(preemptor, victims)
         except Exception:
             # Upstream may try the pod again only after minutes. Here it is tried again after its backoff.
-            self._handle.activate({preemptor.key: preemptor.pod})
+            self._activate(preemptor)
             raise
-        self._clear_lower_nominations(preemptor, node_name)
+        self._clear_lower_nominations(preemptor)
+
+    def _activate(self, preemptor: Preemptor) -> None:
+        self._handle.activate({pod.key: pod.pod for pod in preemptor.pods})
 
     async def _begin_due(self) -> None:
         """Begin the preemptions of one turn of the event loop. A preemption that has to wait goes on in a task of its
@@ -105,15 +108,15 @@ class Evictions:
 
     async def _preempt(self, preemption: _Preemption) -> None:
         """Evict the victims of one preemption; the last one is evicted when all others are gone."""
-        preemptor, node_name, last = preemption.preemptor, preemption.node_name, preemption.last
+        preemptor, last = preemption.preemptor, preemption.last
         preemption.begun = self._handle.clock.now()
         running = self._handle.framework.metrics.goroutines.labels("preemption")
         running.inc()
         try:
-            self._clear_lower_nominations(preemptor, node_name)
-            await self._evict_each(preemptor, node_name, preemption.others)
+            self._clear_lower_nominations(preemptor)
+            await self._evict_each(preemptor, preemption.others)
             self._last_victim[preemptor.uid] = last
-            is_event_due = await self._evict(preemptor, node_name, last)
+            is_event_due = await self._evict(preemptor, last)
         except Exception as error:
             self._failed(preemption, error)
         except BaseException:
@@ -125,7 +128,7 @@ class Evictions:
             running.dec()
 
     def _failed(self, preemption: _Preemption, error: Exception) -> None:
-        place = preemption.node_name, preemption.preemptor.key
+        place = preemption.preemptor.place, preemption.preemptor.key
         if isinstance(error, ApiError | OSError):
             _log.error("preemption on node %s for pod %s: %s", *place, error)
         else:
@@ -139,18 +142,18 @@ class Evictions:
         metrics.preemption_goroutines_execution_total.inc(result)
         if not is_event_due:
             # No event will queue the pod, because an eviction failed or the last victim left while this pod was held.
-            handle.activate({preemptor.key: preemptor.pod})
+            self._activate(preemptor)
 
-    def _forget(self, preemptor: PodInfo) -> None:
+    def _forget(self, preemptor: Preemptor) -> None:
         self._preempting.discard(preemptor.uid)
         self._last_victim.pop(preemptor.uid, None)
 
-    async def _evict_each(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+    async def _evict_each(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         """Evict victims at the same time. The first failure cancels the others and is raised."""
         tasks: list[asyncio.Task[bool]] = []
         try:
             for victim in victims:
-                rest = begin(self._evict(preemptor, node_name, victim), self._handle.client.at_once)
+                rest = begin(self._evict(preemptor, victim), self._handle.client.at_once)
                 if not isinstance(rest, bool):
                     tasks.append(child(rest, f"evict {victim.key}"))
             done = (await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))[0] if tasks else ()
@@ -166,7 +169,7 @@ class Evictions:
 
     # -- one victim ------------------------------------------------------------------------------------
 
-    async def _evict(self, preemptor: PodInfo, node_name: str, victim: PodInfo) -> bool:
+    async def _evict(self, preemptor: Preemptor, victim: PodInfo) -> bool:
         """Evict one pod. Return True if an event about its end will follow.
 
         Raises:
@@ -176,16 +179,16 @@ class Evictions:
         if victim.metadata.deletion_timestamp is not None:
             return True
         if self._cancel(victim):
-            self._record(preemptor, node_name, victim, " (in kube-scheduler memory).")
+            self._record(preemptor, victim, " (in kube-scheduler memory).")
             return True
         deleted = await self._delete(preemptor, victim)
         if deleted:
-            self._record(preemptor, node_name, victim)
+            self._record(preemptor, victim)
         return deleted
 
-    def _record(self, preemptor: PodInfo, node_name: str, victim: PodInfo, more: str = "") -> None:
-        note = f"Preempted by pod {preemptor.uid} on node {node_name}{more}"
-        self._handle.recorder.record(victim.pod, *PREEMPTED, note, preemptor.pod)
+    def _record(self, preemptor: Preemptor, victim: PodInfo, more: str = "") -> None:
+        note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {preemptor.place}{more}"
+        self._handle.recorder.record(victim.pod, *PREEMPTED, note, preemptor.obj)
 
     def _cancel(self, victim: PodInfo) -> bool:
         """End the binding of a victim that is not bound yet. False when it is too late for that."""
@@ -195,11 +198,11 @@ class Evictions:
         entry = self._handle.pods_in_pre_bind.get(victim.uid)
         return entry is not None and entry.cancel(f"preempted by {self._plugin}")
 
-    async def _delete(self, preemptor: PodInfo, victim: PodInfo) -> bool:
+    async def _delete(self, preemptor: Preemptor, victim: PodInfo) -> bool:
         """Mark and delete a pod. False when it is gone already."""
         client = self._handle.client
         try:
-            await client.patch_pod_status(victim.pod, condition=_condition(preemptor.spec.scheduler_name))
+            await client.patch_pod_status(victim.pod, condition=_condition(preemptor.scheduler_name, preemptor.kind))
         except ApiError as error:
             if error.code == 404:
                 return False
@@ -207,17 +210,19 @@ class Evictions:
         deleted: bool = await client.delete_pod(victim.pod)
         return deleted
 
-    def _clear_lower_nominations(self, preemptor: PodInfo, node_name: str) -> None:
-        """Clear the nominations to the node of pods of lower priority: they must look elsewhere."""
-        for other in self._handle.nominations.nominated_pods_for_node(node_name):
-            if other.priority < preemptor.priority and other.uid != preemptor.uid:
-                self._handle.clear_nomination(other.pod, node_name)
+    def _clear_lower_nominations(self, preemptor: Preemptor) -> None:
+        """Clear the nominations to its nodes of pods of lower priority: they must look elsewhere."""
+        own = {pod.uid for pod in preemptor.pods}
+        for node_name in preemptor.nodes:
+            for other in self._handle.nominations.nominated_pods_for_node(node_name):
+                if other.priority < preemptor.priority and other.uid not in own:
+                    self._handle.clear_nomination(other.pod, node_name)
 
 
 @lru_cache(maxsize=64)
-def _condition(scheduler: str) -> PodCondition:
+def _condition(scheduler: str, kind: str) -> PodCondition:
     """Condition that marks a victim. Each call returns the same object, because the encoded patch is cached by its
     identity.
     """
-    message = f"{scheduler}: preempting to accommodate a higher priority pod"
+    message = f"{scheduler}: preempting to accommodate a higher priority {kind}"
     return PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message)
