@@ -48,7 +48,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         text: the reason, without its count.
         stage: part of the message in which the reason stands; see :data:`Stage`.
-        nodes: number of nodes it is given for; None where it has no count.
+        nodes: number of nodes that have this reason; None if the message gives no count.
         row: its row in the table of reasons; None if there is none.
         parts: texts of the row's parts.
         is_cut: True if the message ends within this reason.

@@ -95,7 +95,7 @@ class Admission:
     def pod_spec(self, namespace: str, raw: bytes, name: str, *, restored: bool = False) -> PreparedSpec:
         """Return the spec that a new pod is stored with.
 
-        ``restored`` trusts the priority and the resources that an imported pod brings.
+        If ``restored`` is True, the pod was imported, and keeps its priority and its resources.
 
         Raises:
             ApiError: 400 for wrong types, 403 by limit range, priority or runtime class, 422 for invalid fields.

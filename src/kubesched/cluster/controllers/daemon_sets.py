@@ -59,7 +59,7 @@ class _Fit:
         self._affinity: RequiredNodeAffinity = required_node_affinity(self._spec)
 
     def allows(self, node: Node, counts: Callable[[Taint], bool] = do_not_schedule) -> bool:
-        """True if a pod of the template may be on a node. ``counts`` returns True for taints that keep pods away."""
+        """True if a pod of the template may be on a node. The function ``counts`` returns True for a taint that keeps pods away."""
         return (
             self._spec.node_name in ("", node.name)
             and self._affinity.matches(node.labels, node.name)

@@ -1,7 +1,7 @@
 """StatefulSet: numbered pods, made in order and replaced in reverse order, each with its own claims.
 
 Rules: upstream ``stateful_set_control.go``: OrderedReady and Parallel, RollingUpdate with a partition, OnDelete.
-Claims outlive their pods (retention policy Retain). Next: claims go to :mod:`.volumes`, pods to the scheduler.
+Claims outlive their pods (retention policy Retain). After this module, :mod:`.volumes` binds the claims, and the scheduler places the pods.
 """
 
 from __future__ import annotations

@@ -190,8 +190,10 @@ class Volumes(Controller):
             await self.record(item, NORMAL, "ExternalProvisioning", _EXTERNAL.format(provisioner))
 
     async def _bind(self, item: Item, volume: Item) -> None:
-        """Bind claim and volume. Each half is written only if it is missing, because an earlier reconcile may have
-        written it.
+        """Bind a claim and a volume to each other.
+
+        The reference in the volume and the reference in the claim are each written only if they are missing: an earlier
+        reconcile may have written one of them.
         """
         claim: PersistentVolumeClaim = item.typed
         pv: PersistentVolume = volume.typed

@@ -197,7 +197,7 @@ def remove(data: Any, paths: Iterable[Path]) -> None:
 
 
 def _prune(data: Any, tree: Mapping[str, Any], depth: int) -> bool:
-    """Remove from ``data`` what a tree of paths names: each leaf is one member. Return True if nothing is left.
+    """Remove members of ``data``. Each leaf of the tree is the path of one member. Return True if nothing is left.
 
     ``depth`` is the depth of ``data`` in the object.
     """

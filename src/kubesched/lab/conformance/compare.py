@@ -29,7 +29,7 @@ _ADDRESS: Final = frozenset({"pod", "pass", "node", "clearedNominations", "reser
 
 
 def compare_attempt(comparison: Comparison, world: World, pod: PodInfo, expected: JSON, where: str) -> JSON | None:
-    """Evaluate the pod, find its node, and compare both with the record. Returns our record.
+    """Evaluate the pod, find its node, and compare the verdicts and the node with the recorded ones. Return our own record.
 
     A record is left out as a whole if it needs a plugin that is not built; the result is None then.
     """

@@ -38,7 +38,7 @@ class LowerPriorityColumns:
 
     Attributes:
         amounts: int64[R, capacity]; the sums that these pods request, by resource index and row of the node table.
-            Resource ``PODS_ROW`` is the number of these pods.
+            At the resource index ``PODS_ROW``, an amount is the number of these pods.
     """
 
     def __init__(self, table: NodeTable, priority: int) -> None:

@@ -3,7 +3,7 @@
 The lookup takes a namespace and labels. It returns the rules that demand one of these label values, and the rules whose
 selector demands no label value at all. Of thousands of rules it returns a handful, and the caller checks each of them.
 
-Used by :mod:`.term_index`, for the rules that are counted and for the rules that pods carry.
+Used by :mod:`.term_index`: once for the selectors whose pods it counts, and once for the affinity terms of pods.
 """
 
 from __future__ import annotations
