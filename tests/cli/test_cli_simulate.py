@@ -86,7 +86,7 @@ demo/elsewhere: UnknownScheduler
 
 demo/gated: SchedulingGated
   waiting for scheduling gates: [example.com/wait]
-  what would help: it is scheduled once the gate example.com/wait is removed from the pod
+  what would help: remove the gate example.com/wait from the pod: 1 node would fit
 
 demo/too-large: Unschedulable
   0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s).

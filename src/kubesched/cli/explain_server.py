@@ -54,7 +54,7 @@ def _ask(options: argparse.Namespace, path: str, query: str) -> Explanation:
     url = f"{base}/explain/{path}" + (f"?{query}" if query else "")
     request = urllib.request.Request(url, headers={"Accept": "application/json"})
     if options.token_file is not None:
-        request.add_header("Authorization", f"Bearer {_text(options.token_file, '--token-file')}")
+        request.add_unredirected_header("Authorization", f"Bearer {_text(options.token_file, '--token-file')}")
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS, context=_tls(options, base)) as answer:
             body = answer.read(_MOST_BYTES + 1)

@@ -112,14 +112,15 @@ def _look(scheduler: Scheduler, pod: Pod, against: Collection[str]) -> Pending:
         return found("UnknownScheduler", text)
     # The scheduler's version of the pod lacks fields that feature gates turn off.
     info = PodInfo(scheduler.informers.live_pod(pod.namespace, pod.name) or pod)
+    search = scheduler.profiles[pod.spec.scheduler_name].search
     for plugin in framework.pre_enqueue_plugins.values():
         status = plugin(info)
         if status is not None and status.code is Code.ERROR:
             return found("SchedulerError", status.message())
         if status is not None:
             gates = [gate.name for gate in pod.spec.scheduling_gates]
-            return found("SchedulingGated", status.message(), gates=gates, hints=_gate_hint(gates))
-    search = scheduler.profiles[pod.spec.scheduler_name].search
+            held = _without_gates(framework, search, info, gates) if gates else {}
+            return found("SchedulingGated", status.message(), gates=gates, **held)
     try:
         evaluation = search.evaluate(CycleState(), info)
     except PluginFailedError as error:
@@ -198,7 +199,19 @@ def _eviction_hint(evictions: EvictionReport) -> str:
     return f"remove {shown} from {where}: it would fit {node}"
 
 
-def _gate_hint(gates: list[str]) -> list[str]:
-    if not gates:
-        return []
-    return [f"it is scheduled once the gate{'s' if len(gates) > 1 else ''} {', '.join(gates)} is removed from the pod"]
+def _without_gates(framework: Framework, search: Search, pod: PodInfo, gates: list[str]) -> dict[str, Any]:
+    """Return whether a gated pod would fit without its gates, and what else stands in the way, as fields of a report.
+
+    Filters do not read gates, so the pod is evaluated as it is.
+    """
+    remove = f"remove the gate{'s' if len(gates) > 1 else ''} {listed(gates[:EXAMPLES], len(gates))} from the pod"
+    try:
+        evaluation = search.evaluate(CycleState(), pod)
+    except PluginFailedError as error:
+        return {"hints": [f"{remove}; then a plugin fails: {error}"]}
+    if not isinstance(evaluation, Rejection):
+        return {"hints": [f"{remove}: {counted(len(evaluation.feasible), 'node')} would fit"]}
+    if not evaluation.all_nodes:
+        return {"hints": [f"{remove}; then add nodes: there are none"]}
+    tried = _tried(framework, search, pod)
+    return {**tried, "hints": [f"{remove}; then {hint}" for hint in tried["hints"]]}

@@ -19,6 +19,7 @@ import msgspec
 
 from kubesched.api.types import Pod
 from kubesched.base.large_json import large_json
+from kubesched.base.lines import printable
 from kubesched.base.pages import Answer
 from kubesched.base.turns import Steps
 from kubesched.scheduler.scheduler import Scheduler
@@ -127,7 +128,7 @@ class LivePages:
             document = msgspec.structs.replace(document, evicted=self._explainer.evictions_of(evicted))
         if _wants_text(accept):
             lines = explanation_lines(document)
-            return _text(200, "\n".join(line.text for line in lines).strip("\n") or "no pod is pending")
+            return _text(200, "\n".join(printable(line.text) for line in lines).strip("\n") or "no pod is pending")
         return Answer(200, bytes(large_json(document, indent=2)) + b"\n", _JSON)
 
     async def explain(self, pods: Sequence[Pod]) -> Explanation:
