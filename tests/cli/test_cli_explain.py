@@ -266,3 +266,24 @@ def test_a_gated_pod_says_which_gate_and_whether_it_would_fit_then(
         "what would help: remove the gate example.com/quota from the pod; then ask for 2 less cpu: 1 node would fit\n"
     )
     assert gate in large
+
+
+def test_where_nothing_helps_there_is_advice_about_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, waiting = SAID["items"]
+    many = {"nodeSelector": {f"key-{number}": "x" for number in range(3000)}, **waiting["spec"]}
+    claims = {"resourceClaims": [{"name": "r", "resourceClaimName": "gone"}], **waiting["spec"]}
+    said = []
+    for spec in (many, claims):
+        path = tmp_path / "pods.json"
+        path.write_text(json.dumps({**SAID, "items": [node, {**waiting, "spec": spec, "status": {}}]}))
+        (group,) = json.loads(run(capsys, "explain", "-f", path, "-o", "json").out)["pending"]
+        assert not group["remedies"]
+        said.append(group["hints"])
+    assert "node(s) didn't match Pod's node affinity/selector: Compare `kubectl get nodes --show-labels`" in said[0][0]
+    assert said[0][1:] == ["no change that was tried, no eviction, and no more nodes like these"]
+    assert said[1] == [
+        'could not find ResourceClaim "default/gone": Create it, or correct `resourceClaimName`: '
+        "`kubectl get resourceclaims -n NAMESPACE`."
+    ]
