@@ -6,7 +6,7 @@ import json
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from cli_cluster import cluster
@@ -184,7 +184,7 @@ def test_a_cluster_tells_who_evicted_a_pod_that_is_gone(tmp_path: Path, capsys: 
 
 
 ESCAPES = "a\x1b[2J\x9b31m\x07\nb"
-SAID = {
+SAID: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "List",
     "items": [
@@ -239,10 +239,11 @@ def test_a_hostile_server_neither_writes_to_the_terminal_nor_gets_the_token_move
     (tmp_path / "token").write_text("secret")
     _Hostile.tokens.clear()
     with HTTPServer(("127.0.0.1", 0), _Hostile) as server:
-        thread = Thread(target=lambda: [server.handle_request() for _ in range(2)])
+        thread = Thread(target=server.serve_forever)
         thread.start()
         address = f"http://127.0.0.1:{server.server_port}"
         ran = run(capsys, "explain", "moved", "--server", address, "--token-file", tmp_path / "token")
+        server.shutdown()
         thread.join()
     assert (ran.code, ran.out) == (1, "")
     assert "502 Bad Gateway: a\\x1b[2J\\x9b31m\\x07" in ran.err
