@@ -42,6 +42,7 @@ def explanation_from_server(options: argparse.Namespace, names: Sequence[str]) -
             pending=[one for each in found for one in each.pending],
             placed=[one for each in found for one in each.placed],
             evicted=[one for each in found for one in each.evicted],
+            notes=[note for each in found for note in each.notes],
         )
     query = [("namespace", options.namespace)] if options.namespace else []
     return _ask(options, "pending", "&".join(filter(None, (urlencode(query), nodes))))
