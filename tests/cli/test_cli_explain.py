@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 from cli_cluster import cluster
@@ -178,3 +181,110 @@ def test_a_cluster_tells_who_evicted_a_pod_that_is_gone(tmp_path: Path, capsys: 
         "default/gone was evicted at 2026-01-01T00:00:00Z, says default-scheduler: Preempted by pod 1-2-3 on node n1\n",
     )
     assert (missing.code, missing.err) == (1, "kubesched: default/never-there: there is no such pod in the cluster\n")
+
+
+ESCAPES = "a\x1b[2J\x9b31m\x07\nb"
+SAID: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "List",
+    "items": [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "n1"},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": ESCAPES}]},
+        },
+    ],
+}
+
+
+def test_escape_sequences_of_texts_do_not_reach_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "said.json"
+    path.write_text(json.dumps(SAID))
+    ran = run(capsys, "explain", "-f", path)
+    assert (ran.code, ran.err) == (0, "")
+    assert "\n  a\\x1b[2J\\x9b31m\\x07 b (nodes that fit now: 1" in ran.out
+
+
+class _Hostile(BaseHTTPRequestHandler):
+    """Server whose answers try to write to the terminal, and that sends a client elsewhere."""
+
+    tokens: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.tokens.append(self.headers["Authorization"])
+        if self.path.endswith("/moved"):
+            self.send_response(302)
+            self.send_header("Location", "/explain/pods/default/refused")
+            self.end_headers()
+            return
+        self.send_response(502)
+        self.end_headers()
+        self.wfile.write(ESCAPES.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_hostile_server_neither_writes_to_the_terminal_nor_gets_the_token_moved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "token").write_text("secret")
+    _Hostile.tokens.clear()
+    with HTTPServer(("127.0.0.1", 0), _Hostile) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        ran = run(capsys, "explain", "moved", "--server", address, "--token-file", tmp_path / "token")
+        server.shutdown()
+        thread.join()
+    assert (ran.code, ran.out) == (1, "")
+    assert "502 Bad Gateway: a\\x1b[2J\\x9b31m\\x07" in ran.err
+    assert _Hostile.tokens == ["Bearer secret", None]
+
+
+def test_a_gated_pod_says_which_gate_and_whether_it_would_fit_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, waiting = SAID["items"]
+    for name, cpu in (("small", "1"), ("large", "6")):
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+        spec = {"containers": [container], "schedulingGates": [{"name": "example.com/quota"}]}
+        path = tmp_path / f"{name}.json"
+        gated = {**waiting, "spec": spec, "status": {}}
+        path.write_text(json.dumps({**SAID, "items": [node, gated]}))
+    small, large = (run(capsys, "explain", "-f", tmp_path / f"{name}.json").out for name in ("small", "large"))
+    assert "what would help: remove the gate example.com/quota from the pod: 1 node would fit\n" in small
+    assert "1 node: cpu: asks for 6, but the largest of these nodes has 4" in large
+    gate = (
+        "what would help: remove the gate example.com/quota from the pod; then ask for 2 less cpu: 1 node would fit\n"
+    )
+    assert gate in large
+
+
+def test_where_nothing_helps_there_is_advice_about_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, waiting = SAID["items"]
+    many = {"nodeSelector": {f"key-{number}": "x" for number in range(3000)}, **waiting["spec"]}
+    claims = {"resourceClaims": [{"name": "r", "resourceClaimName": "gone"}], **waiting["spec"]}
+    said = []
+    for spec in (many, claims):
+        path = tmp_path / "pods.json"
+        path.write_text(json.dumps({**SAID, "items": [node, {**waiting, "spec": spec, "status": {}}]}))
+        (group,) = json.loads(run(capsys, "explain", "-f", path, "-o", "json").out)["pending"]
+        assert not group["remedies"]
+        said.append(group["hints"])
+    assert "node(s) didn't match Pod's node affinity/selector: Compare `kubectl get nodes --show-labels`" in said[0][0]
+    assert said[0][1:] == ["no change that was tried, no eviction, and no more nodes like these"]
+    assert said[1] == [
+        'could not find ResourceClaim "default/gone": Create it, or correct `resourceClaimName`: '
+        "`kubectl get resourceclaims -n NAMESPACE`."
+    ]

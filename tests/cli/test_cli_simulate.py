@@ -86,15 +86,16 @@ demo/elsewhere: UnknownScheduler
 
 demo/gated: SchedulingGated
   waiting for scheduling gates: [example.com/wait]
-  what would help: it is scheduled once the gate example.com/wait is removed from the pod
+  what would help: remove the gate example.com/wait from the pod: 1 node would fit
 
 demo/too-large: Unschedulable
   0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s).
-    1 node: cpu: asks for 1; at most 500m is free (blue) [NodeResourcesFit]: blue
+    1 node: cpu: asks for 1; at most 500m is free (blue, used by demo/on-blue 1500m) [NodeResourcesFit]: blue
     1 node: taint team=red:NoSchedule [TaintToleration]: red
   what would help: ask for 500m less cpu: 1 node would fit
   what would help: tolerate the taint team=red:NoSchedule: 1 node would fit
   what would help: remove demo/on-blue from blue (1 of its 1 pods): it would fit there
+  what would help: one more node like blue (1 such node now): it would fit there
 """
 
 

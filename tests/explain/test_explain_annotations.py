@@ -100,7 +100,7 @@ def test_writes_are_limited_for_each_pod_and_in_total() -> None:
 def test_a_line_is_bounded_and_has_no_line_breaks() -> None:
     group = Pending(
         reason="Unschedulable",
-        message="no\nnode " + "x" * 5000,
+        message="no\nnode \x1b[2J" + "x" * 5000,
         workload="",
         count=1,
         pods=["default/p"],
@@ -109,5 +109,5 @@ def test_a_line_is_bounded_and_has_no_line_breaks() -> None:
     )
     line = why_line(group)
     assert len(line) == 1000
-    assert line.startswith("no node xxx")
+    assert line.startswith("no node \\x1b[2Jxxx")
     assert line.endswith("…")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -115,6 +116,20 @@ def test_an_evicted_pod_is_explained_after_it_has_gone() -> None:
         assert (report.victims, report.pod.startswith("default/urgent-")) == (["default/runs"], True)
         assert report.criteria is not None
         assert report.criteria.victims == 1
+
+    live(check)
+
+
+def test_a_pod_that_is_gone_has_its_last_recorded_decision() -> None:
+    async def check(cluster: Live) -> None:
+        for name in ("runs", "waits"):
+            cluster.embedded.store.delete(PODS, "default", name)
+        await asyncio.sleep(60)
+        (runs,) = (await cluster.document("/explain/pods/default/runs")).notes
+        assert re.fullmatch(r"default/runs is gone; its attempt 1 at \S+ ended bound on hollow-\d+(: .+)?", runs), runs
+        (waits,) = (await cluster.document("/explain/pods/default/waits")).notes
+        assert "ended unschedulable: 0/2 nodes are available: 2 Insufficient cpu." in waits
+        assert (await cluster.get("/explain/pods/default/moon")).status == 404
 
     live(check)
 

@@ -5,12 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["Line", "Style", "columns", "table", "title"]
+__all__ = ["Line", "Style", "columns", "printable", "table", "title"]
 
 Style = Literal["", "title", "dim", "good", "warn", "bad"]
 
 #: Characters to which a text may be shortened.
 _SHORTEST: Final = 12
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Return a text in which characters that could change a terminal are escaped, and other white space is a blank.
+
+    Characters of ``keep`` stay. Texts of objects, plugins and other servers may hold escape sequences.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char
+        if char in keep or char.isprintable()
+        else " "
+        if char.isspace()
+        else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 class Line(NamedTuple):

@@ -14,15 +14,29 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from kubesched.base.lines import printable
+
 from .errors import CliError
 
 if TYPE_CHECKING:
     from kubesched.base.lines import Line
 
-__all__ = ["ProgressBar", "flush", "print_lines", "progress_bar", "terminal_width", "warn", "write", "write_json"]
+__all__ = [
+    "KEPT",
+    "ProgressBar",
+    "flush",
+    "print_lines",
+    "progress_bar",
+    "terminal_width",
+    "warn",
+    "write",
+    "write_json",
+]
 
 _STYLES: Final = {"": "", "title": "bold", "dim": "dim", "good": "green", "warn": "yellow", "bad": "red"}
 _REFRESH_SECONDS: Final = 0.1
+#: White space that remarks and errors may have.
+KEPT: Final = "\n\t"
 
 
 def write(text: str) -> None:
@@ -56,8 +70,8 @@ def write_json(data: Any) -> None:
 
 
 def warn(text: str) -> None:
-    """Print a remark to stderr."""
-    print(f"kubesched: {text}", file=sys.stderr)
+    """Print a remark to stderr. Escape sequences in it have no effect."""
+    print(f"kubesched: {printable(text, keep=KEPT)}", file=sys.stderr)
 
 
 def terminal_width() -> int | None:
@@ -66,7 +80,11 @@ def terminal_width() -> int | None:
 
 
 def print_lines(lines: Iterable[Line]) -> None:
-    """Print styled lines to stdout. They are plain, uncut text if stdout is no terminal."""
+    """Print styled lines to stdout. They are plain, uncut text if stdout is no terminal.
+
+    Control characters, which texts of objects may hold, are escaped in both cases: a pipe may end at a terminal.
+    """
+    lines = [line._replace(text=printable(line.text, keep="\t")) for line in lines]
     if not sys.stdout.isatty() or _plain():
         write("".join(f"{line.text}\n" for line in lines))
         return

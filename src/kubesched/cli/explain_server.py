@@ -42,6 +42,7 @@ def explanation_from_server(options: argparse.Namespace, names: Sequence[str]) -
             pending=[one for each in found for one in each.pending],
             placed=[one for each in found for one in each.placed],
             evicted=[one for each in found for one in each.evicted],
+            notes=[note for each in found for note in each.notes],
         )
     query = [("namespace", options.namespace)] if options.namespace else []
     return _ask(options, "pending", "&".join(filter(None, (urlencode(query), nodes))))
@@ -54,7 +55,7 @@ def _ask(options: argparse.Namespace, path: str, query: str) -> Explanation:
     url = f"{base}/explain/{path}" + (f"?{query}" if query else "")
     request = urllib.request.Request(url, headers={"Accept": "application/json"})
     if options.token_file is not None:
-        request.add_header("Authorization", f"Bearer {_text(options.token_file, '--token-file')}")
+        request.add_unredirected_header("Authorization", f"Bearer {_text(options.token_file, '--token-file')}")
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS, context=_tls(options, base)) as answer:
             body = answer.read(_MOST_BYTES + 1)

@@ -20,9 +20,10 @@ from typing import Final
 
 from kubesched import __version__
 from kubesched.base.extras import needing
+from kubesched.base.lines import printable
 
 from .arguments import clusters, measurements, simulations, small
-from .console import flush
+from .console import KEPT, flush
 from .errors import CliError, describe
 from .interrupts import interruptible
 
@@ -144,7 +145,7 @@ def _outside(error: BaseException) -> str:
 
 def _fail(message: str, code: int) -> int:
     with contextlib.suppress(BrokenPipeError):
-        print(f"kubesched: {message}", file=sys.stderr, flush=True)
+        print(f"kubesched: {printable(message, keep=KEPT)}", file=sys.stderr, flush=True)
     return code
 
 

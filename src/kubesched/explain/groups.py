@@ -7,6 +7,7 @@ The verdicts come from the scheduler's own search over its present cache, so its
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -29,6 +30,7 @@ from .objects import Objects
 from .obstacles import names_at
 from .pending import explain_pod
 from .placed import pending_at
+from .reasons import advice, filled, find
 from .reasons_of import EXAMPLES, obstacle_report, reasons_of
 from .report import (
     EvictionReport,
@@ -111,14 +113,16 @@ def _look(scheduler: Scheduler, pod: Pod, against: Collection[str]) -> Pending:
         return found("UnknownScheduler", text)
     # The scheduler's version of the pod lacks fields that feature gates turn off.
     info = PodInfo(scheduler.informers.live_pod(pod.namespace, pod.name) or pod)
+    search = scheduler.profiles[pod.spec.scheduler_name].search
     for plugin in framework.pre_enqueue_plugins.values():
         status = plugin(info)
         if status is not None and status.code is Code.ERROR:
             return found("SchedulerError", status.message())
         if status is not None:
             gates = [gate.name for gate in pod.spec.scheduling_gates]
-            return found("SchedulingGated", status.message(), gates=gates, hints=_gate_hint(gates))
-    search = scheduler.profiles[pod.spec.scheduler_name].search
+            advised = {"hints": _advised([(status.plugin, status.message())])}
+            held = _without_gates(framework, search, info, gates) if gates else advised
+            return found("SchedulingGated", status.message(), gates=gates, **held)
     try:
         evaluation = search.evaluate(CycleState(), info)
     except PluginFailedError as error:
@@ -127,13 +131,11 @@ def _look(scheduler: Scheduler, pod: Pod, against: Collection[str]) -> Pending:
         text = evaluation.message()
         if not evaluation.all_nodes:
             return found("NoNodes", text, hints=["add nodes: Node manifests, or hollow ones with --nodes"])
-        tried = {**_tried(framework, search, info), "alternatives": pending_at(framework, search, info, against)}
-        return found(
-            "Unschedulable",
-            text,
-            reasons=reasons_of(evaluation.diagnosis.statuses, evaluation.all_nodes),
-            **tried,
-        )
+        tried = {
+            **_tried(framework, search, info, evaluation),
+            "alternatives": pending_at(framework, search, info, against),
+        }
+        return found("Unschedulable", text, **tried)
     compared = pending_at(framework, search, info, against)
     last = next((item for item in pod.status.conditions if item.type == "PodScheduled" and item.message), None)
     fits = len(evaluation.feasible)
@@ -145,8 +147,12 @@ def _look(scheduler: Scheduler, pod: Pod, against: Collection[str]) -> Pending:
     return found("Waiting", f"{text} (nodes that fit now: {fits}{chosen})", alternatives=compared)
 
 
-def _tried(framework: Framework, search: Search, pod: PodInfo) -> dict[str, Any]:
-    """Return obstacles, remedies and evictions as fields of a report, and what helps in words."""
+def _tried(framework: Framework, search: Search, pod: PodInfo, rejection: Rejection) -> dict[str, Any]:
+    """Return reasons, obstacles, remedies and evictions as fields of a report, and what helps in words.
+
+    Where nothing that was tried helps, the words are the advice about each reason.
+    """
+    reasons = reasons_of(rejection.diagnosis.statuses, rejection.all_nodes)
     found, table = explain_pod(framework, search, pod), search.table
     rows = found.obstacles.rows
     obstacles = [
@@ -176,14 +182,26 @@ def _tried(framework: Framework, search: Search, pod: PodInfo) -> dict[str, Any]
         for one in new_nodes
     ]
     if not hints:
-        hints.append("no change of the pod helps, no eviction, and no more nodes like these: other nodes are needed")
+        advised = _advised((one.plugin, one.text) for one in reasons)
+        hints = [*advised, "no change that was tried, no eviction, and no more nodes like these"]
     return {
+        "reasons": reasons,
         "obstacles": obstacles,
         "remedies": remedies,
         "evictions": evictions,
         "new_nodes": new_nodes,
         "hints": hints,
     }
+
+
+def _advised(reasons: Iterable[tuple[str, str]]) -> list[str]:
+    """Return what a person can do about reasons, as (plugin, text): the first advice about each of the first few."""
+    found: dict[str, None] = {}
+    for plugin, text in islice(reasons, EXAMPLES):
+        row, known = advice(plugin, text), find(text)
+        if row is not None and known is not None and row.todo:
+            found[f"{text}: {filled(row.todo[0], known.parts)}"] = None
+    return list(found)
 
 
 def _eviction_hint(evictions: EvictionReport) -> str:
@@ -197,7 +215,19 @@ def _eviction_hint(evictions: EvictionReport) -> str:
     return f"remove {shown} from {where}: it would fit {node}"
 
 
-def _gate_hint(gates: list[str]) -> list[str]:
-    if not gates:
-        return []
-    return [f"it is scheduled once the gate{'s' if len(gates) > 1 else ''} {', '.join(gates)} is removed from the pod"]
+def _without_gates(framework: Framework, search: Search, pod: PodInfo, gates: list[str]) -> dict[str, Any]:
+    """Return whether a gated pod would fit without its gates, and what else stands in the way, as fields of a report.
+
+    Filters do not read gates, so the pod is evaluated as it is.
+    """
+    remove = f"remove the gate{'s' if len(gates) > 1 else ''} {listed(gates[:EXAMPLES], len(gates))} from the pod"
+    try:
+        evaluation = search.evaluate(CycleState(), pod)
+    except PluginFailedError as error:
+        return {"hints": [f"{remove}; then a plugin fails: {error}"]}
+    if not isinstance(evaluation, Rejection):
+        return {"hints": [f"{remove}: {counted(len(evaluation.feasible), 'node')} would fit"]}
+    if not evaluation.all_nodes:
+        return {"hints": [f"{remove}; then add nodes: there are none"]}
+    tried = _tried(framework, search, pod, evaluation)
+    return {**tried, "hints": [f"{remove}; then {hint}" for hint in tried["hints"]]}

@@ -19,7 +19,9 @@ import msgspec
 
 from kubesched.api.types import Pod
 from kubesched.base.large_json import large_json
+from kubesched.base.lines import printable
 from kubesched.base.pages import Answer
+from kubesched.base.times import timestamp
 from kubesched.base.turns import Steps
 from kubesched.scheduler.scheduler import Scheduler
 
@@ -27,6 +29,7 @@ from .explainer import Explainer
 from .objects import InformedObjects
 from .preemptions import PreemptionMemory
 from .records.ring import RecordFilter, Ring, json_lines
+from .records.schema import Record
 from .report import Explanation
 from .text import explanation_lines
 
@@ -92,12 +95,19 @@ class LivePages:
                     return await self._explained(self._pending(), [name], accept)
                 case ["explain", "pods", namespace, name]:
                     pod = self._scheduler.informers.live_pod(namespace, name)
-                    if pod is None and not self._was_evicted(f"{namespace}/{name}"):
+                    last = (
+                        self._decisions.last_of(namespace, name)
+                        if pod is None and self._decisions is not None
+                        else None
+                    )
+                    if pod is None and last is None and not self._was_evicted(f"{namespace}/{name}"):
                         return _text(
-                            404, f"no pod is named {namespace}/{name}, and none of this name was evicted lately"
+                            404,
+                            f"no pod is named {namespace}/{name}, and none of this name was evicted lately"
+                            + ("" if self._decisions is not None else "; decisions are not recorded"),
                         )
                     return await self._explained(
-                        [pod] if pod is not None else [], _nodes(query), accept, f"{namespace}/{name}"
+                        [pod] if pod is not None else [], _nodes(query), accept, f"{namespace}/{name}", last
                     )
         except _BadQueryError as error:
             return _text(400, str(error))
@@ -109,7 +119,9 @@ class LivePages:
     def _was_evicted(self, key: str) -> bool:
         return bool(self._explainer.evictions_of(key))
 
-    async def _explained(self, pods: Sequence[Pod], nodes: Sequence[str], accept: str, evicted: str = "") -> Answer:
+    async def _explained(
+        self, pods: Sequence[Pod], nodes: Sequence[str], accept: str, evicted: str = "", last: Record | None = None
+    ) -> Answer:
         if not self._ready():
             return _text(503, "the scheduler has not read the cluster yet", retry_after=1)
         if self._waiting >= _MOST_WAITING:
@@ -125,9 +137,11 @@ class LivePages:
             self._waiting -= 1
         if evicted:
             document = msgspec.structs.replace(document, evicted=self._explainer.evictions_of(evicted))
+        if last is not None:
+            document = msgspec.structs.replace(document, notes=[_gone(last)])
         if _wants_text(accept):
             lines = explanation_lines(document)
-            return _text(200, "\n".join(line.text for line in lines).strip("\n") or "no pod is pending")
+            return _text(200, "\n".join(printable(line.text) for line in lines).strip("\n") or "no pod is pending")
         return Answer(200, bytes(large_json(document, indent=2)) + b"\n", _JSON)
 
     async def explain(self, pods: Sequence[Pod]) -> Explanation:
@@ -174,6 +188,13 @@ class LivePages:
         )
         records = self._decisions.records(wanted, most=int(limit or _MOST_RECORDS))
         return Answer(200, b"".join(json_lines(records)), "application/x-ndjson")
+
+
+def _gone(last: Record) -> str:
+    """Return what was decided last about a pod that is gone."""
+    node = f" on {last.node}" if last.node else ""
+    text = f"{last.pod.key} is gone; its attempt {last.attempt} at {timestamp(last.at)} ended {last.outcome}{node}"
+    return f"{text}: {last.message}" if last.message else text
 
 
 def _text(status: int, text: str, *, retry_after: int = 0) -> Answer:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from kubesched.base.lines import Line, Style, title
+from kubesched.base.lines import Line, Style, printable, title
 from kubesched.scheduler.framework.events import ACTION_NAMES, ActionType, ClusterEvent, EventResource
 from kubesched.scheduler.plugins.demands.words import counted
 
@@ -81,10 +81,10 @@ def message_explanation(message: Message) -> MessageExplanation:
 
 
 def _explained(told: Told) -> ReasonExplanation:
-    text, row = _printable(told.text), told.row
+    text, row = printable(told.text), told.row
     if row is None:
         return ReasonExplanation(text=text, stage=told.stage, nodes=told.nodes, is_cut=told.is_cut)
-    parts = {name: _printable(part) for name, part in told.parts.items()}
+    parts = {name: printable(part) for name, part in told.parts.items()}
     return ReasonExplanation(
         text=text,
         stage=told.stage,
@@ -98,11 +98,6 @@ def _explained(told: Told) -> ReasonExplanation:
         what_to_do=[filled(todo, parts) for todo in row.todo],
         wakes=row.wakes,
     )
-
-
-def _printable(text: str) -> str:
-    """Escape what could change a terminal; lines are joined."""
-    return "".join(char if char.isprintable() else " " if char.isspace() else f"\\x{ord(char):02x}" for char in text)
 
 
 def message_lines(document: MessageExplanation, *, wide: bool = False) -> list[Line]:

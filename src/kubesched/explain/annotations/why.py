@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from kubesched.api.types import Pod
+from kubesched.base.lines import printable
 from kubesched.scheduler.core.attempt import Attempt
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.core.observer import AttemptObserver
@@ -102,5 +103,5 @@ def why_line(group: Pending) -> str:
     text = group.message.removesuffix(".")
     if group.hints:
         text += f". What would help: {group.hints[0]}"
-    text = " ".join(text.split())
+    text = printable(" ".join(text.split()))
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"

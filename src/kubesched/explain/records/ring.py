@@ -112,6 +112,13 @@ class Ring:
                 return entry.record()
         return None
 
+    def last_of(self, namespace: str, name: str) -> Record | None:
+        """Return the newest record of a pod of this name, which may be gone; None if there is none."""
+        for entry, _ in reversed(self._entries):
+            if (entry.meta.namespace, entry.meta.name) == (namespace, name):
+                return entry.record()
+        return None
+
 
 _encoder: Final = msgspec.json.Encoder()
 
