@@ -44,6 +44,7 @@ def test_a_pending_pod_says_why_until_it_has_a_node() -> None:
         tasks = Supervisor("test")
         async with embedded.running():
             tasks.spawn(why.run(live.explain), "why")
+            tasks.spawn(why.write(), "writes")
             embedded.store.create(PODS, "default", _pod("waits", "9"))
             await asyncio.sleep(10)
             assert annotation() == (

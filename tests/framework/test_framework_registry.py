@@ -144,7 +144,7 @@ def test_refused(name: str, plugin: type, texts: list[str]) -> None:
         ("unreserved", "unreserve"),
         ("events_to_registers", "events_to_register"),
         ("scores", "score"),
-        ("explains", "explain"),
+        ("demand", "demands"),
         ("inform", "informs"),
         ("normalise", "normalize"),
     ],

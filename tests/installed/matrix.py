@@ -81,6 +81,8 @@ CHECKS: Final = (
     check("kubesched demo --nodes 60 --fast", "without plugin"),
     check("kubesched simulate -f examples/web-shop --nodes 20 --save pods=p.csv --report page.html", "hollow-00019"),
     check("kubesched simulate -f examples/gpu-dra -o json", "Unschedulable"),
+    check("kubesched simulate -f examples/web-shop --nodes 20 --decisions d.gz", "hollow-00019"),
+    check("kubesched decisions d.gz", "hollow-00019"),
     check("kubesched audit -f examples/audit", "pod-never-schedulable: shop/report"),
     check("kubesched explain -f examples/explain/two-causes.yaml", "ask for 4 less cpu"),
     check("kubesched simulate -f examples/web-shop --nodes 9 --save pods=p.parquet", "hollow-00008", "parquet"),

@@ -62,6 +62,7 @@ class Watchers:
             yield "decisions", self._recorder.run()
         if self._why is not None and self._live is not None:
             yield "why-pending", self._why.run(self._live.explain)
+            yield "why-pending-writes", self._why.write()
         if self._results is not None:
             yield "simulator-results", self._results.run()
 

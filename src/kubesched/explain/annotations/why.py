@@ -59,18 +59,12 @@ class WhyPending(AttemptObserver):
         self._live = scheduler.informers.live_pod
 
     async def run(self, explain: Callable[[Sequence[Pod]], Awaitable[Explanation]]) -> None:
-        """Have failures explained by ``explain``, and write, until cancelled. Call it after :meth:`attach`."""
+        """Have failures explained by ``explain`` until cancelled; :meth:`write` runs beside it.
+
+        Call it after :meth:`attach`.
+        """
         writer = self._writer
         assert writer is not None
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(writer.run())
-            tasks.create_task(self._explain(explain, writer))
-
-    async def _explain(
-        self,
-        explain: Callable[[Sequence[Pod]], Awaitable[Explanation]],
-        writer: AnnotationWriter,
-    ) -> None:
         while True:
             await self._some.wait()
             batch = list(self._failed.items())[:_BATCH]
@@ -86,6 +80,11 @@ class WhyPending(AttemptObserver):
                 for key in group.pods:
                     self._say(pods[key], line, writer)
             await asyncio.sleep(_SECONDS)
+
+    async def write(self) -> None:
+        """Write the annotations until cancelled. Call it after :meth:`attach`."""
+        assert self._writer is not None
+        await self._writer.run()
 
     def _say(self, pod: Pod, line: str, writer: AnnotationWriter) -> None:
         known = self._said.get(pod.uid) or (pod.metadata.annotations or {}).get(WHY_PENDING)
