@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,8 +30,7 @@ from kubesched.scheduler.cache import CacheError
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.core.profiles import Profile
 from kubesched.scheduler.core.search import prepared
-from kubesched.scheduler.extenders.http import http_extenders
-from kubesched.scheduler.extenders.interface import is_involved
+from kubesched.scheduler.extenders.interface import Extender, is_involved
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.registry import Registry
 from kubesched.scheduler.nodes.nominating import NominatingInfo
@@ -139,7 +138,7 @@ class _Replay:
     ) -> None:
         self._clock = _RecordedClock()
         self._port = ReplayPort()
-        self._extenders = http_extenders(config.extenders)
+        self._extenders = _extenders(config)
         self.scheduler = Scheduler(
             config,
             registry,
@@ -294,3 +293,12 @@ class _Replay:
         for plugin in plugins.unreserve:
             if plugin in plugins.pre_bind:
                 self._try(partial(plugin.unreserve, placed.state, placed.info, placed.node))
+
+
+def _extenders(config: KubeSchedulerConfiguration) -> Sequence[Extender]:
+    """Return the extenders of a configuration. They are only asked if they are interested in a pod."""
+    if not config.extenders:
+        return ()
+    from kubesched.scheduler.extenders.http import http_extenders  # noqa: PLC0415 - the HTTP client is an extra
+
+    return http_extenders(config.extenders)
