@@ -77,7 +77,10 @@ def crowded(count: int) -> list[JSON]:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"gates": {"GenericWorkload": True}}, "feature gate GenericWorkload is not available"),
+        (
+            {"gates": {"DRANodeAllocatableResources": True}},
+            "feature gate DRANodeAllocatableResources is not available",
+        ),
         (
             {"config": {**V1, "apiVersion": "kubescheduler.config.k8s.io/v1beta3"}},
             "Kubernetes 1.36 reads configurations of kubescheduler.config.k8s.io/v1 only, not of "

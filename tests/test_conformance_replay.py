@@ -438,7 +438,11 @@ def test_bodies_are_not_compared_without_the_extra_for_http(monkeypatch: pytest.
 # -- vectors that are not as they should be ----------------------------------------------------------------
 
 BAD: list[tuple[list[str | int], Any, str]] = [
-    (["extra"], 1, "vector: unknown member 'extra'; known members: area, expected, gates, mode, name, scenario"),
+    (
+        ["extra"],
+        1,
+        "vector: unknown member 'extra'; known members: area, expected, gates, kind, mode, name, note, scenario",
+    ),
     (["mode"], "guess", "mode: 'guess' is unknown; known modes: independent, sequential, hints, config, body"),
     (["mode"], ["guess"], "mode: ['guess'] is unknown; known modes: independent, sequential, hints, config, body"),
     (["scenario", "extra"], 1, "scenario: unknown member 'extra'"),

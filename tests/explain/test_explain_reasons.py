@@ -26,7 +26,11 @@ ROWS = [row for section in sections() for row in section.row]
 CODES = {"Unschedulable", "UnschedulableAndUnresolvable", "Pending", "Wait", "Error"}
 ERRORS = {"AllocationTimeoutError", "BindError", "ClaimError", "PlacementError"}
 #: Texts of statuses that are no reasons of their own: a caller puts words before them, or replaces them.
-INTERNAL = {"no Bind plugin took the pod"}
+INTERNAL = {
+    "no Bind plugin took the pod",
+    "returned word scores for word placements",  # shown within the text about PlacementScore plugins
+    "ResourceClaim word was not created for Pod word (word)",  # has a row for each text in the brackets
+}
 
 
 def leaves(text: str) -> Iterator[str]:

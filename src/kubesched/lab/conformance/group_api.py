@@ -16,7 +16,7 @@ import msgspec
 
 from kubesched.api.kinds import Kind, kind_of
 from kubesched.api.wire import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from kubesched.base.extras import MissingPackageError
+from kubesched.base.extras import MissingPackageError, needing
 from kubesched.base.times import FixedClock
 from kubesched.cluster.schema import drop_nulls
 from kubesched.cluster.store import Store
@@ -85,7 +85,8 @@ def _plain(text: str) -> str:
 
 
 async def _answers(server_type: Any, gates: Mapping[str, bool], operations: list[JSON]) -> list[JSON]:
-    import aiohttp  # noqa: PLC0415 - an extra
+    with needing("the replay of requests about pod groups", "server"):
+        import aiohttp  # noqa: PLC0415 - an extra
 
     features = [name for name, on in gates.items() if on]
     store = Store(FixedClock(), random=random.Random(1), features=features, **_AS_GIVEN)

@@ -109,8 +109,10 @@ class GroupCycle:
         if state is None:
             attempt = self._cycle.begin(queued)
             if attempt is not None:
-                text = "error while retrieving pod group state: pod group state not found for pod group"
-                self._failures.fail(attempt, Status.from_error(f"{text} {key}"))
+                error = Status.from_error(
+                    f"error while retrieving pod group state: pod group state not found for pod group {key}"
+                )
+                self._failures.fail(attempt, error)
             return []
         others = [pod for pod in state.unscheduled.values() if pod.metadata.uid != queued.uid]
         popped = [queued, *(other for pod in others if (other := self._queue.pop_specific(pod)) is not None)]
@@ -126,9 +128,11 @@ class GroupCycle:
         other = next((name for name in names if name != names[0]), None)
         if other is None:
             return True
-        text = "all pods in a single pod group should have the same .spec.schedulerName set"
         for attempt in attempts:
-            self._failures.fail(attempt, Status.from_error(f'{text}, got: "{other}" and "{names[0]}"'))
+            error = Status.from_error(
+                f'all pods in a single pod group should have the same .spec.schedulerName set, got: "{other}" and "{names[0]}"'
+            )
+            self._failures.fail(attempt, error)
         return False
 
     def _abandon(self, attempts: Sequence[Attempt], outcome: Outcome, status: Status) -> None:
