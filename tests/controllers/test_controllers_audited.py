@@ -11,7 +11,7 @@ from kubesched.api.kinds import PODS
 from kubesched.api.wire import ApiError
 from kubesched.explain.audit import Audit, Limits, audit_cluster
 
-#: What a budget may say.
+#: Fields that a budget may have.
 SPECS: tuple[dict[str, Any], ...] = (
     {"maxUnavailable": 0},
     {"maxUnavailable": "0%"},

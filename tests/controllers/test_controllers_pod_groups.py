@@ -241,7 +241,7 @@ def recorded(world: World, name: str) -> dict[str, str]:
 
 
 def reserve(world: World, claim: str, *consumers: Data) -> None:
-    """What a scheduler writes: an allocation of a device of node n0, and reservations."""
+    """Status that a scheduler writes: an allocation of a device of node n0, and reservations."""
     result = {"request": "gpu", "driver": DRIVER, "pool": "n0", "device": "gpu-0"}
     world.patch(RESOURCE_CLAIMS, claim, {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}})
     status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": list(consumers)}

@@ -33,7 +33,7 @@ WORDS = st.from_regex(r"[a-z0-9]([a-z0-9./-]{0,28}[a-z0-9])?", fullmatch=True)
 REASONS = st.one_of(
     st.sampled_from(COUNTED), st.sampled_from(AWKWARD), WORDS.map(lambda word: f"Insufficient {word}"), WORDS
 )
-#: What PostFilter plugins say, with what is read from it.
+#: Messages of PostFilter plugins, each with the parts that are read from it.
 AFTER = [
     ("", []),
     ("no new claims to deallocate", ["no new claims to deallocate"]),

@@ -1,4 +1,4 @@
-"""What people asked of explanations in a trial: each cause is named with its numbers, and what helps is proposed."""
+"""Questions from a trial of explanations: each cause is named with its numbers, and what helps is proposed."""
 
 from __future__ import annotations
 

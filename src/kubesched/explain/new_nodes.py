@@ -102,7 +102,7 @@ def _kinds(framework: Framework, table: NodeTable, obstacles: Obstacles) -> list
 
 
 def _sample(rows: RowArray) -> RowArray:
-    """So many rows, evenly spread, as are grouped."""
+    """Return a sample of the rows, evenly spread: at most as many as are grouped."""
     step = -(-len(rows) // _MOST_GROUPED)
     return rows[:: max(1, step)]
 

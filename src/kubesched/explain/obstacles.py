@@ -156,7 +156,7 @@ def obstacles_of(framework: Framework, table: NodeTable, pod: PodInfo) -> Obstac
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rejected:
-    """What one plugin rejects: ``stands`` is bool[len(rows)]; equal ``codes`` have one reason, which ``why`` gives."""
+    """Rejections by one plugin: ``stands`` is bool[len(rows)]; rows with equal ``codes`` have the reason ``why(code)``."""
 
     stands: BoolArray
     codes: VerdictArray

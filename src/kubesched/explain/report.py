@@ -212,7 +212,7 @@ class Placed(_Struct, frozen=True, kw_only=True):
     tied: int
     #: Place of the pod's node among those that fit, from 1; nodes with equal totals share it. Null if it does not fit.
     rank: int | None
-    #: What decided, in one sentence.
+    #: Sentence that says why the node was chosen.
     decided: str
     best: list[NodeScore]
     #: Reasons against the nodes that do not fit.
