@@ -193,7 +193,8 @@ def _check_rules(rules: Any, inner: Fields, labels: Mapping[str, str], catalogue
 
 def _allows(rule: Mapping[str, Any], labels: Mapping[str, str], zone: str) -> bool:
     """Return True if a requirement allows a machine with these labels; zones are looked at elsewhere."""
-    key, operator = rule["key"], rule["operator"]
+    key: str = rule["key"]
+    operator: str = rule["operator"]
     values: list[str] = rule.get("values") or []
     if key == zone:
         return True

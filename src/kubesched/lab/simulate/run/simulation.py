@@ -97,6 +97,7 @@ async def simulate(
     on_slow_plugin: Callable[[str], None] | None = None,
     recorder: Recorder | None = None,
     explain: Sequence[str] = (),
+    expecting: Sequence[Manifest] = (),
     timer: Callable[[], float] | None = None,
 ) -> Result:
     """Simulate a cluster.
@@ -112,7 +113,8 @@ async def simulate(
     (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the caller's
     configuration asks for and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives,
     in another thread, a text about each plugin that holds the run up for a second. ``recorder`` records the decisions,
-    and is closed at the end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``timer``
+    and is closed at the end. ``explain`` are pods, as ``namespace/name``, that are explained at the end.
+    ``expecting`` are objects that ``drive`` will create: the controllers that they need run from the start. ``timer``
     returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
@@ -139,7 +141,8 @@ async def simulate(
             pods_end=pods_end,
             features=gates.among(GATES),
         )
-    if intake.uses_storage:
+    needs = Intake(objects=[*intake.everything(), *expecting], driven=intake.driven)
+    if needs.uses_storage:
         intake.objects = in_order(with_default_class(intake.objects))
     config = config if config is not None else default_config(gates=gates)
     _check_extenders(config, extenders)
@@ -154,7 +157,7 @@ async def simulate(
         event_cache_size=_EVENTS,
         event_refresh_seconds=math.inf,
         on_bind=session.bound,
-        controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
+        controllers=ALL if controllers else _controllers(needs, steered=drive is not None),
         stages=stages,
         extenders=extenders,
         observers=(session,) if recorder is None else (session, recorder),
