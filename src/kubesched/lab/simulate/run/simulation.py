@@ -98,6 +98,7 @@ async def simulate(
     recorder: Recorder | None = None,
     explain: Sequence[str] = (),
     expecting: Sequence[Manifest] = (),
+    more_controllers: Sequence[type[Controller]] = (),
     timer: Callable[[], float] | None = None,
 ) -> Result:
     """Simulate a cluster.
@@ -114,8 +115,8 @@ async def simulate(
     configuration asks for and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives,
     in another thread, a text about each plugin that holds the run up for a second. ``recorder`` records the decisions,
     and is closed at the end. ``explain`` are pods, as ``namespace/name``, that are explained at the end.
-    ``expecting`` are objects that ``drive`` will create: the controllers that they need run from the start. ``timer``
-    returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``.
+    ``expecting`` are objects that ``drive`` will create: the controllers that they need run from the start.
+    ``more_controllers`` run, too. ``timer`` returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -157,7 +158,7 @@ async def simulate(
         event_cache_size=_EVENTS,
         event_refresh_seconds=math.inf,
         on_bind=session.bound,
-        controllers=ALL if controllers else _controllers(needs, steered=drive is not None),
+        controllers=ALL if controllers else [*_controllers(needs, steered=drive is not None), *more_controllers],
         stages=stages,
         extenders=extenders,
         observers=(session,) if recorder is None else (session, recorder),
