@@ -1,7 +1,8 @@
 """Kubernetes scheduler in Python.
 
 ``kubesched.simulate(...)`` schedules manifests on a simulated cluster; ``kubesched.Simulation(...)`` does so step by
-step (``docs/python.md``). ``kubesched.capacity(...)`` counts how many more pods fit (``docs/capacity.md``).
+step (``docs/python.md``). ``kubesched.capacity(...)`` counts how many more pods fit (``docs/capacity.md``),
+``kubesched.plan(...)`` which nodes to add or remove (``docs/plan.md``).
 ``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``). ``kubesched.decisions(...)``
 reads recorded decisions (``docs/decisions.md``). Each is imported at its first use.
 """
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
 
     from kubesched.lab.decisions.table import decisions
     from kubesched.lab.simulate.entry import simulate
-    from kubesched.lab.simulate.planning.entry import capacity
+    from kubesched.lab.simulate.planning.entry import capacity, plan
     from kubesched.lab.simulate.results.views import SimulationResult
     from kubesched.lab.simulate.stepping import Simulation
     from kubesched.lab.sweeps import sweep
 
 __version__ = "0.1.0"
 
-__all__ = ["Simulation", "SimulationResult", "__version__", "capacity", "decisions", "simulate", "sweep"]
+__all__ = ["Simulation", "SimulationResult", "__version__", "capacity", "decisions", "plan", "simulate", "sweep"]
 
 #: Public name to its module, and its name there.
 _LAZY: Final = {
@@ -30,6 +31,7 @@ _LAZY: Final = {
     "SimulationResult": ("kubesched.lab.simulate.results.views", "SimulationResult"),
     "capacity": ("kubesched.lab.simulate.planning.entry", "capacity"),
     "decisions": ("kubesched.lab.decisions.table", "decisions"),
+    "plan": ("kubesched.lab.simulate.planning.entry", "plan"),
     "simulate": ("kubesched.lab.simulate.entry", "simulate"),
     "sweep": ("kubesched.lab.sweeps", "sweep"),
 }
