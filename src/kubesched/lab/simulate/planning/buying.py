@@ -26,9 +26,13 @@ __all__ = ["EFFORT", "Choice", "Purchase", "Rules", "buy"]
 
 #: Most placements of pods that are tried in a search, by default.
 EFFORT: Final = 100_000
+#: Most groups of which one more node is tried at a step, those that look best first.
+_MOST_GROUPS: Final = 16
 #: Most choices that are looked at from below; most of them that only a run has refused or not.
-_MOST_CHOICES: Final = 20_000
+_MOST_CHOICES: Final = 50_000
 _MOST_RUNS: Final = 100
+#: Runs that there may be to confirm a choice, however much work was done.
+_FEW_RUNS: Final = 5
 #: Most repairs of a choice that leaves pods without a node.
 _MOST_REPAIRS: Final = 16
 
@@ -91,6 +95,8 @@ class _Search:
         self.without: list[tuple[int, str]] = []
         self.tried = self.runs = 0
         self._known: dict[Choice, bool] = {}
+        #: Groups that replace others: all, if they are few, else those that seemed promising.
+        self.active = set(range(len(self.prices))) if len(self.prices) <= _MOST_GROUPS else set()
         self._left: dict[Choice, int] = {}
         self._waiting: dict[Choice, list[Waiting]] = {}
 
@@ -101,6 +107,22 @@ class _Search:
         self._known.clear()
         self._left.clear()
         self._waiting.clear()
+
+    def promising(self, choice: Sequence[int], left: Sequence[Waiting], weights: Sequence[float]) -> list[int]:
+        """Return the groups that may have one more node and seem to hold most for its price, the best first."""
+        count: dict[int, int] = {}
+        for index, _ in left:
+            count[index] = count.get(index, 0) + 1
+        found = []
+        for group in range(len(choice)):
+            if not self.rules.allow([one + (index == group) for index, one in enumerate(choice)]):
+                continue
+            worth = max(weights[index] * min(number, self.site.held(index)[group]) for index, number in count.items())
+            if worth:
+                found.append((-worth / max(self.prices[group], 1e-9), group))
+        best = [group for _, group in sorted(found)[:_MOST_GROUPS]]
+        self.active.update(best)
+        return best
 
     def counts(self) -> list[int]:
         """Return the number of wanted pods of each demand."""
@@ -152,7 +174,8 @@ def buy(site: Site, rules: Rules, verify: Verify, effort: int = EFFORT) -> Purch
         NeedsRunError, PluginFailedError: see :class:`.trial.Trial`.
     """
     search = _Search(site, rules, verify, effort)
-    choice = None if site.by_run else _greedy(search)
+    with site.trial.same_ties():
+        choice = None if site.by_run else _greedy(search)
     if search.without:
         left = search.without
         search.want(())
@@ -226,10 +249,7 @@ def _greedy(search: _Search) -> Choice:
         left = site.place(search.wanted)
         while left:
             best: tuple[float, int, int, int] | None = None
-            for group in range(len(choice)):
-                more = tuple(one + (index == group) for index, one in enumerate(choice))
-                if not rules.allow(more):
-                    continue
+            for group in search.promising(choice, left, weights):
                 placed = _placed_by_one_more(site, choice, group, left)
                 value = sum(weights[index] for index, _ in placed)
                 if placed:
@@ -321,7 +341,7 @@ def _neighbours(search: _Search, choice: Choice) -> Iterator[Choice]:
             continue
         for step in {1, 2, choice[less] // 4, choice[less] // 2} - {0}:
             found.add(_changed(choice, {less: -step}))
-            for more in groups:
+            for more in sorted(search.active):
                 if more != less:
                     found |= {_changed(choice, {less: -step, more: count}) for count in (1, 2, step)}
     rank = search.rank(choice)
@@ -353,7 +373,7 @@ def _more(search: _Search, choice: Choice) -> Iterator[Choice]:
     """Yield choices with 1, 2, 4, … more nodes of a group, the cheapest first, as long as the work allows."""
     step, most = 1, max(search.rules.most, default=0)
     while step <= most:
-        more = [_changed(choice, {group: step}) for group in range(len(choice))]
+        more = [_changed(choice, {group: step}) for group in sorted(search.active)]
         for one in sorted((one for one in more if search.rules.allow(one)), key=search.rank):
             if search.is_spent:
                 return
@@ -371,7 +391,7 @@ def _confirmed(search: _Search, choice: Choice) -> tuple[Choice, bool]:
         if not waiting:
             return choice, True
         more = _for_waiting(search, choice, waiting)
-        if more is None or search.is_spent:
+        if more is None or (search.is_spent and search.runs >= _FEW_RUNS):
             return choice, False
         choice = more
     return choice, not search.waiting(choice)
@@ -428,13 +448,15 @@ def _by_price(search: _Search, best: Choice, least: float) -> Iterator[Choice | 
     rules = search.rules
     top = search.rank(best)
     heap = [(search.rank(rules.least), 0)]
-    for _ in range(_MOST_CHOICES):
+    made = 0
+    while made < _MOST_CHOICES:
         if not heap:
             return
         (price, _, choice), first = heapq.heappop(heap)
         if price >= least - 1e-9:
             yield choice
         for group in range(first, len(choice)):
+            made += 1
             if choice[group] < rules.most[group]:
                 other = _changed(choice, {group: 1})
                 rank = search.rank(other)

@@ -122,6 +122,7 @@ class Site:
         self.requests = [one.info.fit_requests for one in self._tried]
         self.work = 0
         self._nodes: list[list[Node]] = [[] for _ in groups]
+        self._held: dict[int, list[int]] = {}
         self._daemons: dict[str, list[tuple[TriedPod, str]]] = {}
         self._taken = {node.name for node in embedded.nodes()}
 
@@ -144,6 +145,10 @@ class Site:
     def standing(self, counts: Sequence[int]) -> Iterator[None]:
         """Context in which the cluster has so many more nodes of each group, with the pods of DaemonSets."""
         before = len(self.trial)
+        with self.trial.same_ties():
+            yield from self._stood(before, counts)
+
+    def _stood(self, before: int, counts: Sequence[int]) -> Iterator[None]:
         names = self.add(counts)
         # When nodes come or go, what is known about a kind of pod is computed again for all nodes.
         self.work += len(self.demands) * len(self.embedded.scheduler.cache.table) // _NODES_PER_PLACEMENT
@@ -169,8 +174,8 @@ class Site:
         return names
 
     def remove(self, names: Iterable[str]) -> None:
-        """Take nodes down, from which all pods were taken back."""
-        for name in names:
+        """Take nodes down, from which all pods were taken back; the last first, so that the next get the same rows."""
+        for name in reversed(list(names)):
             self.embedded.scheduler.cache.remove_node(name)
 
     def _daemons_of(self, name: str) -> list[tuple[TriedPod, str]]:
@@ -276,8 +281,10 @@ class Site:
 
     def held(self, index: int) -> list[int]:
         """Return how many pods of a kind an empty node of each group holds at most, by amounts, taints and labels."""
+        if index in self._held:
+            return self._held[index]
         asked = {**amounts(self.requests[index]), "pods": 1}
-        found = []
+        found = self._held[index] = []
         for group in range(len(self.groups)):
             one = self.capacity(group)
             there = {**amounts(one), "pods": one.allowed_pods}
