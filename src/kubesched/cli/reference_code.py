@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-from kubesched import Simulation, SimulationResult, decisions, simulate, sweep
+from kubesched import Simulation, SimulationResult, capacity, decisions, plan, simulate, sweep
 from kubesched.explain.records import Record
 from kubesched.lab.decisions.table import Decisions
+from kubesched.lab.simulate.planning.entry import CapacityResult, PlanResult
 from kubesched.lab.simulate.results.result import Result
 from kubesched.lab.sweeps import SweepTable
 from kubesched.scheduler.framework import (
@@ -49,14 +50,15 @@ def contract_page(made: str) -> str:
 
 
 def python_page(made: str) -> str:
-    """Page of the names that programs import: simulations, sweeps, decisions, and tests of plugins."""
+    """Page of the names that programs import: simulations, sweeps, plans, decisions, and tests of plugins."""
     intro = (
-        "`kubesched` has simulations, sweeps and recorded decisions, `kubesched.testing` has tests of plugins. The guides are "
-        "[simulations in Python](python.md), [sweeps](sweeps.md), [decisions](decisions.md) and [writing a plugin](plugins.md)."
+        "`kubesched` has simulations, sweeps, plans and recorded decisions, `kubesched.testing` has tests of plugins. The guides are "
+        "[simulations in Python](python.md), [sweeps](sweeps.md), [capacity](capacity.md), [plans](plan.md), [decisions](decisions.md) and [writing a plugin](plugins.md)."
     )
     parts = [
         *(_function(simulate), _class(Simulation), _class(SimulationResult), _class(Result)),
         *(_function(sweep), _class(SweepTable)),
+        *(_function(capacity), _class(CapacityResult), _function(plan), _class(PlanResult)),
         *(_function(decisions), _class(Decisions), _class(Record)),
         *(_class(PluginCluster), _function(node), _function(pod)),
     ]
