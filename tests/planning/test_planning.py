@@ -175,6 +175,21 @@ def test_pods_that_no_group_can_hold_are_told_apart_and_explained() -> None:
     assert [one.pods for one in plan.unplaced] == [["default/huge"]]
 
 
+def test_nodes_come_in_steps_where_pods_would_spread_over_nodes_that_others_need_whole() -> None:
+    groups = (
+        GROUPS.split("---\n", maxsplit=1)[0].replace("cpu: 2", "cpu: 4").replace("price: 0.1,", "price: 0.1, max: 2,")
+    )
+    pods = [_asking("1", "a"), _asking("1", "b"), _asking("4", "whole")]
+    plan = kubesched.plan([], pods, groups=groups)
+    assert (plan.counts, plan.steps, plan.verified, plan.exact) == (
+        {"small": 2},
+        [{"small": 1}, {"small": 1}],
+        True,
+        False,
+    )
+    assert sorted(one.pods for one in plan.nodes) == [["default/a", "default/b"], ["default/whole"]]
+
+
 def test_new_nodes_run_the_pods_of_daemon_sets_too() -> None:
     template = {"metadata": {"labels": {"app": "log"}}, "spec": _asking("500m")["spec"]}
     spec = {"selector": {"matchLabels": {"app": "log"}}, "template": template}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -31,8 +31,10 @@ _MOST_GROUPS: Final = 16
 #: Most choices that are looked at from below; most of them that only a run has refused or not.
 _MOST_CHOICES: Final = 50_000
 _MOST_RUNS: Final = 100
-#: Runs that there may be to confirm a choice, however much work was done.
-_FEW_RUNS: Final = 5
+#: Most steps in which nodes come.
+_MOST_STEPS: Final = 5
+#: Most doublings of the number of nodes that are added to a choice for pods that it leaves.
+_MOST_DOUBLINGS: Final = 6
 #: Most repairs of a choice that leaves pods without a node.
 _MOST_REPAIRS: Final = 16
 
@@ -40,8 +42,11 @@ _MOST_REPAIRS: Final = 16
 Choice = tuple[int, ...]
 #: Pod that has no node, as (number of the demand, name); the number is -1 for a pod that was evicted.
 Waiting = tuple[int, str]
-#: Function that runs the whole cluster with a choice. It returns the pods, apart from the given ones, that have no node then.
-Verify = Callable[[Choice, set[Waiting]], list[Waiting]]
+#: Choices whose nodes come one after another, each when the pods have settled on those before.
+Steps = tuple[Choice, ...]
+#: Function that runs the whole cluster with the nodes of some steps. It returns the pods, apart from the given ones, that
+#: have no node then.
+Verify = Callable[[Steps, set[Waiting]], list[Waiting]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class Purchase:
 
     Attributes:
         choice: the nodes to add.
+        steps: the same nodes in the order in which they have to come; one step if they may come at once.
         bound: price per hour that no choice is below.
         exact: True if no choice of a lower price, or of the same price with fewer nodes, holds the pods.
         without: pods that no choice gives a node, as (number of the demand, name).
@@ -78,6 +84,7 @@ class Purchase:
     """
 
     choice: Choice
+    steps: Steps
     bound: float
     exact: bool = False
     without: list[tuple[int, str]] = field(default_factory=list)
@@ -161,8 +168,15 @@ class _Search:
         if choice not in self._waiting:
             self.runs += 1
             self.site.work += self.site.run_work
-            self._waiting[choice] = self._verify(choice, set(self.without))
+            self._waiting[choice] = self._verify((choice,), set(self.without))
         return self._waiting[choice]
+
+    def waiting_after(self, steps: Steps) -> list[Waiting]:
+        """Return the wanted pods without a node after a run in which nodes come in steps."""
+        if len(steps) == 1:
+            return self.waiting(steps[0])
+        self.runs += 1
+        return self._verify(steps, set(self.without))
 
 
 def buy(site: Site, rules: Rules, verify: Verify, effort: int = EFFORT) -> Purchase:
@@ -191,7 +205,9 @@ def buy(site: Site, rules: Rules, verify: Verify, effort: int = EFFORT) -> Purch
     choice, verified = _confirmed(search, choice)
     if not verified and (whole := _lowest(search)) is not None:
         return _purchase(search, whole, search.price(whole), exact=True, verified=True)
-    if site.by_run and verified:
+    if not verified:
+        return _in_steps(search, choice, least)
+    if site.by_run:
         choice = _improved(search, choice)
     choice, bound, exact = _from_below(search, problem, choice, least, verified)
     return _purchase(search, choice, bound, exact=exact, verified=verified)
@@ -200,6 +216,7 @@ def buy(site: Site, rules: Rules, verify: Verify, effort: int = EFFORT) -> Purch
 def _purchase(search: _Search, choice: Choice, bound: float, *, exact: bool, verified: bool) -> Purchase:
     return Purchase(
         choice=choice,
+        steps=(choice,),
         bound=min(bound, search.price(choice)),
         exact=exact,
         without=search.without,
@@ -371,14 +388,12 @@ def _repaired(search: _Search, choice: Choice) -> tuple[Choice, bool]:
 
 def _more(search: _Search, choice: Choice) -> Iterator[Choice]:
     """Yield choices with 1, 2, 4, … more nodes of a group, the cheapest first, as long as the work allows."""
-    step, most = 1, max(search.rules.most, default=0)
-    while step <= most:
+    for step in (1 << power for power in range(_MOST_DOUBLINGS)):
         more = [_changed(choice, {group: step}) for group in sorted(search.active)]
         for one in sorted((one for one in more if search.rules.allow(one)), key=search.rank):
             if search.is_spent:
                 return
             yield one
-        step *= 2
 
 
 def _confirmed(search: _Search, choice: Choice) -> tuple[Choice, bool]:
@@ -391,24 +406,60 @@ def _confirmed(search: _Search, choice: Choice) -> tuple[Choice, bool]:
         if not waiting:
             return choice, True
         more = _for_waiting(search, choice, waiting)
-        if more is None or (search.is_spent and search.runs >= _FEW_RUNS):
+        if more is None or search.is_spent:
             return choice, False
         choice = more
     return choice, not search.waiting(choice)
 
 
+def _in_steps(search: _Search, choice: Choice, least: float) -> Purchase:
+    """Return a purchase whose nodes come in steps: at once, pods may spread over nodes that others need whole.
+
+    The first step lacks the nodes that the pods which are left would fill; these come when the others have settled.
+    Each further step has the nodes for pods that are still left.
+    """
+    waiting = search.waiting(choice)
+    need = _needed(search, waiting)
+    first = tuple(max(low, have - one) for low, have, one in zip(search.rules.least, choice, need, strict=True))
+    steps: Steps = (choice,)
+    if sum(first) and first != choice:
+        steps = (first, tuple(have - one for have, one in zip(choice, first, strict=True)))
+        waiting = search.waiting_after(steps)
+    total = choice
+    while waiting and len(steps) < _MOST_STEPS:
+        more = _for_waiting(search, total, waiting)
+        if more is None:
+            break
+        steps = (*steps, tuple(new - old for new, old in zip(more, total, strict=True)))
+        total = more
+        waiting = search.waiting_after(steps)
+    return replace(_purchase(search, total, least, exact=False, verified=not waiting), steps=steps)
+
+
 def _for_waiting(search: _Search, choice: Choice, waiting: Sequence[Waiting]) -> Choice | None:
-    kind = next((index for index, _ in waiting if index >= 0), None)
-    if kind is None:
-        return None
-    alike = sum(index == kind for index, _ in waiting)
-    found = []
-    for group, held in enumerate(search.site.held(kind)):
-        if held:
-            count = -(-alike // held)
-            options = [_changed(choice, {group: one}) for one in (count, 1)]
-            found += [one for one in options if search.rules.allow(one)][:1]
-    return min(found, key=search.rank, default=None)
+    """Return the choice with as many more nodes as the pods fill that are left, or with one more; None if none may be."""
+    need = _needed(search, waiting)
+    one = tuple(int(index == next((at for at, count in enumerate(need) if count), None)) for index in range(len(need)))
+    for more in (need, one):
+        other = tuple(have + count for have, count in zip(choice, more, strict=True))
+        if sum(more) and search.rules.allow(other):
+            return other
+    return None
+
+
+def _needed(search: _Search, waiting: Sequence[Waiting]) -> Choice:
+    """Return the nodes that pods fill, kind by kind, each of the group that holds them for the least."""
+    kinds: dict[int, int] = {}
+    for index, _ in waiting:
+        if index >= 0:
+            kinds[index] = kinds.get(index, 0) + 1
+    need = [0] * len(search.prices)
+    for kind, count in kinds.items():
+        able = [(search.prices[group] * -(-count // held), group, held) for group, held in enumerate(search.site.held(kind)) if held and search.rules.most[group]]  # fmt: skip
+        if able:
+            _, group, held = min(able)
+            need[group] += -(-count // held)
+    return tuple(need)
 
 
 # -- from below --------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from ..results.result import NodeUse, Stopped
 from ..run.own_thread import outside_any_loop
 from ..run.simulation import Session, simulate
 from ..run.virtual_time import run_virtual
-from .buying import EFFORT, Choice, Purchase, Rules, Waiting, buy, shared_limits
+from .buying import EFFORT, Purchase, Rules, Steps, Waiting, buy, shared_limits
 from .capacity import QUIET, sizes_of
 from .plan_report import Bought, NewNode, Plan
 from .site import Site, daemon_pods, pending_pods
@@ -138,6 +138,10 @@ def _plan(
         left_out=len(others),
         ready_after=max((one.ready_after for one in bought), default=0.0),
         nodes=outcome.nodes,
+        steps=[
+            {group.name: number for group, number in zip(groups, step, strict=True) if number}
+            for step in (purchase.steps if len(purchase.steps) > 1 else ())
+        ],
         tried=purchase.tried,
         runs=purchase.runs,
         verified=purchase.verified,
@@ -158,21 +162,21 @@ def _bought(
     Raises:
         NeedsRunError: see :class:`.site.Site`.
     """
-    outcomes: dict[Choice, Outcome] = {}
+    outcomes: dict[Steps, Outcome] = {}
     wanted = {f"{site.demands[index].pod.namespace}/{name}": (index, name) for index, name in site.order}
 
-    def verify(choice: Choice, without: set[Waiting]) -> list[Waiting]:
-        if choice not in outcomes:
-            outcomes[choice] = _outcome(arguments, site.groups, choice)
+    def verify(steps: Steps, without: set[Waiting]) -> list[Waiting]:
+        if steps not in outcomes:
+            outcomes[steps] = _outcome(arguments, site.groups, steps)
             on_progress(len(outcomes))
-        outcome = outcomes[choice]
+        outcome = outcomes[steps]
         waiting = [wanted[key] for key in outcome.waiting if key in wanted]
         return [one for one in waiting if one not in without] + [(-1, "")] * outcome.evicted
 
     with site.trial.begun():
         purchase = buy(site, _rules(site, existing), verify, effort)
-    verify(purchase.choice, set())
-    return purchase, outcomes[purchase.choice]
+    verify(purchase.steps, set())
+    return purchase, outcomes[purchase.steps]
 
 
 def _rules(site: Site, existing: Mapping[str, Sequence[str]]) -> Rules:
@@ -199,8 +203,8 @@ def _rules(site: Site, existing: Mapping[str, Sequence[str]]) -> Rules:
     return Rules(least, most, shared)
 
 
-def _outcome(arguments: Mapping[str, Any], groups: Sequence[NodeGroup], choice: Choice) -> Outcome:
-    """Run the whole cluster: its pods settle, the nodes are added, and the pods without a node get theirs."""
+def _outcome(arguments: Mapping[str, Any], groups: Sequence[NodeGroup], steps: Steps) -> Outcome:
+    """Run the whole cluster: its pods settle, the nodes are added in steps, and the pods without a node get theirs."""
     outcome = Outcome()
 
     async def drive(session: Session) -> Stopped:
@@ -210,14 +214,16 @@ def _outcome(arguments: Mapping[str, Any], groups: Sequence[NodeGroup], choice: 
         wanted = {pod.uid for pod in pending_pods(embedded)[0]}
         taken = {node.name for node in embedded.nodes()}
         new: dict[str, str] = {}
-        for group, count in zip(groups, choice, strict=True):
-            nodes = group.nodes(count, taken=taken)
-            store_objects(embedded.store, nodes)
-            new |= {node.name: group.name for node in nodes}
-        for node in embedded.nodes():
-            if node.name in new:
-                store_objects(embedded.store, daemon_pods(embedded, node))
-        await session.until_settled(session.now + _SECONDS)
+        for choice in steps:
+            for group, count in zip(groups, choice, strict=True):
+                nodes = group.nodes(count, taken={*taken, *new})
+                store_objects(embedded.store, nodes)
+                new |= {node.name: group.name for node in nodes}
+            for node in embedded.nodes():
+                if node.name in new and node.name not in taken:
+                    store_objects(embedded.store, daemon_pods(embedded, node))
+            taken |= new.keys()
+            await session.until_settled(session.now + _SECONDS)
         pods = embedded.pods()
         waiting = sorted(pod.key for pod in pods if pod.uid in wanted and not pod.spec.node_name)
         outcome.waiting = waiting

@@ -95,6 +95,8 @@ class Plan(_Struct, frozen=True, kw_only=True):
         left_out: pods that wait for something else than nodes: scheduling gates, or another scheduler.
         ready_after: seconds until the last node is ready.
         nodes: the new nodes.
+        steps: numbers of nodes by group, where they have to come one after another, each when the pods have settled on
+            those before: at once, pods would spread over nodes that others need whole. Empty if they may come at once.
         removal: nodes that can go, where that was asked for.
         tried, runs: number of choices that were tried by the scheduling cycle, and by runs of the whole cluster.
         verified: a run of the whole cluster has placed all wanted pods but the unplaced ones, and evicted none.
@@ -112,6 +114,7 @@ class Plan(_Struct, frozen=True, kw_only=True):
     left_out: int = 0
     ready_after: float = 0.0
     nodes: list[NewNode] = []
+    steps: list[dict[str, int]] = []
     removal: Removal | None = None
     tried: int = 0
     runs: int = 0

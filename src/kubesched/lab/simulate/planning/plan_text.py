@@ -61,6 +61,9 @@ def _quality(plan: Plan) -> list[str]:
         )
     else:
         found.append("not confirmed: in the run with these nodes some pods found no node")
+    if plan.steps:
+        steps = (", ".join(f"{count:,} {name}" for name, count in step.items()) for step in plan.steps)
+        found.append(f"one after another, since pods spread over nodes that others need whole: {'; then '.join(steps)}")
     if plan.exact:
         found.append("the cheapest there is")
     elif plan.bound:
