@@ -303,7 +303,8 @@ class Store(Records):
     ) -> Stored:
         """Replace an object, or its status or resize subresource.
 
-        A ``resourceVersion`` in the body that is not the current one is 409; without one the write is unconditional.
+        A ``resourceVersion`` in the body that is not the current one is 409. Without one, or with "0", the write is
+        unconditional; custom objects need one.
         """
         _body_metadata(kind, obj)
         if kind.group == EVENTS.group:
