@@ -355,7 +355,7 @@ def test_a_profile_counts_the_time_of_work_and_not_of_waiting() -> None:
         asyncio.get_running_loop().call_later(0.3, _work)
         begun = time.thread_time()
         with mock.patch.object(profiling, "encode_profile", lambda samples, _: samples):
-            samples = await profiling.Profiler().cpu(1)
+            samples: Any = await profiling.Profiler().cpu(1)
         used = time.thread_time() - begun
         at_work = sum(count for stack, count in samples.items() if any(name == "_work" for name, *_ in stack))
         assert 0 < at_work / 100 <= used

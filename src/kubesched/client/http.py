@@ -36,6 +36,7 @@ from kubesched.api.wire import (
     Item,
     ListOptions,
     ListPage,
+    NotLeaderError,
     PatchOptions,
     WatchEvent,
     WatchOptions,
@@ -49,7 +50,7 @@ from .access import AccessError, ClusterAccess, Credentials
 from .backoff import retry_after
 from .bodies import MOST_LIST, MOST_REFUSAL, Held, read_body
 from .http_reading import has_cause, read_events, read_item, reading_list, status_error
-from .metered import NO_RESPONSE, NotLeaderError
+from .metered import NO_RESPONSE
 from .pace import Pace
 from .proxies import environment_proxy
 from .write_connections import WriteConnections
