@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any, ClassVar
@@ -11,6 +13,8 @@ from typing import Any, ClassVar
 import pytest
 from cli_cluster import cluster
 from cli_kit import run
+
+from kubesched.cli import explain_server
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "explain" / "two-causes.yaml"
 PLACED = """
@@ -220,6 +224,14 @@ class _Hostile(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.tokens.append(self.headers["Authorization"])
+        if self.path.endswith(("/slow", "/endless")):
+            self.send_response(200)
+            self.end_headers()
+            piece, pause = (b"x", 0.01) if self.path.endswith("/slow") else (b"x" * (1 << 20), 0.0)
+            with suppress(OSError):
+                for _ in range(200):  # each byte ends the time-out of a socket
+                    self.wfile.write(piece)
+                    time.sleep(pause)
         if self.path.endswith("/moved"):
             self.send_response(302)
             self.send_header("Location", "/explain/pods/default/refused")
@@ -248,6 +260,23 @@ def test_a_hostile_server_neither_writes_to_the_terminal_nor_gets_the_token_move
     assert (ran.code, ran.out) == (1, "")
     assert "502 Bad Gateway: a\\x1b[2J\\x9b31m\\x07" in ran.err
     assert _Hostile.tokens == ["Bearer secret", None]
+
+
+def test_an_answer_is_bounded_in_time_and_bytes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain_server, "_MOST_BYTES", 1 << 20)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Hostile) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        slow = run(capsys, "explain", "slow", "--server", address, "--request-timeout", "300ms")
+        endless = run(capsys, "explain", "endless", "--server", address)
+        server.shutdown()
+        thread.join()
+    assert (slow.code, slow.out, endless.code, endless.out) == (1, "", 1, "")
+    assert f"--server {address}: no whole answer within 0.3 s; --request-timeout gives it more time" in slow.err
+    assert "the answer has more than 1 MiB" in endless.err
 
 
 def test_a_gated_pod_says_which_gate_and_whether_it_would_fit_then(

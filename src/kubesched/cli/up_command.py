@@ -112,7 +112,8 @@ async def _up(options: argparse.Namespace) -> int:
                     stack.callback(recorder.close)
                     watchers = Watchers(
                         recorder,
-                        why_pending=options.annotate_why_pending,
+                        annotate_why=options.annotate_why_pending,
+                        event_why=options.event_why_pending,
                         simulator_results=options.annotate_simulator_results,
                     )
                     embedded = _build(options, loop, watchers.observers)

@@ -164,6 +164,13 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
     server.add_argument("--client-certificate", metavar="FILE", help="certificate to present to it")
     server.add_argument("--client-key", metavar="FILE", help="key of that certificate")
     server.add_argument("--insecure-skip-tls-verify", action="store_true", help="do not check its certificate")
+    server.add_argument(
+        "--request-timeout",
+        metavar="DURATION",
+        type=duration,
+        default=300.0,
+        help="give up when the whole answer takes longer (default: 5m)",
+    )
     real_cluster(parser, "read this cluster")
     start_from(parser)
     manifests(parser)

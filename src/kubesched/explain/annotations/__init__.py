@@ -1,4 +1,4 @@
-"""Annotations on pods, written when asked for.
+"""Annotations and events of pods, written when asked for.
 
 :mod:`.why` says on one line why a pod is pending. :mod:`.simulator` has every verdict and score, with the keys of
 kube-scheduler-simulator. :mod:`.writer` writes, at a limited rate. Callers: ``kubesched run`` and ``kubesched up``.
@@ -6,6 +6,6 @@ kube-scheduler-simulator. :mod:`.writer` writes, at a limited rate. Callers: ``k
 
 from .simulator import SimulatorResults
 from .why import WhyPending
-from .writer import AnnotationWriter
+from .writer import PodWriter
 
-__all__ = ["AnnotationWriter", "SimulatorResults", "WhyPending"]
+__all__ = ["PodWriter", "SimulatorResults", "WhyPending"]

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
+from kubesched.client.port import ApiPort
 from kubesched.scheduler.core.attempt import Attempt
 from kubesched.scheduler.core.diagnosis import NodeStatuses, Rejection
 from kubesched.scheduler.core.observer import AttemptObserver
-from kubesched.scheduler.core.port import Port
 from kubesched.scheduler.core.search import Decision
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
@@ -27,7 +27,7 @@ from kubesched.scheduler.nodes.nominating import NominatingInfo
 from kubesched.scheduler.scheduler import Scheduler
 
 from ..scores import ScoreTable, score_table
-from .writer import AnnotationWriter
+from .writer import PodWriter
 
 __all__ = ["CUT", "SimulatorResults", "key"]
 
@@ -64,11 +64,11 @@ class SimulatorResults(AttemptObserver):
     def __init__(self) -> None:
         self._open: dict[str, dict[str, Any]] = {}
         self._histories: dict[str, list[dict[str, str]]] = {}
-        self._writer: AnnotationWriter | None = None
+        self._writer: PodWriter | None = None
 
-    def attach(self, scheduler: Scheduler, port: Port) -> None:
+    def attach(self, scheduler: Scheduler, port: ApiPort) -> None:
         """Begin to note results, to be written through ``port``. Call it before the scheduler starts."""
-        self._writer = AnnotationWriter(port, scheduler.clock)
+        self._writer = PodWriter(port, scheduler.clock)
 
     async def run(self) -> None:
         """Write until cancelled. Call it after :meth:`attach`."""
