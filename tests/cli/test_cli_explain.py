@@ -225,10 +225,10 @@ class _Hostile(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.tokens.append(self.headers["Authorization"])
         if self.path.endswith(("/slow", "/endless")):
-            self.send_response(200)
-            self.end_headers()
             piece, pause = (b"x", 0.01) if self.path.endswith("/slow") else (b"x" * (1 << 20), 0.0)
             with suppress(OSError):
+                self.send_response(200)
+                self.end_headers()
                 for _ in range(200):  # each byte ends the time-out of a socket
                     self.wfile.write(piece)
                     time.sleep(pause)
@@ -296,6 +296,17 @@ def test_a_gated_pod_says_which_gate_and_whether_it_would_fit_then(
         "what would help: remove the gate example.com/quota from the pod; then ask for 2 less cpu: 1 node would fit\n"
     )
     assert gate in large
+    remedies = []
+    for name in ("small", "large"):
+        ran = run(capsys, "explain", "-f", tmp_path / f"{name}.json", "-o", "json")
+        (group,) = json.loads(ran.out)["pending"]
+        remedies.append(group["remedies"])
+    remove = "remove the gate example.com/quota from the pod"
+    (node_name,) = remedies[0][0]["examples"]
+    assert remedies == [
+        [{"changes": [remove], "nodes": 1, "examples": [node_name]}],
+        [{"changes": [remove, "ask for 2 less cpu"], "nodes": 1, "examples": [node_name]}],
+    ]
 
 
 def test_where_nothing_helps_there_is_advice_about_the_reason(

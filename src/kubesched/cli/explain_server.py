@@ -27,6 +27,8 @@ __all__ = ["explanation_from_server"]
 
 #: Most bytes of an answer.
 _MOST_BYTES: Final = 64 << 20
+#: Seconds by which the time-out of the socket is longer than that of the whole, which has the better message.
+_LATER: Final = 10.0
 
 
 def explanation_from_server(options: argparse.Namespace, names: Sequence[str]) -> Explanation:
@@ -80,7 +82,7 @@ def _ask(options: argparse.Namespace, path: str, query: str) -> Explanation:
     if options.token_file is not None:
         request.add_unredirected_header("Authorization", f"Bearer {_text(options.token_file, '--token-file')}")
     try:
-        with urllib.request.urlopen(request, timeout=options.request_timeout, context=_tls(options, base)) as answer:
+        with urllib.request.urlopen(request, timeout=options.request_timeout + _LATER, context=_tls(options, base)) as answer:
             body = answer.read(_MOST_BYTES + 1)
     except urllib.error.HTTPError as error:
         with error:

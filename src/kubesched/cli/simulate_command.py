@@ -26,7 +26,7 @@ from kubesched.lab.simulate.run.simulation import run_simulation
 
 from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
-from .loading import load_gates, load_setup
+from .loading import load_setup
 from .saved_file import decision_file, output_file, refuse_inputs
 
 __all__ = ["run"]
@@ -34,8 +34,7 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     _check_outputs(options)
-    gates = load_gates(options)
-    registry, config, remarks = load_setup(options, options.config, gates=gates)
+    registry, config, gates, remarks = load_setup(options, options.config)
     manifests, template, title = _input(options)
     # Output of plugins must not become part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
