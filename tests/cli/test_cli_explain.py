@@ -232,6 +232,7 @@ class _Hostile(BaseHTTPRequestHandler):
                 for _ in range(200):  # each byte ends the time-out of a socket
                     self.wfile.write(piece)
                     time.sleep(pause)
+            return
         if self.path.endswith("/moved"):
             self.send_response(302)
             self.send_header("Location", "/explain/pods/default/refused")

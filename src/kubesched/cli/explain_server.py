@@ -82,7 +82,9 @@ def _ask(options: argparse.Namespace, path: str, query: str) -> Explanation:
     if options.token_file is not None:
         request.add_unredirected_header("Authorization", f"Bearer {_text(options.token_file, '--token-file')}")
     try:
-        with urllib.request.urlopen(request, timeout=options.request_timeout + _LATER, context=_tls(options, base)) as answer:
+        with urllib.request.urlopen(
+            request, timeout=options.request_timeout + _LATER, context=_tls(options, base)
+        ) as answer:
             body = answer.read(_MOST_BYTES + 1)
     except urllib.error.HTTPError as error:
         with error:

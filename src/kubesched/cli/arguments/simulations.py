@@ -41,6 +41,17 @@ def _result_files(parser: argparse.ArgumentParser) -> None:
         help=f"write a table to a .csv, .json or .parquet file: {', '.join(TABLES)}; may be given again",
     )
     parser.add_argument(
+        "--save-cluster",
+        metavar="FILE",
+        help="save the cluster at the end to this file, for kubesched up --snapshot, explain --from and others",
+    )
+    parser.add_argument(
+        "--annotate-simulator-results",
+        action="store_true",
+        help="write the verdicts and scores of each attempt as annotations of its pod in the saved cluster, with the keys "
+        "of kube-scheduler-simulator; for debugging: each attempt evaluates all nodes once more",
+    )
+    parser.add_argument(
         "--profile",
         action="store_true",
         help="measure each call of a plugin, and show the time by plugin and extension point; real time, so that it "
