@@ -550,9 +550,9 @@ def test_added_pages_are_authorized_and_get_path_and_query(tmp_path: Path) -> No
     async def main() -> None:
         pages = {"added": {"explain": page}}
         async with running(serving(tmp_path), pages=pages, authorization=OPEN) as client:
-            answer = await client("/explain/pods/a/b?node=x&node=y", headers=[("Accept", "text/plain")])
+            answer = await client("/explain/pods/a/b?node=x&node=y%20z&deep", headers=[("Accept", "text/plain")])
             assert (answer.status, answer.text, answer.headers["Retry-After"]) == (429, "later\n", "7")
-            assert asked == [("/explain/pods/a/b", {"node": ["x", "y"]}, "text/plain")]
+            assert asked == [("/explain/pods/a/b", {"node": ["x", "y z"], "deep": [""]}, "text/plain")]
             assert (await client("/explain/x", "POST")).status == 405
         async with running(serving(tmp_path), pages=pages) as client:
             assert (await client("/explain/pods/a/b")).status in (401, 403)

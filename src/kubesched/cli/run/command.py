@@ -348,7 +348,8 @@ class _Process:
             self._stack.callback(recorder.close)
         return Watchers(
             recorder,
-            why_pending=flags["annotate-why-pending"],
+            annotate_why=flags["annotate-why-pending"],
+            event_why=flags["event-why-pending"],
             simulator_results=flags["annotate-simulator-results"],
         )
 

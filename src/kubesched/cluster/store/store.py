@@ -264,8 +264,10 @@ class Store(Records):
     def _add_pod(self, document: Document, namespace: str, obj: Mapping[str, Any], *, restore: bool) -> None:
         """Add the other sections of a pod, as admission leaves them. A restored pod keeps its status."""
         metadata = document["metadata"]
-        spec = encode_clean(obj.get("spec") or {})
-        prepared = self.admission.pod_spec(namespace, spec, metadata["name"], restored=restore)
+        given = obj.get("spec") or {}
+        if restore and isinstance(given, dict) and given.get("nodeName"):
+            given = {"nodeName": given["nodeName"], **given}  # first: the rest is then shared by equal pods
+        prepared = self.admission.pod_spec(namespace, encode_clean(given), metadata["name"], restored=restore)
         labels = metadata.get("labels") or {}
         document["spec"] = prepared.spec if restore else self.admission.merged(prepared.spec, labels)
         document["status"] = prepared.status

@@ -25,6 +25,7 @@ from kubesched.base.collector import collector_off
 from kubesched.cluster.controllers import ALL, BATCH, DEVICES, STORAGE, Controller
 from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.kubelets import Stage
+from kubesched.cluster.store import Store
 from kubesched.explain import Explainer, Explanation
 from kubesched.explain.preemptions import preemption_report
 from kubesched.explain.records import Recorder
@@ -98,6 +99,8 @@ async def simulate(
     recorder: Recorder | None = None,
     explain: Sequence[str] = (),
     timer: Callable[[], float] | None = None,
+    observers: Sequence[AttemptObserver] = (),
+    at_end: Callable[[Store], Sequence[str]] = lambda store: (),
 ) -> Result:
     """Simulate a cluster.
 
@@ -113,7 +116,8 @@ async def simulate(
     configuration asks for and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives,
     in another thread, a text about each plugin that holds the run up for a second. ``recorder`` records the decisions,
     and is closed at the end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``timer``
-    returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``.
+    returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``. ``observers`` watch
+    the attempts. ``at_end`` is called with the store when the run has ended, and returns further warnings.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -157,7 +161,7 @@ async def simulate(
         controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
         stages=stages,
         extenders=extenders,
-        observers=(session,) if recorder is None else (session, recorder),
+        observers=(session, *observers) if recorder is None else (session, *observers, recorder),
         with_faults=drive is not None,
     )
     if recorder is not None:
@@ -178,6 +182,7 @@ async def simulate(
             found = msgspec.structs.replace(found, plugin_times=plugin_times_report(times.rows()))
             if explain:
                 found = msgspec.structs.replace(found, explanation=session.explain(explain))
+            found = msgspec.structs.replace(found, warnings=[*found.warnings, *at_end(embedded.store)])
     if session.progress_error is not None:
         raise session.progress_error
     return session.complete(found)
