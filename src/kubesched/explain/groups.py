@@ -171,6 +171,7 @@ def _tried(framework: Framework, search: Search, pod: PodInfo, rejection: Reject
             pods=list(found.evictions.pods),
             of=found.evictions.of,
             nodes=list(found.evictions.nodes),
+            frees=list(found.evictions.frees),
         )
         hints.append(_eviction_hint(evictions))
     new_nodes = [
@@ -208,11 +209,12 @@ def _eviction_hint(evictions: EvictionReport) -> str:
     pods, node = evictions.pods, evictions.node
     there = [pod for pod, at in zip(pods, evictions.nodes, strict=True) if at == node]
     shown = listed(pods[:EXAMPLES], len(pods))
+    frees = f", which frees {listed(evictions.frees[:EXAMPLES], len(evictions.frees))}" if evictions.frees else ""
     if len(there) == len(pods):
-        return f"remove {shown} from {node} ({len(pods):,} of its {evictions.of:,} pods): it would fit there"
+        return f"remove {shown} from {node} ({len(pods):,} of its {evictions.of:,} pods){frees}: it would fit there"
     others = sorted({at for at in evictions.nodes if at != node})
     where = listed([node, *others][:EXAMPLES] if there else others[:EXAMPLES], len(others) + bool(there))
-    return f"remove {shown} from {where}: it would fit {node}"
+    return f"remove {shown} from {where}{frees}: it would fit {node}"
 
 
 def _without_gates(framework: Framework, search: Search, pod: PodInfo, gates: list[str]) -> dict[str, Any]:

@@ -128,12 +128,16 @@ class RemedyReport(_Struct, frozen=True, kw_only=True):
 
 
 class EvictionReport(_Struct, frozen=True, kw_only=True):
-    """Pods without which a pod fits a node; ``of`` is the number of pods on the node, ``nodes`` the node of each pod."""
+    """Pods without which a pod fits a node; ``of`` is the number of pods on the node, ``nodes`` the node of each pod.
+
+    ``frees`` is what they give back besides room, in words, such as claims with devices.
+    """
 
     node: str
     pods: list[str]
     of: int
     nodes: list[str] = []
+    frees: list[str] = []
 
 
 class NewNodeReport(_Struct, frozen=True, kw_only=True):
