@@ -368,6 +368,10 @@ class DynamicResources(Plugin):
             return _done(state, partial(self._binding.release_group, claimed), UNRESERVED)
         return None, Status.unschedulable("still not schedulable")
 
+    def may_make_room(self, pod: PodInfo) -> bool:
+        """Return False if the pod has nothing to do with devices: there is no claim to deallocate for it."""
+        return pod.has_device_requests
+
     def _claim_of_group(self, state: CycleState, attempt: ClaimState) -> PodClaim | None:
         """Return an allocated claim of the pod's group that keeps the group from other nodes; None if there is none.
 
