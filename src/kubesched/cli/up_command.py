@@ -57,12 +57,14 @@ from kubesched.lab.simulate.inputs.intake import (
     in_order,
     is_served,
     unknown_fields,
+    unread_groups,
     with_default_class,
     without_gates,
     wrong_devices,
 )
 from kubesched.lab.simulate.inputs.storing import ensure_namespace
 from kubesched.lab.simulate.run.scaled_time import ScaledClock, ScaledTimeLoop
+from kubesched.scheduler.config import KubeSchedulerConfiguration
 from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.extenders.http import http_extenders
 from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins, work_of
@@ -256,7 +258,7 @@ def _build(
         event_cache_size=EVENT_CACHE,
     )
     embedded.store.most_events = MOST_EVENTS
-    _fill(embedded.store, options, start or "", snapshot, dump)
+    _fill(embedded.store, options, start or "", snapshot, dump, config)
     return embedded
 
 
@@ -293,7 +295,12 @@ def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapsho
 
 
 def _fill(
-    store: Store, options: argparse.Namespace, start: str, snapshot: Snapshot | None, dump: Import | None
+    store: Store,
+    options: argparse.Namespace,
+    start: str,
+    snapshot: Snapshot | None,
+    dump: Import | None,
+    config: KubeSchedulerConfiguration,
 ) -> None:
     """Fill the store with a saved or imported cluster if there is one, hollow nodes, and manifests."""
     started = snapshot is not None or dump is not None
@@ -325,7 +332,7 @@ def _fill(
         warn(warning)
     loaded.problems += wrong_devices(loaded.objects)
     features = store.admission.features
-    for text in without_gates(loaded.objects, features):
+    for text in (*without_gates(loaded.objects, features), *unread_groups(loaded.objects, config, features)):
         warn(text)
     loaded.objects = [item for item in loaded.objects if is_served(item.kind, features)]
     for item in in_order(loaded.objects if started else with_default_class(loaded.objects)):

@@ -328,7 +328,7 @@ written. docs/traces.md describes the formats. The data is not part of kubesched
     parser.epilog = """\
 examples: kubesched trace alibaba-2020 pai_task_table.csv --limit 10000 >pods.csv
           kubesched trace google-2019 instance_events-*.json.gz --set cpu_milli=96000 --inflate 1.3 >pods.csv
-          kubesched trace philly cluster_job_log -o yaml --gang >jobs.yaml"""
+          kubesched trace philly cluster_job_log --gang >jobs.csv"""
     parser.add_argument("format", metavar="FORMAT", choices=TRACE_FORMATS, help=", ".join(TRACE_FORMATS))
     parser.add_argument("files", metavar="FILE", nargs="+", help="the trace, also gzipped; several for google-2019")
     parser.add_argument("--limit", metavar="N", type=positive, help="read only the first N lines")
@@ -345,6 +345,18 @@ examples: kubesched trace alibaba-2020 pai_task_table.csv --limit 10000 >pods.cs
         action="store_true",
         help="with -o yaml: request parts of GPUs as the example policies read them",
     )
-    parser.add_argument(
-        "--gang", action="store_true", help="with -o yaml: make the pods of a task a group, by coscheduling's labels"
+    gang = parser.add_mutually_exclusive_group()
+    gang.add_argument(
+        "--gang",
+        action="store_const",
+        const="PodGroup",
+        default="",
+        help="make the pods of a job a PodGroup, of which all run or none",
+    )
+    gang.add_argument(
+        "--gang-labels",
+        action="store_const",
+        dest="gang",
+        const="labels",
+        help="with -o yaml: make them a group by labels, for the example policy for coscheduling",
     )

@@ -209,8 +209,8 @@ class Embedded:
         return Explainer(self.scheduler, self.objects).pending(pods, on_progress)
 
     def pods(self) -> list[Pod]:
-        """Return all pods in the store."""
-        return [item.typed for item in self.store.list(PODS).items]
+        """Return all pods in the store, as the scheduler sees them."""
+        return [self.scheduler.informers.seen(item.typed) for item in self.store.list(PODS).items]
 
     def nodes(self) -> list[Node]:
         """Return all nodes in the store."""

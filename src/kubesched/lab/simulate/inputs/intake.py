@@ -44,7 +44,7 @@ from kubesched.cluster.files import (
 from kubesched.cluster.kubelets import make_nodes
 
 from .arrivals import arrival_of
-from .remarks import endless, is_served, not_honoured, unknown_fields, without_gates
+from .remarks import endless, is_served, not_honoured, unknown_fields, unread_groups, without_gates
 from .storing import controller_of, refusals
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "is_served",
     "is_unplaced",
     "unknown_fields",
+    "unread_groups",
     "with_default_class",
     "without_gates",
     "wrong_devices",
@@ -81,6 +82,8 @@ _ORDER: Final = {
     "nodes": 2,
     "workloads.scheduling.k8s.io": 3,
     "podgroups.scheduling.k8s.io": 4,
+    "podgroups.scheduling.volcano.sh": 4,
+    "podgroups.scheduling.x-k8s.io": 4,
     "pods": 9,
 }
 #: Default StorageClass for a cluster without any, as in kind's clusters, so that claims without a class work.

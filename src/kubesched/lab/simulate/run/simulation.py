@@ -48,7 +48,16 @@ from kubesched.scheduler.framework.slow_calls import plugins_of, watching_plugin
 
 from ..embedded import Embedded
 from ..inputs.arrivals import ARRIVAL, Arrivals
-from ..inputs.intake import Controllers, Intake, Source, gather, in_order, is_unplaced, with_default_class
+from ..inputs.intake import (
+    Controllers,
+    Intake,
+    Source,
+    gather,
+    in_order,
+    is_unplaced,
+    unread_groups,
+    with_default_class,
+)
 from ..inputs.storing import RefusedError, check_objects, refusals, store_objects
 from ..results.course import Course, Shapes
 from ..results.outcome import outcome
@@ -147,7 +156,8 @@ async def simulate(
         intake.objects = in_order(with_default_class(intake.objects))
     config = config if config is not None else default_config(gates=gates)
     _check_extenders(config, extenders)
-    said = [*remarks, *settings_without_effect(config, gates), *intake.warnings]
+    unread = unread_groups(intake.everything(), config, gates.among(GATES))
+    said = [*remarks, *settings_without_effect(config, gates), *unread, *intake.warnings]
     session = Session(intake, running, until, seed, said, on_progress)
     embedded = Embedded(
         config,
