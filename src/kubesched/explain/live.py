@@ -1,7 +1,10 @@
 """Pages of a live scheduler: explanations of its pods, and its recorded decisions.
 
     /explain/pending              all pending pods; ``?namespace=``
-    /explain/pods/NAMESPACE/NAME  one pod; ``?node=`` compares with a node and may be repeated
+    /explain/pods/NAMESPACE/NAME  one pod, or else the pod group of this name; ``?node=`` compares with a node and may be
+                                  repeated
+    /explain/podgroups/NAMESPACE/NAME
+                                  one pod group
     /explain/nodes/NAME           the pending pods, and what keeps each off this node
     /decisions                    recorded attempts, oldest first; ``?pod=&node=&plugin=&outcome=&since=&until=&limit=``
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -88,13 +91,17 @@ class LivePages:
                 case ["explain", "pending"]:
                     namespace = _one(query, "namespace")
                     pods = [pod for pod in self._pending() if not namespace or pod.namespace == namespace]
-                    return await self._explained(pods, _nodes(query), accept)
+                    return await self._explained(pods, _nodes(query), accept, as_groups=True)
                 case ["explain", "nodes", name]:
                     if self._scheduler.cache.table.row_of(name) is None:
                         return _text(404, f"no node is named {name}")
                     return await self._explained(self._pending(), [name], accept)
+                case ["explain", "podgroups", namespace, name]:
+                    return await self._explained_group(f"{namespace}/{name}", accept)
                 case ["explain", "pods", namespace, name]:
                     pod = self._scheduler.informers.live_pod(namespace, name)
+                    if pod is None and self._explainer.groups.knows(f"{namespace}/{name}"):
+                        return await self._explained_group(f"{namespace}/{name}", accept)
                     last = (
                         self._decisions.last_of(namespace, name)
                         if pod is None and self._decisions is not None
@@ -119,8 +126,19 @@ class LivePages:
     def _was_evicted(self, key: str) -> bool:
         return bool(self._explainer.evictions_of(key))
 
+    async def _explained_group(self, key: str, accept: str) -> Answer:
+        if not self._explainer.groups.knows(key):
+            return _text(404, f"no pod group is named {key}")
+        return await self._explained([], (), accept, groups=[key])
+
     async def _explained(
-        self, pods: Sequence[Pod], nodes: Sequence[str], accept: str, evicted: str = "", last: Record | None = None
+        self,
+        pods: Sequence[Pod],
+        nodes: Sequence[str],
+        accept: str,
+        evicted: str = "",
+        last: Record | None = None,
+        **how: Any,
     ) -> Answer:
         if not self._ready():
             return _text(503, "the scheduler has not read the cluster yet", retry_after=1)
@@ -132,7 +150,7 @@ class LivePages:
         self._waiting += 1
         try:
             async with self._turn:
-                document = await self.paced(self._explainer.explaining(pods, nodes))
+                document = await self.paced(self._explainer.explaining(pods, nodes, **how))
         finally:
             self._waiting -= 1
         if evicted:
