@@ -146,6 +146,16 @@ def test_numbers_are_those_of_the_nodes_and_proposals_hold_in_a_simulation(seed:
         assert len(placed([*nodes, *old, *a_gang(members, 2, key="rack", least=one.fit)])) >= one.fit
 
 
+def test_the_document_has_names_of_json() -> None:
+    report = group_of([*RACKS, a_pod("old", 2, nodeName="a1"), *a_gang(4, 2, key="rack")])
+    assert json.loads(wire.encode(report))["evictions"] == {
+        "placement": "a",
+        "pods": ["default/old"],
+        "nodes": ["a1"],
+        "lowerPriority": False,
+    }
+
+
 def test_a_smaller_request_of_each_member_is_the_least_that_helps() -> None:
     objects = [a_node("n1", 6), a_node("n2", 6), *a_gang(4, 5)]
     report = group_of(objects)
@@ -275,6 +285,9 @@ def test_a_live_scheduler_answers_about_groups() -> None:
                 document = wire.decode(answer.body, type=Explanation)
                 assert [(one.group, one.fit, one.lacking) for one in document.pod_groups] == [("default/g", 2, 1)]
                 assert document.pending == []
+                on_the_wire = json.loads(answer.body)["podGroups"][0]
+                assert on_the_wire["newNodes"][0]["count"] == 1
+                assert on_the_wire["minCount"] == 3
                 assert "pod group is unschedulable" in document.pod_groups[0].message
             text = await pages.answer("/explain/pending", {}, "text/plain")
             assert text.body.startswith(b"Pod groups\ndefault/g: Unschedulable\n")

@@ -26,9 +26,8 @@ __all__ = ["GroupExplainer"]
 #: Most trials of single members for one group, and for all groups of a document.
 MOST_OF_GROUP: Final = 1 << 15
 MOST_OF_DOCUMENT: Final = 1 << 17
-#: Most placements in a report, and members that are named.
+#: Most placements in a report.
 _MOST_SHOWN: Final = 16
-_MOST_NAMES: Final = 64
 
 
 class GroupExplainer:
@@ -135,7 +134,7 @@ def _begun(subject: Subject) -> PodGroupReport:
         deleting=len(subject.deleting),
         message=subject.problem or subject.condition,
         lacking=subject.needed,
-        pods=sorted(pod.key for pod in subject.unplaced)[:_MOST_NAMES],
+        pods=sorted(pod.key for pod in subject.unplaced),
     )
 
 

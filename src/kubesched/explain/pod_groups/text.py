@@ -19,11 +19,11 @@ _MOST_LINES: Final = 6
 _MOST_NAMES: Final = 3
 
 
-def group_lines(groups: Sequence[PodGroupReport], *, wide: bool = True) -> list[Line]:
-    """Return pod groups, what stands in the way of each, and what helps. Without ``wide`` long lists are cut."""
+def group_lines(groups: Sequence[PodGroupReport], *, wide: bool = True, head: str = "Pod groups") -> list[Line]:
+    """Return pod groups below a title, what stands in the way of each, and what helps. Without ``wide`` long lists are cut."""
     if not groups:
         return []
-    lines = title("Pod groups")
+    lines = title(head)
     shown = groups if wide else groups[:_MOST_GROUPS]
     for index, group in enumerate(shown):
         lines += [Line("")] if index else []
