@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         absent = [name for name in document.absent if name not in gone]
         document = msgspec.structs.replace(document, notes=notes, absent=absent)
     if document.absent:
-        raise CliError(_unknown(document.absent, "pod"))
+        raise CliError(_unknown(document.absent, "pod or pod group" if gates.enabled("GenericWorkload") else "pod"))
     if found.unknown_nodes:
         raise CliError(f"--node {_unknown(found.unknown_nodes, 'node')}")
     show(document, options)

@@ -63,7 +63,9 @@ def _all_of(options: argparse.Namespace, names: Sequence[str]) -> Explanation:
     if names:
         paths = ["pods/" + "/".join(quote(part, safe="") for part in name.split("/", 1)) for name in names]
         found = [_ask(options, path, nodes) for path in paths]
+        groups = {one.group: one for each in found for one in each.pod_groups}
         return Explanation(
+            pod_groups=list(groups.values()),
             pending=[one for each in found for one in each.pending],
             placed=[one for each in found for one in each.placed],
             evicted=[one for each in found for one in each.evicted],

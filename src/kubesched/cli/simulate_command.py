@@ -88,7 +88,9 @@ def run(options: argparse.Namespace) -> int:
     _check_result(result)
     if result.explanation is not None and result.explanation.absent:
         absent = ", ".join(result.explanation.absent)
-        raise CliError(f"--explain {absent}: no such pod is in the cluster at the end, and none was evicted")
+        raise CliError(
+            f"--explain {absent}: no such pod is in the cluster at the end, nor a pod group, and none was evicted"
+        )
     return 0
 
 

@@ -1,7 +1,10 @@
 """Pages of a live scheduler: explanations of its pods, and its recorded decisions.
 
     /explain/pending              all pending pods; ``?namespace=&node=``
-    /explain/pods/NAMESPACE/NAME  one pod; ``?node=`` compares with a node and may be repeated
+    /explain/pods/NAMESPACE/NAME  one pod, or else the pod group of this name; ``?node=`` compares with a node and may be
+                                  repeated
+    /explain/podgroups/NAMESPACE/NAME
+                                  one pod group
     /explain/nodes/NAME           the pending pods, and what keeps each off this node
     /decisions                    recorded attempts, oldest first; ``?pod=&node=&plugin=&outcome=&since=&until=&limit=``
 
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -94,15 +97,20 @@ class LivePages:
                     _check_names(query, "namespace", "node")
                     namespace = _one(query, "namespace")
                     pods = [pod for pod in self._pending() if not namespace or pod.namespace == namespace]
-                    return await self._explained(pods, _nodes(query), accept)
+                    return await self._explained(pods, _nodes(query), accept, as_groups=True)
                 case ["explain", "nodes", name]:
                     _check_names(query)
                     if self._scheduler.cache.table.row_of(name) is None:
                         return _text(404, f"no node is named {name}")
                     return await self._explained(self._pending(), [name], accept)
+                case ["explain", "podgroups", namespace, name]:
+                    _check_names(query)
+                    return await self._explained_group(f"{namespace}/{name}", accept)
                 case ["explain", "pods", namespace, name]:
                     _check_names(query, "node")
                     pod = self._scheduler.informers.live_pod(namespace, name)
+                    if pod is None and self._explainer.groups.knows(f"{namespace}/{name}"):
+                        return await self._explained_group(f"{namespace}/{name}", accept)
                     last = (
                         self._decisions.last_of(namespace, name)
                         if pod is None and self._decisions is not None
@@ -127,8 +135,19 @@ class LivePages:
     def _was_evicted(self, key: str) -> bool:
         return bool(self._explainer.evictions_of(key))
 
+    async def _explained_group(self, key: str, accept: str) -> Answer:
+        if not self._explainer.groups.knows(key):
+            return _text(404, f"no pod group is named {key}")
+        return await self._explained([], (), accept, groups=[key])
+
     async def _explained(
-        self, pods: Sequence[Pod], nodes: Sequence[str], accept: str, evicted: str = "", last: Record | None = None
+        self,
+        pods: Sequence[Pod],
+        nodes: Sequence[str],
+        accept: str,
+        evicted: str = "",
+        last: Record | None = None,
+        **how: Any,
     ) -> Answer:
         if not self._ready():
             return _text(503, "the scheduler has not read the cluster yet", retry_after=1)
@@ -140,7 +159,7 @@ class LivePages:
         self._waiting += 1
         try:
             async with self._turn:
-                document = await self.paced(self._explainer.explaining(pods, nodes))
+                document = await self.paced(self._explainer.explaining(pods, nodes, **how))
         finally:
             self._waiting -= 1
         if evicted:

@@ -136,7 +136,10 @@ examples: kubesched explain --kubeconfig ~/.kube/config
           kubesched explain --message '0/3 nodes are available: 3 Insufficient cpu.'
 Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named pod or node does not exist."""
     parser.add_argument(
-        "pod", metavar="POD", nargs="*", help="a pod, as NAME or NAMESPACE/NAME (default: all pending pods)"
+        "pod",
+        metavar="POD",
+        nargs="*",
+        help="a pod or a pod group, as NAME or NAMESPACE/NAME (default: all pending pods)",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(

@@ -155,7 +155,7 @@ class Simulation:
         known = {one.name for one in self.embedded.nodes()}
         found = self._session.explain(names, against)
         if found.absent:
-            raise ValueError(f"there is no such pod: {', '.join(found.absent)}")
+            raise ValueError(f"there is no such pod or pod group: {', '.join(found.absent)}")
         if unknown := [name for name in against if name not in known]:
             raise ValueError(f"there is no such node: {', '.join(unknown)}")
         return found

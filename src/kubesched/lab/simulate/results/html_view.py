@@ -8,6 +8,7 @@ from typing import Final
 
 from kubesched.scheduler.plugins.demands.words import amount_text
 
+from .report import GROUP_HEAD, group_cells
 from .result import Result
 
 __all__ = ["html_of", "html_table"]
@@ -44,6 +45,11 @@ def html_of(result: Result) -> str:
         if use.requested or use.peak or use.name in ("cpu", "memory", "pods")
     ]
     parts.append(html_table(("resource", "requested", "allocatable", "peak", "share"), rows))
+    if result.groups:
+        ordered = sorted(result.groups, key=lambda one: not one.waiting)
+        rows = [(*group_cells(one), one.why.summary if one.why is not None else "") for one in ordered[:_MOST]]
+        parts.append(html_table((*(name.lower() for name in GROUP_HEAD), "why"), rows))
+        parts += _more(len(ordered), "pod groups")
     if result.pending:
         pending = [
             (group.workload or group.pods[0], f"{group.count:,}", group.reason, group.message, "; ".join(group.hints))

@@ -20,6 +20,7 @@ from kubesched.scheduler.nodes.nodeinfo import NodeInfo
 from ..embedded import Embedded
 from .course import Course
 from .device_uses import cluster_devices, node_devices
+from .group_outcomes import group_outcomes
 from .pod_times import PodBook, run_times
 from .result import MissingNode, NodeUse, Placement, Refusal, ResourceUse, Result, Stopped, Totals
 
@@ -74,6 +75,7 @@ def outcome(
         nodes=_node_uses(embedded, infos, names),
         placements=_placements(embedded, book, placed),
         pending=pending,
+        groups=group_outcomes(embedded, pods, times, end),
         refused=refused,
         missing_nodes=missing,
         pods=times,

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from kubesched.api.groups import group_key
 from kubesched.api.kinds import PODS
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Resources, pod_requests
 from kubesched.api.types import Pod
@@ -151,6 +152,7 @@ class PodBook:
                     namespace=pod.namespace,
                     name=pod.name,
                     workload=entry.workload,
+                    group=group_key(pod).partition("/")[2],
                     node=pod.spec.node_name,
                     phase=pod.status.phase or "Pending",
                     created=entry.created,

@@ -15,13 +15,15 @@ import msgspec
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.large_json import as_text, large_json
 from kubesched.base.lines import Line, table, title
-from kubesched.explain.report import Explanation, PreemptionReport
+from kubesched.explain.pod_groups.text import group_lines
+from kubesched.explain.report import Explanation, Pending, PreemptionReport
 from kubesched.explain.text import explanation_lines, pending_lines, preemption_lines
 from kubesched.scheduler.plugins.demands.words import amount_text, counted
 
 from .plugin_times import plugin_time_lines
 from .result import (
     ErrorReport,
+    GroupOutcome,
     NodeUse,
     Placement,
     Refusal,
@@ -31,7 +33,9 @@ from .result import (
 )
 
 __all__ = [
+    "GROUP_HEAD",
     "error_text",
+    "group_cells",
     "render_json",
     "render_table",
     "render_yaml",
@@ -42,6 +46,20 @@ __all__ = [
 MOST_PODS: Final = 40
 MOST_NODES: Final = 20
 MOST_PREEMPTIONS: Final = 10
+MOST_GROUPS: Final = 20
+#: Columns of :func:`group_cells`.
+GROUP_HEAD: Final = (
+    "NAMESPACE",
+    "GROUP",
+    "POLICY",
+    "MEMBERS",
+    "MIN",
+    "PLACED",
+    "WAITING",
+    "PLACEMENT",
+    "SINCE",
+    "WAIT",
+)
 _BAR: Final = 40
 
 
@@ -63,7 +81,8 @@ def render_table(result: Result, *, wide: bool = False, width: int | None = None
         *_nodes(result.nodes, wide, width),
         *_cluster(result.resources, result.totals.nodes, width),
         *_preemptions(result.preemptions, wide),
-        *pending_lines(result.pending),
+        *_groups(result.groups, wide, width),
+        *pending_lines(_alone(result)),
         *(_explained(result.explanation, wide) if result.explanation is not None else ()),
         *_refused(result.refused),
         *plugin_time_lines(result.plugin_times),
@@ -167,6 +186,44 @@ def _placements(placements: Sequence[Placement], wide: bool, width: int | None) 
 
 def _phases(items: Iterable[Placement]) -> str:
     return ", ".join(f"{count:,} {phase}" for phase, count in sorted(Counter(item.phase for item in items).items()))
+
+
+# -- pod groups --------------------------------------------------------------------------------------------
+
+
+def _groups(groups: Sequence[GroupOutcome], wide: bool, width: int | None) -> list[Line]:
+    """Return the pod groups as a table, those with waiting members first, and why these wait."""
+    if not groups:
+        return []
+    ordered = sorted(groups, key=lambda one: not one.waiting)
+    shown = ordered if wide else ordered[:MOST_GROUPS]
+    lines = title("Pod groups") + table(GROUP_HEAD, [group_cells(one) for one in shown], (3, 4, 5, 6, 8, 9), width)
+    if len(shown) < len(ordered):
+        lines.append(Line(f"and {len(ordered) - len(shown):,} more (--wide lists them all)", "dim"))
+    why = [one.why for one in shown if one.why is not None]
+    return lines + group_lines(why, wide=wide, head="Waiting pod groups")
+
+
+def group_cells(one: GroupOutcome) -> tuple[str, ...]:
+    """Return a row about a pod group: namespace, name, policy, counts of members, placement, times."""
+    return (
+        one.namespace,
+        one.name,
+        one.policy or "-",
+        f"{one.members:,}",
+        f"{one.min_count:,}" if one.min_count else "-",
+        f"{one.placed:,}",
+        f"{one.waiting:,}",
+        one.placement or "-",
+        "-" if one.since is None else seconds(one.since),
+        "-" if one.wait is None else seconds(one.wait),
+    )
+
+
+def _alone(result: Result) -> list[Pending]:
+    """Return the pending pods but those of groups that are explained as a whole."""
+    told = {pod for one in result.groups if one.why is not None for pod in one.why.pods}
+    return [one for one in result.pending if not told.issuperset(one.pods)]
 
 
 # -- nodes -------------------------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ from typing import Literal
 
 import msgspec
 
-from kubesched.explain.report import Explanation, Pending, PreemptionReport
+from kubesched.explain.report import Explanation, Pending, PodGroupReport, PreemptionReport
 
 __all__ = [
     "Distribution",
     "ErrorReport",
+    "GroupOutcome",
     "MissingNode",
     "NodeUse",
     "Placement",
@@ -143,6 +144,8 @@ class PodTimes(_Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     workload: str
+    #: Pod group, in the same namespace; empty for a pod on its own.
+    group: str = ""
     #: Last node; empty when the pod was never bound.
     node: str
     phase: str
@@ -184,6 +187,34 @@ class ResourceShare(_Struct, frozen=True, kw_only=True):
     peak_utilisation: float
     #: Mean over time of :attr:`Series.fragmentation`.
     fragmentation: float
+
+
+class GroupOutcome(_Struct, frozen=True, kw_only=True):
+    """Pod group of a run, also one that is gone, and what became of its members.
+
+    ``members`` exist at the end: ``placed`` of them with a node, finished ones included, and ``waiting`` without. ``policy``
+    is empty and ``min_count`` 0 for a group that does not exist at the end.
+    """
+
+    namespace: str
+    name: str
+    policy: Literal["gang", "basic", ""]
+    min_count: int
+    members: int
+    placed: int
+    waiting: int
+    #: Value of the topology label that the nodes of the members share; empty without such a label.
+    placement: str = ""
+    #: Number of nodes that members are on.
+    nodes: int = 0
+    #: Time when the first member entered the active queue, or was created if none did; None if no member was seen.
+    since: float | None = None
+    #: Time when as many members as a gang needs, or the first of a basic group, were bound; None if they were not.
+    bound: float | None = None
+    #: Time from ``since`` to ``bound``, or to the end of the run.
+    wait: float | None = None
+    #: Reason why members wait at the end; for some groups only, where there are many.
+    why: PodGroupReport | None = None
 
 
 class RunTimes(_Struct, frozen=True, kw_only=True):
@@ -255,6 +286,8 @@ class Result(_Struct, frozen=True, kw_only=True):
     pending: list[Pending]
     refused: list[Refusal]
     warnings: list[str]
+    #: Pod groups by namespace and name.
+    groups: list[GroupOutcome] = []
     #: Preemptions in the order in which they happened.
     preemptions: list[PreemptionReport] = []
     #: Explanation of the pods that were asked for.

@@ -1,6 +1,7 @@
 """Flat tables of a result, column by column: for data frames, CSV and Parquet.
 
-One row per pod, node and resource, resource, moment, group of pending pods, or preemption. Amounts and times are those
+One row per pod, node and resource, resource, moment, group of pending pods, pod group, or
+preemption. Amounts and times are those
 of :mod:`.result`. Caller: :mod:`.views`.
 """
 
@@ -88,6 +89,13 @@ def _preemptions(result: Result) -> Columns:
     return found
 
 
+def _groups(result: Result) -> Columns:
+    names = ("namespace", "name", "policy", "members", "min_count", "placed", "waiting", "placement", "nodes")
+    found = _columns(result.groups, (*names, "since", "bound", "wait"))
+    found["why"] = [group.why.summary if group.why is not None else "" for group in result.groups]
+    return found
+
+
 #: Functions that read a table from a result, by its name.
 TABLES: Final[dict[str, Callable[[Result], Columns]]] = {
     "pods": _pods,
@@ -95,6 +103,7 @@ TABLES: Final[dict[str, Callable[[Result], Columns]]] = {
     "resources": _resources,
     "series": _series,
     "pending": _pending,
+    "groups": _groups,
     "preemptions": _preemptions,
 }
 

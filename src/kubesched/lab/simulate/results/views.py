@@ -40,7 +40,8 @@ class SimulationResult(Result, frozen=True, kw_only=True):
     def table(self, name: str = "pods") -> Columns:
         """Return values by column name, of one of the tables.
 
-        They are ``pods``, ``nodes``, ``resources``, ``series``, ``pending`` and ``preemptions``.
+        They are ``pods``, ``nodes``, ``resources``, ``series``, ``pending``, ``groups`` and
+        ``preemptions``.
 
         Raises:
             ValueError: when no table has this name.

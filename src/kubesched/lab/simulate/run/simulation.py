@@ -363,7 +363,7 @@ class Session(AttemptObserver):
         self._book.preempted(preemption.chosen.victims.pods)
 
     def explain(self, names: Sequence[str] = (), against: Sequence[str] = ()) -> Explanation:
-        """Explain pods as they are now, as ``namespace/name``, also evicted ones; without names those that are pending.
+        """Explain pods and pod groups as they are now, as ``namespace/name``, also evicted pods; without names those that wait.
 
         ``against`` are names of nodes to compare with.
         """
@@ -376,10 +376,11 @@ class Session(AttemptObserver):
         explainer = Explainer(self.embedded.scheduler, self.embedded.objects, live=True)
         evicted = [one for one in self._preemptions if not set(names).isdisjoint(one.victims)]
         gone = {name for one in evicted for name in one.victims}
+        groups = {name for name in names if explainer.groups.knows(name)}
         return msgspec.structs.replace(
-            explainer.explain(chosen, against),
+            explainer.explain(chosen, against, groups=groups, as_groups=not names),
             evicted=evicted,
-            absent=[name for name in names if name not in pods and name not in gone],
+            absent=[name for name in names if name not in pods and name not in gone and name not in groups],
         )
 
     def attempted(self, record: QueuedPodInfo) -> None:
