@@ -1,7 +1,8 @@
 """Kubernetes scheduler in Python.
 
 ``kubesched.simulate(...)`` schedules manifests on a simulated cluster; ``kubesched.Simulation(...)`` does so step by
-step (``docs/python.md``). ``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``). ``kubesched.decisions(...)``
+step (``docs/python.md``). ``kubesched.capacity(...)`` counts how many more pods fit (``docs/capacity.md``).
+``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``). ``kubesched.decisions(...)``
 reads recorded decisions (``docs/decisions.md``). Each is imported at its first use.
 """
 
@@ -14,18 +15,20 @@ if TYPE_CHECKING:
 
     from kubesched.lab.decisions.table import decisions
     from kubesched.lab.simulate.entry import simulate
+    from kubesched.lab.simulate.planning.entry import capacity
     from kubesched.lab.simulate.results.views import SimulationResult
     from kubesched.lab.simulate.stepping import Simulation
     from kubesched.lab.sweeps import sweep
 
 __version__ = "0.1.0"
 
-__all__ = ["Simulation", "SimulationResult", "__version__", "decisions", "simulate", "sweep"]
+__all__ = ["Simulation", "SimulationResult", "__version__", "capacity", "decisions", "simulate", "sweep"]
 
 #: Public name to its module, and its name there.
 _LAZY: Final = {
     "Simulation": ("kubesched.lab.simulate.stepping", "Simulation"),
     "SimulationResult": ("kubesched.lab.simulate.results.views", "SimulationResult"),
+    "capacity": ("kubesched.lab.simulate.planning.entry", "capacity"),
     "decisions": ("kubesched.lab.decisions.table", "decisions"),
     "simulate": ("kubesched.lab.simulate.entry", "simulate"),
     "sweep": ("kubesched.lab.sweeps", "sweep"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, Unpack
 
@@ -20,6 +20,9 @@ from .embedded import Embedded
 from .entry import Options, options_of, seconds_of
 from .inputs.given import Objects, manifests_of
 from .inputs.intake import gather
+from .planning.capacity import MOST, capacity_now, capacity_of, copied, missing_objects
+from .planning.capacity_report import Capacity
+from .planning.entry import CapacityResult, asked_of
 from .results.outcome import node_uses
 from .results.result import NodeUse, Refusal, Stopped
 from .results.views import SimulationResult
@@ -59,6 +62,7 @@ class Simulation:
 
     def __init__(self, manifests: Objects = (), **options: Unpack[Options]) -> None:
         arguments = options_of(manifests, **options)
+        self._arguments = arguments
         self._engine = _Engine(arguments)
         self._close = weakref.finalize(self, self._engine.close)
         try:
@@ -159,6 +163,34 @@ class Simulation:
         if unknown := [name for name in against if name not in known]:
             raise ValueError(f"there is no such node: {', '.join(unknown)}")
         return found
+
+    def capacity(
+        self,
+        pods: Objects,
+        *,
+        mix: Mapping[str, int] | None = None,
+        until_full: bool = False,
+        preemption: bool = False,
+        most: int = MOST,
+    ) -> CapacityResult:
+        """Count how many more of some pods fit now: see ``kubesched.capacity``. The simulation stays as it is.
+
+        Raises:
+            ManifestError, ValueError: see ``kubesched.capacity``.
+        """
+        question, counting = asked_of(pods, mix=mix, until_full=until_full, preemption=preemption, most=most)
+        arguments = {**self._arguments, "manifests": self._do_now(lambda: copied(self.embedded))}
+        # New pods of the copy must not get the UIDs of the pods that there are.
+        arguments |= {"nodes": 0, "stages": (), "until": None, "seed": ~self._arguments["seed"]}
+        here = not preemption and not missing_objects(self.embedded, question)
+
+        async def now() -> Capacity | None:
+            return capacity_now(self.embedded, question, counting, arguments["gates"]) if here else None
+
+        found = self._do(now)
+        if found is None:
+            found = outside_any_loop(lambda: capacity_of(arguments, question, counting))
+        return CapacityResult.of(found)
 
     @property
     def queue(self) -> list[QueuedPod]:

@@ -33,7 +33,7 @@ from kubesched.cluster.kubelets import node_template
 
 from .intake import wrong_devices
 
-__all__ = ["Objects", "cluster_of", "manifests_of", "node_template_of"]
+__all__ = ["OWN_KINDS", "Objects", "cluster_of", "manifests_of", "node_template_of"]
 
 #: Objects in any form: a path, YAML or JSON as a text of several lines, plain data, an object of a Kubernetes client
 #: library, or several of these.
@@ -41,7 +41,7 @@ Objects: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Manifests | Ma
 
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "pods")
 #: Kinds that a cluster writes by itself. A simulation writes its own.
-_OWN: Final = frozenset({LEASES, EVENTS, CORE_EVENTS})
+OWN_KINDS: Final = frozenset({LEASES, EVENTS, CORE_EVENTS})
 _EXPECTED: Final = "expected a path, a text of YAML or JSON, an object as a dict, or a list of these"
 
 
@@ -105,7 +105,7 @@ def cluster_of(path: str, *, deleting: bool = False) -> Manifests:
     except (OSError, SnapshotError) as error:
         text = f"{path}: cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
         return Manifests(problems=[text])
-    return Manifests([Manifest(item.kind, item.data(), path) for item in items if item.kind not in _OWN])
+    return Manifests([Manifest(item.kind, item.data(), path) for item in items if item.kind not in OWN_KINDS])
 
 
 def _several(given: Any) -> list[Any] | None:

@@ -107,6 +107,7 @@ async def simulate(
     on_slow_plugin: Callable[[str], None] | None = None,
     recorder: Recorder | None = None,
     explain: Sequence[str] = (),
+    expecting: Sequence[Manifest] = (),
     timer: Callable[[], float] | None = None,
     observers: Sequence[AttemptObserver] = (),
     at_end: Callable[[Store], Sequence[str]] = lambda store: (),
@@ -124,9 +125,10 @@ async def simulate(
     (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the caller's
     configuration asks for and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives,
     in another thread, a text about each plugin that holds the run up for a second. ``recorder`` records the decisions,
-    and is closed at the end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``timer``
-    returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``. ``observers`` watch
-    the attempts. ``at_end`` is called with the store when the run has ended, and returns further warnings.
+    and is closed at the end. ``explain`` are pods, as ``namespace/name``, that are explained at the end.
+    ``expecting`` are objects that ``drive`` will create: the controllers that they need run from the start. ``timer``
+    returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``. ``observers``
+    watch the attempts. ``at_end`` is called with the store when the run has ended, and returns further warnings.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -152,7 +154,8 @@ async def simulate(
             pods_end=pods_end,
             features=gates.among(GATES),
         )
-    if intake.uses_storage:
+    needs = Intake(objects=[*intake.everything(), *expecting], driven=intake.driven)
+    if needs.uses_storage:
         intake.objects = in_order(with_default_class(intake.objects))
     config = config if config is not None else default_config(gates=gates)
     _check_extenders(config, extenders)
@@ -168,7 +171,7 @@ async def simulate(
         event_cache_size=_EVENTS,
         event_refresh_seconds=math.inf,
         on_bind=session.bound,
-        controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
+        controllers=ALL if controllers else _controllers(needs, steered=drive is not None),
         stages=stages,
         extenders=extenders,
         observers=(session, *observers) if recorder is None else (session, *observers, recorder),
