@@ -69,9 +69,9 @@ demo       on-blue  blue  Running          0s
 demo       on-red   red   Succeeded        0s
 
 Nodes (requested/allocatable)
-NODE  ZONE          CPU       MEMORY      PODS  EXAMPLE.COM/FPGA
-blue  z1    1500m/2 75%  1Gi/4Gi 25%  1/10 10%                 -
-red   z2         0/4 0%     0/8Gi 0%   0/10 0%            0/1 0%
+NODE  STATUS  ZONE          CPU       MEMORY      PODS  EXAMPLE.COM/FPGA
+blue  Ready   z1    1500m/2 75%  1Gi/4Gi 25%  1/10 10%                 -
+red   Ready   z2         0/4 0%     0/8Gi 0%   0/10 0%            0/1 0%
 
 Cluster
 RESOURCE          REQUESTED  ALLOCATABLE  SHARE   PEAK
@@ -311,7 +311,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, str], list[str], str]] = {
     "node amount": (
         {"a.yaml": _POD},
         ["-f", "a.yaml", "--node-cpu", "many"],
-        "hollow nodes: Node hollow-00000 was refused",
+        "--node-cpu many: 'many' is not a quantity; write a number",
     ),
 }
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from kubesched.base.collector import collector_off, settle_collector
 from kubesched.cluster.files import Manifests, load_manifests
-from kubesched.cluster.kubelets import load_stages, node_template
+from kubesched.cluster.kubelets import load_stages, node_template, zone_names
 from kubesched.explain.records import Recorder
-from kubesched.lab.simulate.inputs.given import cluster_of, node_template_of
+from kubesched.lab.simulate.inputs.given import check_amounts, cluster_of, node_template_of
 from kubesched.lab.simulate.inputs.table_files import TableFileError, check_file, write_table
 from kubesched.lab.simulate.inputs.workload_table import read_table
 from kubesched.lab.simulate.results.html_report import render_html
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             registry=registry,
             nodes=options.nodes,
             node_template=template,
-            zones=[f"zone-{number}" for number in range(1, options.zones + 1)],
+            zones=zone_names(options.zones),
             config=config,
             gates=gates,
             seed=options.seed,
@@ -99,6 +99,8 @@ def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]
             paths.append(options.start)
         template: dict[str, Any] = {}
         with manifests.collecting():
+            given = {"cpu": options.node_cpu, "memory": options.node_memory}
+            check_amounts({f"--node-{name} {amount}": (name, amount) for name, amount in given.items()})
             template = node_template_of(
                 options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
                 dict(options.node_resources),

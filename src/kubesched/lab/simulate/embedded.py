@@ -142,6 +142,8 @@ class Embedded:
         self, rng: random.Random, chosen: _Chosen, stages: Sequence[Stage], gates: FeatureGates
     ) -> ControllerManager:
         settings = ControllerSettings(
+            # Among few controllers, finished pods are kept: they are the result of a run.
+            terminated_pods=ControllerSettings().terminated_pods if tuple(chosen) == ALL else 0,
             stages=tuple(stages),
             device_taint_rules=gates.enabled("DRADeviceTaintRules"),
             features=gates.among(GATES),

@@ -16,7 +16,7 @@ from typing import Any, Final, Never, TypedDict, Unpack
 
 from kubesched.api.kinds import NODES
 from kubesched.base.times import parse_duration
-from kubesched.cluster.kubelets import Stage, load_stages
+from kubesched.cluster.kubelets import Stage, load_stages, zone_names
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, parse_feature_gates
 from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.registry import PluginError
@@ -196,7 +196,7 @@ def _stages(given: Path | Iterable[Stage]) -> tuple[Stage, ...]:
 
 def _zone_names(zones: int | Iterable[str]) -> list[str]:
     if isinstance(zones, int):
-        return [f"zone-{number}" for number in range(1, _whole("zones", zones) + 1)]
+        return zone_names(_whole("zones", zones))
     if isinstance(zones, str):
         raise ValueError(f"zones={zones!r}: must be a number of zones, or a list of names")
     names = list(zones) if isinstance(zones, Iterable) else [zones]

@@ -28,6 +28,7 @@ def html_of(result: Result) -> str:
         "failed": totals.failed,
         "pending": totals.pending,
         "on missing nodes": totals.on_missing_nodes,
+        "on failed nodes": totals.on_failed_nodes,
         "refused": totals.refused,
         "removed": totals.removed,
     }

@@ -6,6 +6,7 @@ preemption. Caller: :mod:`..run.simulation`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -135,6 +136,14 @@ class PodBook:
         """Return when a pod was bound; None when it was not, or came with a node."""
         entry = self._entries.get(uid)
         return None if entry is None else entry.bound
+
+    def evicted(self) -> dict[str, int]:
+        """Return the number of pods that were deleted or are going, but for preempted ones, by workload."""
+        return Counter(
+            entry.workload
+            for entry in self._entries.values()
+            if not entry.preempted and (entry.removed is not None or entry.pod.metadata.deletion_timestamp is not None)
+        )
 
     def pods(self, queued: Callable[[Pod], QueuedPodInfo | None]) -> list[PodTimes]:
         """Return all pods by creation, namespace and name. ``queued`` finds a waiting pod in the scheduling queue."""

@@ -96,6 +96,8 @@ def _summary(result: Result) -> list[Line]:
     parts.append(f"{totals.pending:,} pending")
     if totals.on_missing_nodes:
         parts.append(f"{totals.on_missing_nodes:,} on missing nodes")
+    if totals.on_failed_nodes:
+        parts.append(f"{totals.on_failed_nodes:,} on failed nodes")
     if totals.gated:
         parts.append(f"{totals.gated:,} of them gated")
     if totals.refused:
@@ -105,7 +107,12 @@ def _summary(result: Result) -> list[Line]:
     text = f"{counted(totals.nodes, 'node')}, {counted(totals.pods, 'pod')}: {', '.join(parts)}"
     end = f"after {seconds(result.virtual_seconds)} of virtual time {_ENDINGS[result.stopped]} (seed {result.seed})"
     return [
-        Line(text, "warn" if totals.pending or totals.refused or totals.on_missing_nodes or result.errors else "good"),
+        Line(
+            text,
+            "warn"
+            if totals.pending or totals.refused or totals.on_missing_nodes or totals.on_failed_nodes or result.errors
+            else "good",
+        ),
         Line(end, "dim"),
         *_times(result.times),
     ]
@@ -201,8 +208,10 @@ def _nodes(nodes: Sequence[NodeUse], wide: bool, width: int | None) -> list[Line
     rows = []
     for node in nodes:
         by_name = {use.name: use for use in node.resources}
-        rows.append((node.name, node.zone or "-", *(_cell(by_name.get(name)) for name in names)))
-    return lines + table(("NODE", "ZONE", *(name.upper() for name in names)), rows, range(2, 2 + len(names)), width)
+        rows.append((node.name, node.status, node.zone or "-", *(_cell(by_name.get(name)) for name in names)))
+    return lines + table(
+        ("NODE", "STATUS", "ZONE", *(name.upper() for name in names)), rows, range(3, 3 + len(names)), width
+    )
 
 
 def usage_histogram(nodes: Sequence[NodeUse]) -> list[Line]:

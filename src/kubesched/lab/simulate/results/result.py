@@ -47,12 +47,14 @@ class Totals(_Struct, frozen=True, kw_only=True):
     """Counts of pods by their state at the end."""
 
     nodes: int
-    #: Pods that the cluster accepted: placed + pending + those on missing nodes.
+    #: Pods that the cluster accepted: placed + pending + those on missing and on failed nodes.
     pods: int
     #: Pods with a node, finished ones included.
     placed: int
     #: Pods that are not finished, and bound to nodes that do not exist.
     on_missing_nodes: int = 0
+    #: Pods that are not finished, on nodes that have failed.
+    on_failed_nodes: int = 0
     succeeded: int
     failed: int
     #: Pods without a node, for whatever reason.
@@ -99,6 +101,9 @@ class NodeUse(_Struct, frozen=True, kw_only=True):
     name: str
     zone: str
     resources: list[ResourceUse]
+    #: ``Ready``, or ``NotReady`` for a failed node, which counts neither in sums nor in totals; a cordoned node has
+    #: ``,SchedulingDisabled`` after it.
+    status: str = "Ready"
 
 
 class Refusal(_Struct, frozen=True, kw_only=True):

@@ -42,6 +42,7 @@ def _nodes(result: Result) -> Columns:
     return {
         "node": [node.name for node, _ in rows],
         "zone": [node.zone for node, _ in rows],
+        "status": [node.status for node, _ in rows],
         "resource": [use.name for _, use in rows],
         "allocatable": [use.allocatable for _, use in rows],
         "requested": [use.requested for _, use in rows],
