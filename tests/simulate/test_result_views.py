@@ -52,6 +52,7 @@ def result() -> SimulationResult:
         ],
         nodes=[node("a", "2"), node("b", "1")],
         until="1h",
+        events=[{"at": 1, "do": "label", "nodes": ["a"], "labels": {"x": "y"}}],
     )
 
 

@@ -15,6 +15,7 @@ from kubesched.base.collector import collector_off, settle_collector
 from kubesched.cluster.files import Manifests, load_manifests
 from kubesched.cluster.kubelets import load_stages, node_template, zone_names
 from kubesched.explain.records import Recorder
+from kubesched.lab.simulate.inputs.events import PlannedEvent, planned_events, with_configurations
 from kubesched.lab.simulate.inputs.given import check_amounts, cluster_of, node_template_of
 from kubesched.lab.simulate.inputs.table_files import TableFileError, check_file, write_table
 from kubesched.lab.simulate.inputs.workload_table import read_table
@@ -23,6 +24,7 @@ from kubesched.lab.simulate.results.report import error_text, render_json, rende
 from kubesched.lab.simulate.results.result import Result
 from kubesched.lab.simulate.results.tables import table
 from kubesched.lab.simulate.run.simulation import run_simulation
+from kubesched.scheduler.config import FeatureGates
 
 from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
@@ -59,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
             stages=load_stages(options.stages),
             controllers=options.controllers,
             until=options.until,
+            events=_events(options, gates),
             remarks=[*registry.problems, *remarks],
             on_progress=bar.update,
             on_slow_plugin=warn,
@@ -82,6 +85,21 @@ def run(options: argparse.Namespace) -> int:
         absent = ", ".join(result.explanation.absent)
         raise CliError(f"--explain {absent}: no such pod is in the cluster at the end, and none was evicted")
     return 0
+
+
+def _events(options: argparse.Namespace, gates: FeatureGates) -> list[PlannedEvent]:
+    """Return the events of all files, with their configurations loaded."""
+    found = [one for path in options.events for one in planned_events(path)]
+    if (options.decisions is not None or options.profile) and (
+        one := next((e for e in found if e.action == "configure"), None)
+    ):
+        option = "--profile" if options.profile else "--decisions"
+        raise CliError(
+            f"{option}: cannot follow the change of the configuration in {one.where}; leave out one of them", code=2
+        )
+    return with_configurations(
+        sorted(found, key=lambda one: one.at), lambda path: load_setup(options, path, gates=gates)[1]
+    )
 
 
 def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]:
@@ -131,7 +149,11 @@ def _check_outputs(options: argparse.Namespace) -> None:
     """Refuse names of outputs that cannot be written, before a long run and not after it."""
     given = [*([options.report] if options.report is not None else []), *(path for _, path in options.save)]
     read = (
-        [path for group in options.filename for path in group] + options.trace + options.stages + options.plugin_module
+        [path for group in options.filename for path in group]
+        + options.trace
+        + options.events
+        + options.stages
+        + options.plugin_module
     )
     read += [path for path in (options.start, options.config, options.node_template) if path]
     names = [("--report" if path == options.report else "--save", path) for path in given]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Never, TypedDict, Unpack
 
 from kubesched.api.kinds import NODES
@@ -22,6 +22,7 @@ from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.registry import PluginError
 from kubesched.scheduler.loading import load_configuration, load_registry
 
+from .inputs.events import EventList, PlannedEvent, planned_events, with_configurations
 from .inputs.given import Objects, manifests_of, node_template_of
 from .results.views import SimulationResult
 from .run.own_thread import outside_any_loop
@@ -48,6 +49,8 @@ class Options(TypedDict, total=False):
     seed: int
     until: str | float | None
     stages: Path | Sequence[Stage]
+    events: EventList
+    controllers: bool
     extenders: Sequence[Extender]
     on_progress: Progress | None
 
@@ -65,6 +68,8 @@ def simulate(
     seed: int = 0,
     until: str | float | None = None,
     stages: Path | Sequence[Stage] = (),
+    events: EventList = (),
+    controllers: bool = False,
     extenders: Sequence[Extender] = (),
     on_progress: Progress | None = None,
     **unknown: Never,
@@ -86,6 +91,9 @@ def simulate(
         seed: decides ties. Equal input and seed give equal results.
         until: most virtual time, in seconds or as ``"90m"``; by default a day after the last arrival.
         stages: rules for times and failures of hollow pods, volumes and devices: a path, or loaded ones.
+        events: drains, failures and other changes by time: a path, or a list such as
+            ``[{"at": "9h", "do": "fail", "nodes": {"zone": "zone-b"}, "for": "2h"}]``; see ``docs/events.md``.
+        controllers: True runs all controllers: they make the pods of workloads, and replace pods that are gone.
         extenders: in-process objects in place of the extenders that ``config`` names.
         on_progress: function called with (pods bound, pods to be bound).
 
@@ -109,6 +117,8 @@ def simulate(
         seed=seed,
         until=until,
         stages=stages,
+        events=events,
+        controllers=controllers,
         extenders=extenders,
         on_progress=on_progress,
         **unknown,
@@ -176,6 +186,10 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
         "seed": _whole("seed", given.get("seed", 0), least=None),
         "until": None if until is None else seconds_of("until", until),
         "stages": _stages(given.get("stages", ())),
+        "events": _events(
+            given.get("events", ()), lambda one: load_configuration(one, registry, own, enable=classes, gates=gates)[0]
+        ),
+        "controllers": _truth("controllers", given.get("controllers", False)),
         "extenders": tuple(given.get("extenders", ())),
         "remarks": [*registry.problems, *remarks],
         "on_progress": given.get("on_progress") or (lambda done, total: None),
@@ -192,6 +206,16 @@ def _stages(given: Path | Iterable[Stage]) -> tuple[Stage, ...]:
     if wrong := [one for one in stages if not isinstance(one, Stage)]:
         raise ValueError(f"stages: expected a path, or stages from load_stages, found {wrong[0]!r}")
     return stages
+
+
+def _events(given: EventList, load: Callable[[Any], KubeSchedulerConfiguration]) -> list[PlannedEvent]:
+    return with_configurations(planned_events(given), load)
+
+
+def _truth(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}={value!r}: must be True or False")
+    return value
 
 
 def _zone_names(zones: int | Iterable[str]) -> list[str]:

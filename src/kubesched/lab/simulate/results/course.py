@@ -104,6 +104,12 @@ class Course:
         self._next = 0.0
         self._width = 0.0
 
+    def follow(self, table: NodeTable) -> None:
+        """Go on with another table, of a scheduler that has taken the place of the last."""
+        self._table = table
+        self._journal = Follower(table.journal)
+        self._known = np.zeros((0, 0), np.int64)
+
     @property
     def peak(self) -> dict[str, int]:
         """Most that was ever requested at once, by resource."""

@@ -9,8 +9,8 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from .durations import seconds
 from .html_view import html_of, html_table
-from .report import seconds
 from .result import Distribution, PodTimes, Result
 from .svg_charts import histogram, step_chart
 

@@ -19,6 +19,8 @@ from kubesched.explain.report import Explanation, PreemptionReport
 from kubesched.explain.text import explanation_lines, pending_lines, preemption_lines
 from kubesched.scheduler.plugins.demands.words import amount_text, counted
 
+from .durations import seconds
+from .event_lines import event_lines
 from .plugin_times import plugin_time_lines
 from .result import (
     ErrorReport,
@@ -62,21 +64,13 @@ def render_table(result: Result, *, wide: bool = False, width: int | None = None
         *_placements(result.placements, wide, width),
         *_nodes(result.nodes, wide, width),
         *_cluster(result.resources, result.totals.nodes, width),
+        *event_lines(result.events),
         *_preemptions(result.preemptions, wide),
         *pending_lines(result.pending),
         *(_explained(result.explanation, wide) if result.explanation is not None else ()),
         *_refused(result.refused),
         *plugin_time_lines(result.plugin_times),
     ]
-
-
-def seconds(value: float) -> str:
-    """Return a duration for people: ``45s``, ``2h 5m``."""
-    whole = round(value)
-    if whole < 120:
-        return f"{value:.3g}s"
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}h {minutes}m" if hours else f"{minutes}m {whole % 60}s"
 
 
 _ENDINGS: Final = {

@@ -17,8 +17,11 @@ import msgspec
 from kubesched.explain.report import Explanation, Pending, PreemptionReport
 
 __all__ = [
+    "BlockedPod",
     "Distribution",
+    "DrainReport",
     "ErrorReport",
+    "EventReport",
     "MissingNode",
     "NodeUse",
     "Placement",
@@ -136,6 +139,34 @@ class ErrorReport(_Struct, frozen=True, kw_only=True):
     file: str
     line: int
     count: int
+
+
+class BlockedPod(_Struct, frozen=True, kw_only=True):
+    """Pod, as ``namespace/name``, that keeps a drain from its end, and why."""
+
+    pod: str
+    why: str
+
+
+class DrainReport(_Struct, frozen=True, kw_only=True):
+    """Drain of one node: when it was over (None: it is not), the pods that it evicted, and those that block it."""
+
+    node: str
+    finished: float | None
+    #: ``namespace/name``, in the order of eviction.
+    evicted: list[str]
+    blocked: list[BlockedPod] = []
+
+
+class EventReport(_Struct, frozen=True, kw_only=True):
+    """Event that happened: its time, its action, and the nodes or the object that it changed."""
+
+    at: float
+    action: str
+    targets: list[str]
+    #: Time at which it was undone, for an event that lasts some time.
+    undone: float | None = None
+    drains: list[DrainReport] = []
 
 
 class PodTimes(_Struct, frozen=True, kw_only=True):
@@ -262,6 +293,8 @@ class Result(_Struct, frozen=True, kw_only=True):
     warnings: list[str]
     #: Preemptions in the order in which they happened.
     preemptions: list[PreemptionReport] = []
+    #: Events of the run in the order of time.
+    events: list[EventReport] = []
     #: Explanation of the pods that were asked for.
     explanation: Explanation | None = None
     #: Real time by plugin and extension point, most time first; empty unless it was asked for.

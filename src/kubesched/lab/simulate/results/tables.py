@@ -89,6 +89,18 @@ def _preemptions(result: Result) -> Columns:
     return found
 
 
+def _events(result: Result) -> Columns:
+    events = result.events
+    found = _columns(events, ("at", "action"))
+    found["targets"] = [", ".join(one.targets) for one in events]
+    found["undone"] = [one.undone for one in events]
+    found["evicted"] = [sum(len(drain.evicted) for drain in one.drains) for one in events]
+    found["blocked"] = [
+        "; ".join(f"{pod.pod} {pod.why}" for drain in one.drains for pod in drain.blocked) for one in events
+    ]
+    return found
+
+
 #: Functions that read a table from a result, by its name.
 TABLES: Final[dict[str, Callable[[Result], Columns]]] = {
     "pods": _pods,
@@ -97,6 +109,7 @@ TABLES: Final[dict[str, Callable[[Result], Columns]]] = {
     "series": _series,
     "pending": _pending,
     "preemptions": _preemptions,
+    "events": _events,
 }
 
 

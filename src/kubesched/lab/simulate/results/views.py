@@ -40,7 +40,7 @@ class SimulationResult(Result, frozen=True, kw_only=True):
     def table(self, name: str = "pods") -> Columns:
         """Return values by column name, of one of the tables.
 
-        They are ``pods``, ``nodes``, ``resources``, ``series``, ``pending`` and ``preemptions``.
+        They are ``pods``, ``nodes``, ``resources``, ``series``, ``pending``, ``preemptions`` and ``events``.
 
         Raises:
             ValueError: when no table has this name.

@@ -21,14 +21,16 @@ from kubesched.scheduler.framework.queued import QueuedPodInfo
 
 from ..embedded import Embedded
 from ..inputs.arrivals import ARRIVAL, Arrivals
+from ..inputs.events import PlannedEvent
 from ..inputs.intake import Controllers, Intake
 from ..inputs.storing import check_objects, store_objects
 from ..results.course import Course, Shapes
 from ..results.outcome import outcome
 from ..results.pod_times import PodBook
 from ..results.problems import ProblemLog
-from ..results.result import Refusal, Result, Stopped
+from ..results.result import EventReport, Refusal, Result, Stopped
 from ..results.turnover import Turnover
+from .happenings import Happenings
 from .virtual_time import VirtualTimeError, VirtualTimeLoop
 
 __all__ = ["DEFAULT_UNTIL", "Progress", "Session"]
@@ -72,14 +74,17 @@ class Session(AttemptObserver):
         seed: int,
         remarks: Sequence[str],
         on_progress: Progress,
+        events: Sequence[PlannedEvent] = (),
     ) -> None:
         """``remarks`` are the first warnings of the result. For other arguments see :func:`simulate`."""
         self.loop = asyncio.get_running_loop()
         self._start = self.loop.time()
         self._arrivals = Arrivals(intake.later, self._start)
         self.controllers = controllers
+        self._happenings = Happenings(events, seed)
         self._by_default = until is None
-        self.until = DEFAULT_UNTIL + max((at for at, _ in intake.later), default=0.0) if until is None else until
+        last = max((at for at, _ in intake.later), default=0.0)
+        self.until = DEFAULT_UNTIL + max(last, self._happenings.last) if until is None else until
         self._seed = seed
         self._remarks = remarks
         self._on_progress = on_progress
@@ -193,13 +198,22 @@ class Session(AttemptObserver):
         if self._by_default and found.stopped == "until" and found.totals.pending:
             text = "the run ended a day after the last arrival, which is the default, while pods were pending"
             warnings.append(f"{text} ({found.totals.pending}); --until gives it more time")
-        preemptions = list(self._preemptions)
-        return msgspec.structs.replace(found, warnings=warnings, errors=self.problems.errors(), preemptions=preemptions)
+        return msgspec.structs.replace(
+            found,
+            warnings=warnings,
+            errors=self.problems.errors(),
+            preemptions=list(self._preemptions),
+            events=self._happenings.reports(),
+        )
 
     def _said_at_the_end(self) -> list[str]:
         """Return remarks about unfinished things at the end of the run, and about objects created during the run."""
         left, following = len(self._arrivals), self._arrivals.next
-        said = list(dict.fromkeys(filter(None, (*self._later_remarks, self._endless, self._not_replaced()))))
+        said = list(
+            dict.fromkeys(
+                filter(None, (*self._later_remarks, self._endless, self._not_replaced(), *self._happenings.remarks()))
+            )
+        )
         if following is None:
             return said
         objects = "1 object was" if left == 1 else f"{left:,} objects were"
@@ -275,14 +289,38 @@ class Session(AttemptObserver):
             if self._endless:
                 return
             arrived = self._arrivals.due(now) if now < end else []
-            if not arrived:
+            self.refused += store_objects(self.embedded.store, arrived, self._driven)
+            happened = now < end and await self._happen()
+            if not arrived and not happened:
                 self._course.observe(self.now, len(self.embedded.scheduler.cache.pods))
                 return
             self._last_bound = self._last_quiet = now
-            self.refused += store_objects(self.embedded.store, arrived, self._driven)
 
     def _is_settled(self) -> bool:
-        return not len(self._arrivals) and self.embedded.is_settled
+        at_rest = self.embedded.is_settled
+        return at_rest and not len(self._arrivals) and self._happenings.next(at_rest=True) is None
+
+    async def _happen(self) -> bool:
+        """Do the events that are due. True if anything may have changed."""
+        embedded = self.embedded
+        scheduler = embedded.scheduler
+        did = await self._happenings.carry_out(embedded, self.now, at_rest=embedded.is_settled)
+        if embedded.scheduler is not scheduler:
+            self._course.follow(embedded.scheduler.cache.table)
+        return did
+
+    def events(self) -> list[EventReport]:
+        """Return the events that have happened, in the order of time."""
+        return self._happenings.reports()
+
+    async def act(self, event: PlannedEvent) -> list[str]:
+        """Carry out an event now. Returns the nodes or the object that it changed, by name."""
+        scheduler = self.embedded.scheduler
+        targets = await self._happenings.do(self.embedded, event, self.now)
+        if self.embedded.scheduler is not scheduler:
+            self._course.follow(self.embedded.scheduler.cache.table)
+        await self.quiet()
+        return targets
 
     async def _quiet(self, when: float) -> None:
         """Let time pass up to ``when``, and do everything that can happen then."""
@@ -297,7 +335,7 @@ class Session(AttemptObserver):
         if not isinstance(self.loop, VirtualTimeLoop):
             return self.loop.time() + 0.01
         now = self.loop.time()
-        arrival = self._arrivals.next
+        arrival = self._next_given()
         if self.embedded.scheduler.is_idle:
             retry = self.embedded.scheduler.queue.next_timer()
             if retry is not None:
@@ -309,6 +347,12 @@ class Session(AttemptObserver):
         when = min((when for when in (self.loop.next_timer(), arrival) if when is not None), default=None)
         return when if when is not None else now + 0.01
 
+    def _next_given(self) -> float | None:
+        """Return the time of the next arrival or event; None when nothing is left to come."""
+        event = self._happenings.next(at_rest=self.embedded.is_settled)
+        times = (self._arrivals.next, None if event is None else self._start + event)
+        return min((time for time in times if time is not None), default=None)
+
     def _is_fruitless(self, now: float) -> bool:
         """True if pods alternate between backoff and failure, and no arrival or end of a pod will change that.
 
@@ -317,6 +361,7 @@ class Session(AttemptObserver):
         kubelets, controllers = self.embedded.kubelets, self.embedded.controllers
         if (
             len(self._arrivals)
+            or len(self._happenings)
             or (kubelets is not None and kubelets.next_timer() is not None)
             or (controllers is not None and controllers.next_timer(besides=(*STORAGE, *DEVICES)) is not None)
         ):

@@ -35,6 +35,7 @@ from kubesched.scheduler.framework.registry import Registry
 from kubesched.scheduler.framework.slow_calls import plugins_of, watching_plugins, work_of
 
 from ..embedded import Embedded
+from ..inputs.events import PlannedEvent
 from ..inputs.intake import Controllers, Intake, Source, gather, in_order, with_default_class
 from ..inputs.storing import RefusedError, refusals, store_objects
 from ..results.course import Shapes
@@ -68,6 +69,7 @@ async def simulate(
     stages: Sequence[Stage] = (),
     controllers: bool = False,
     until: float | None = None,
+    events: Sequence[PlannedEvent] = (),
     remarks: Sequence[str] = (),
     on_progress: Progress = lambda done, total: None,
     drive: Drive | None = None,
@@ -86,10 +88,11 @@ async def simulate(
     the plugins (``kubesched.scheduler.plugins.in_tree_registry()`` and whatever was added). ``nodes`` hollow nodes of
     ``node_template`` (8 cpu, 32Gi unless given) are added, dealt over ``zones``. ``stages`` are rules for what pods and
     volumes do. ``until`` bounds the virtual time in seconds; None is :data:`DEFAULT_UNTIL` after the last arrival
-    (annotation ``kubesched.io/arrival``). ``remarks`` are the first warnings of the result: what the caller's
-    configuration asks for and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives,
-    in another thread, a text about each plugin that holds the run up for a second. ``recorder`` records the decisions,
-    and is closed at the end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``timer``
+    (annotation ``kubesched.io/arrival``) or event. ``events`` happen at their times; where there are any, the
+    controllers of nodes run. ``remarks`` are the first warnings of the result: what the caller's configuration asks for
+    and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives, in another thread, a
+    text about each plugin that holds the run up for a second. ``recorder`` records the decisions, and is closed at the
+    end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``timer``
     returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
@@ -121,7 +124,7 @@ async def simulate(
     config = config if config is not None else default_config(gates=gates)
     _check_extenders(config, extenders)
     said = [*remarks, *settings_without_effect(config, gates), *intake.warnings]
-    session = Session(intake, running, until, seed, said, on_progress)
+    session = Session(intake, running, until, seed, said, on_progress, events)
     embedded = Embedded(
         config,
         registry,
@@ -131,7 +134,7 @@ async def simulate(
         event_cache_size=_EVENTS,
         event_refresh_seconds=math.inf,
         on_bind=session.bound,
-        controllers=ALL if controllers else _controllers(intake, steered=drive is not None),
+        controllers=ALL if controllers else _controllers(intake, steered=drive is not None, events=bool(events)),
         stages=stages,
         extenders=extenders,
         observers=(session,) if recorder is None else (session, recorder),
@@ -197,11 +200,11 @@ def _watching(
     return watching_plugins(plugins, report, work=work)
 
 
-def _controllers(intake: Intake, *, steered: bool) -> list[type[Controller]]:
+def _controllers(intake: Intake, *, steered: bool, events: bool) -> list[type[Controller]]:
     """Return the controllers that the input needs. In a run that is ``steered``, Jobs may still be created, and nodes fail."""
     return [
         *(BATCH if intake.driven or steered else ()),
-        *(NODE_LIFE if steered or intake.has_failed_nodes else ()),
+        *(NODE_LIFE if steered or events or intake.has_failed_nodes else ()),
         *(STORAGE if intake.uses_storage else ()),
         *(DEVICES if intake.uses_devices else ()),
     ]
