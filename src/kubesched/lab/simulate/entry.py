@@ -9,6 +9,7 @@ time. :class:`~.stepping.Simulation` takes the same arguments; ``docs/python.md`
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +29,16 @@ from .results.views import SimulationResult
 from .run.own_thread import outside_any_loop
 from .run.simulation import Progress, run_simulation
 
-__all__ = ["MOST_NODES", "Options", "options_of", "seconds_of", "simulate", "unknown_argument"]
+__all__ = [
+    "MOST_NODES",
+    "Options",
+    "arguments_text",
+    "options_of",
+    "seconds_of",
+    "shown_signature",
+    "simulate",
+    "unknown_argument",
+]
 
 #: Most hollow nodes: more do not fit into the memory of a machine.
 MOST_NODES: Final = 1_000_000
@@ -128,6 +138,22 @@ def simulate(
 
 #: Python's own messages about a call show this name.
 simulate.__qualname__ = "kubesched.simulate"
+
+
+def shown_signature(*, returns: Any) -> inspect.Signature:
+    """Return the arguments of :func:`simulate` as help shows them, for it and for what takes the same arguments."""
+    signature = inspect.signature(simulate)
+    known = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    return signature.replace(parameters=known, return_annotation=returns)
+
+
+def arguments_text() -> str:
+    """Return the part of the docstring of :func:`simulate` that describes the arguments."""
+    text = simulate.__doc__ or ""
+    return text[text.index("    Args:") : text.index("    A plugin that blocks")]
+
+
+simulate.__signature__ = shown_signature(returns="SimulationResult")  # type: ignore[attr-defined]
 
 
 def unknown_argument(name: str, *more: str) -> str:

@@ -7,6 +7,7 @@ Callers: programs and notebooks, as ``kubesched.Simulation``.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
@@ -17,7 +18,7 @@ from kubesched.cluster.files import Manifests
 from kubesched.explain import Explanation
 
 from .embedded import Embedded
-from .entry import Options, options_of, seconds_of
+from .entry import Options, arguments_text, options_of, seconds_of, shown_signature
 from .inputs.events import NodeChoice, PlannedEvent, kind_named, node_choice
 from .inputs.given import Objects, manifests_of
 from .inputs.intake import gather
@@ -291,6 +292,11 @@ class Simulation:
             return answer
 
         return self._do(make)
+
+
+Simulation.__signature__ = shown_signature(returns=inspect.Signature.empty)  # type: ignore[attr-defined]
+if Simulation.__doc__:  # Python leaves docstrings out with -OO
+    Simulation.__doc__ = Simulation.__doc__.replace("    Raises:", f"{arguments_text()}    Raises:", 1)
 
 
 class _Engine:

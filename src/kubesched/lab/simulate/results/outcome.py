@@ -21,8 +21,19 @@ from ..embedded import Embedded
 from .course import Course
 from .device_uses import cluster_devices, node_devices
 from .node_status import is_failed, node_status
-from .pod_times import FINISHED, PodBook, run_times
-from .result import MissingNode, NodeUse, Placement, Refusal, ResourceUse, Result, Stopped, Totals
+from .pod_times import FINISHED, PodBook, run_times, useful_parts
+from .result import (
+    MissingNode,
+    NodeUse,
+    Placement,
+    PodTimes,
+    Refusal,
+    ResourceShare,
+    ResourceUse,
+    Result,
+    Stopped,
+    Totals,
+)
 
 __all__ = ["node_uses", "outcome"]
 
@@ -84,7 +95,7 @@ def outcome(
         refused=refused,
         missing_nodes=missing,
         pods=times,
-        times=msgspec.structs.replace(run_times(times, end), resources=shares),
+        times=msgspec.structs.replace(run_times(times, end), resources=_with_goodput(shares, times, end)),
         series=series,
         warnings=[
             *(
@@ -96,6 +107,13 @@ def outcome(
             *said_once(text for one in embedded.movers for text in one.problems),
         ],
     )
+
+
+def _with_goodput(shares: Iterable[ResourceShare], pods: list[PodTimes], end: float) -> list[ResourceShare]:
+    parts = useful_parts(pods, end)
+    return [
+        msgspec.structs.replace(one, goodput=round(one.utilisation * parts.get(one.name, 1.0), 6)) for one in shares
+    ]
 
 
 def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:

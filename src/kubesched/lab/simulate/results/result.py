@@ -220,6 +220,9 @@ class ResourceShare(_Struct, frozen=True, kw_only=True):
     peak_utilisation: float
     #: Mean over time of :attr:`Series.fragmentation`.
     fragmentation: float
+    #: Part of :attr:`utilisation` by pods whose work was not lost: they succeeded, or still run. Work is lost when a pod
+    #: fails, or is preempted, evicted or deleted before its end; but not of pods that serve, such as a Deployment's.
+    goodput: float = 0.0
 
 
 class RunTimes(_Struct, frozen=True, kw_only=True):

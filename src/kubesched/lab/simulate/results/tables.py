@@ -59,7 +59,7 @@ def _resources(result: Result) -> Columns:
     shares = {share.name: share for share in result.times.resources}
     found = _columns(uses, ("name", "allocatable", "requested", "peak"))
     found["share"] = [_share(use.requested, use.allocatable) for use in uses]
-    for name in ("utilisation", "peak_utilisation", "fragmentation"):
+    for name in ("utilisation", "peak_utilisation", "goodput", "fragmentation"):
         found[name] = [getattr(shares[use.name], name) if use.name in shares else None for use in uses]
     return found
 

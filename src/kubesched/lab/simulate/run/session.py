@@ -26,7 +26,7 @@ from ..inputs.intake import Controllers, Intake
 from ..inputs.storing import check_objects, store_objects
 from ..results.course import Course, Shapes
 from ..results.outcome import outcome
-from ..results.pod_times import PodBook
+from ..results.pod_times import SERVING, PodBook
 from ..results.problems import ProblemLog
 from ..results.result import EventReport, Refusal, Result, Stopped
 from ..results.turnover import Turnover
@@ -41,9 +41,6 @@ DEFAULT_UNTIL: Final = 86_400.0
 _FRUITLESS: Final = 120.0
 #: Virtual seconds with storage at work and no binding, after which a run has "no progress".
 _STORAGE_FRUITLESS: Final = 3_600.0
-
-#: Workloads that replace an evicted pod, if their controllers run.
-_REPLACING: Final = frozenset(("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"))
 
 #: Function called with (pods bound so far, pods to be bound).
 Progress = Callable[[int, int], None]
@@ -222,7 +219,7 @@ class Session(AttemptObserver):
     def _not_replaced(self) -> str:
         """Return a remark about evicted pods that only controllers that do not run would replace; "" for none."""
         gone = self._book.evicted() if self.controllers != "all" else {}
-        lost = {name: count for name, count in gone.items() if name.partition("/")[0] in _REPLACING}
+        lost = {name: count for name, count in gone.items() if name.partition("/")[0] in SERVING}
         if not lost:
             return ""
         names = [*lost]
