@@ -69,16 +69,16 @@ demo       on-blue  blue  Running          0s
 demo       on-red   red   Succeeded        0s
 
 Nodes (requested/allocatable)
-NODE  ZONE          CPU       MEMORY      PODS  EXAMPLE.COM/FPGA
-blue  z1    1500m/2 75%  1Gi/4Gi 25%  1/10 10%                 -
-red   z2         0/4 0%     0/8Gi 0%   0/10 0%            0/1 0%
+NODE  STATUS  ZONE        CPU       MEMORY      PODS  EXAMPLE.COM/FPGA
+blue  Ready   z1    1.5/2 75%  1Gi/4Gi 25%  1/10 10%                 -
+red   Ready   z2       0/4 0%   0Gi/8Gi 0%   0/10 0%            0/1 0%
 
 Cluster
-RESOURCE          REQUESTED  ALLOCATABLE  SHARE   PEAK
-cpu                   1500m            6    25%  1500m
-memory                  1Gi         12Gi     8%    1Gi
-pods                      1           20     5%      2
-example.com/fpga          0            1     0%      1
+RESOURCE          REQUESTED  ALLOCATABLE  SHARE  PEAK  MEAN  GOODPUT
+cpu                     1.5            6    25%   1.5   25%      25%
+memory                  1Gi         12Gi     8%   1Gi    8%       8%
+pods                      1           20     5%     2   10%      10%
+example.com/fpga          0            1     0%     1  100%     100%
 
 Pending
 demo/elsewhere: UnknownScheduler
@@ -311,7 +311,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, str], list[str], str]] = {
     "node amount": (
         {"a.yaml": _POD},
         ["-f", "a.yaml", "--node-cpu", "many"],
-        "hollow nodes: Node hollow-00000 was refused",
+        "--node-cpu many: 'many' is not a quantity; write a number",
     ),
 }
 

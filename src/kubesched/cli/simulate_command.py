@@ -13,11 +13,12 @@ from typing import Any
 
 from kubesched.base.collector import collector_off, settle_collector
 from kubesched.cluster.files import Manifests, load_manifests, save
-from kubesched.cluster.kubelets import load_stages, node_template
+from kubesched.cluster.kubelets import load_stages, node_template, zone_names
 from kubesched.cluster.store import Store
 from kubesched.explain.annotations import CollectedAnnotations, SimulatorResults
 from kubesched.explain.records import Recorder
-from kubesched.lab.simulate.inputs.given import cluster_of, node_template_of
+from kubesched.lab.simulate.inputs.events import PlannedEvent, planned_events, with_configurations
+from kubesched.lab.simulate.inputs.given import check_amounts, cluster_of, node_template_of
 from kubesched.lab.simulate.inputs.table_files import TableFileError, check_file, write_table
 from kubesched.lab.simulate.inputs.workload_table import read_table
 from kubesched.lab.simulate.results.html_report import render_html
@@ -58,13 +59,14 @@ def run(options: argparse.Namespace) -> int:
             registry=registry,
             nodes=options.nodes,
             node_template=template,
-            zones=[f"zone-{number}" for number in range(1, options.zones + 1)],
+            zones=zone_names(options.zones),
             config=config,
             gates=gates,
             seed=options.seed,
             stages=load_stages(options.stages),
             controllers=options.controllers,
             until=options.until,
+            events=_events(options),
             remarks=[*registry.problems, *remarks],
             on_progress=bar.update,
             on_slow_plugin=warn,
@@ -106,6 +108,19 @@ def _save_cluster(store: Store, collected: CollectedAnnotations, options: argpar
     return remarks
 
 
+def _events(options: argparse.Namespace) -> list[PlannedEvent]:
+    """Return the events of all files, with their configurations loaded."""
+    found = [one for path in options.events for one in planned_events(path)]
+    if (options.decisions is not None or options.profile) and (
+        one := next((e for e in found if e.action == "configure"), None)
+    ):
+        option = "--profile" if options.profile else "--decisions"
+        raise CliError(
+            f"{option}: cannot follow the change of the configuration in {one.where}; leave out one of them", code=2
+        )
+    return with_configurations(sorted(found, key=lambda one: one.at), lambda path: load_setup(options, path).config)
+
+
 def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]:
     """Return the manifests, the template of hollow nodes, and a title."""
     paths = [path for group in options.filename for path in group]
@@ -121,6 +136,8 @@ def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]
             paths.append(options.start)
         template: dict[str, Any] = {}
         with manifests.collecting():
+            given = {"cpu": options.node_cpu, "memory": options.node_memory}
+            check_amounts({f"--node-{name} {amount}": (name, amount) for name, amount in given.items()})
             template = node_template_of(
                 options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
                 dict(options.node_resources),
@@ -151,7 +168,11 @@ def _check_outputs(options: argparse.Namespace) -> None:
     """Refuse names of outputs that cannot be written, before a long run and not after it."""
     given = [*([options.report] if options.report is not None else []), *(path for _, path in options.save)]
     read = (
-        [path for group in options.filename for path in group] + options.trace + options.stages + options.plugin_module
+        [path for group in options.filename for path in group]
+        + options.trace
+        + options.events
+        + options.stages
+        + options.plugin_module
     )
     read += [path for path in (options.start, options.config, options.node_template) if path]
     names = [("--report" if path == options.report else "--save", path) for path in given]

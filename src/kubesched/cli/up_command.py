@@ -20,7 +20,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from kubesched.api.kinds import NODES
+from kubesched.api.kinds import NODES, PODS
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
 from kubesched.base.collector import PASS_SECONDS, collector_paused
@@ -33,6 +33,7 @@ from kubesched.cluster.files import (
     ManifestError,
     Snapshot,
     SnapshotError,
+    absent_owners_remark,
     import_dump,
     is_saved_cluster,
     load_manifests,
@@ -47,7 +48,7 @@ from kubesched.cluster.http import (
     make_certificates,
     write_kubeconfig,
 )
-from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
+from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of, zone_names
 from kubesched.cluster.store import Store
 from kubesched.explain.records import Recorder
 from kubesched.explain.watchers import Watchers
@@ -312,13 +313,16 @@ def _fill(
             for text in (*dump.warnings, *dump.store_in(store)):
                 warn(text)
             count = len(dump.objects)
+        if not options.no_controllers:
+            for text in absent_owners_remark(item.data() for item in store.table(PODS).items()):
+                warn(text)
         if options.nodes:
             warn(f"--nodes {options.nodes}: ignored, because the nodes come from {start}")
         if not options.quiet:
             write(f"{'restored' if snapshot is not None else 'read'} {count} objects from {start}\n")
     elif options.nodes:
         template = node_template_of(options.node_template, dict(options.node_resources))
-        zones = [f"zone-{chr(ord('a') + index)}" for index in range(options.zones)]
+        zones = zone_names(options.zones)
         with progress_bar("creating nodes", quiet=options.quiet) as bar:
             for done, node in enumerate(make_nodes(options.nodes, template, zones=zones, now=store.now()), 1):
                 _create(store, Manifest(NODES, node, options.node_template or "hollow nodes"))

@@ -73,8 +73,9 @@ def explaining_pending(
         if finding is None:
             finding = findings[text] = _look(scheduler, pod, against)
             yield
-        # Pods without a workload are one group if they are equal, by their text.
-        key = (pod.namespace, workload or text, pod.spec.scheduler_name, finding.reason, finding.message)
+        # Pods without a controller are one group if they are equal, by their text.
+        is_owned = any(owner.controller for owner in pod.metadata.owner_references)
+        key = (pod.namespace, workload if is_owned else text, pod.spec.scheduler_name, finding.reason, finding.message)
         groups.setdefault(key, (finding, workload, []))[2].append(pod)
         if pod.spec.volumes or pod.spec.resource_claims:
             waits.setdefault(key, {}).update(dict.fromkeys(claim_notes(objects, pod)))

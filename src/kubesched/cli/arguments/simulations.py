@@ -96,6 +96,13 @@ warnings."""
         "memory; may be given again",
     )
     parser.add_argument(
+        "--events",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="drains, failures and other changes of nodes by time (YAML of kind Events); may be given again",
+    )
+    parser.add_argument(
         "--controllers",
         action="store_true",
         help="run all controllers: they make the pods of all workloads, and react to what happens",
