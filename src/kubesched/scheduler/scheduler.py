@@ -26,6 +26,7 @@ from .core.group_conditions import GroupConditions
 from .core.group_cycle import GroupCycle
 from .core.group_member import MemberTrials
 from .core.group_preemption import GroupPreemption
+from .core.group_room import GroupRoom
 from .core.group_submit import Submission
 from .core.group_trials import GroupTrials
 from .core.handle import Backends, PluginRequests
@@ -153,9 +154,10 @@ class Scheduler:
         whole_groups = gates.enabled("WorkloadAwarePreemption")
         preemption = GroupPreemption(cycle, trials, is_on=whole_groups)
         submission = Submission(queue, cycle, failures, members, whole_groups=whole_groups)
+        room = GroupRoom(groups, self.informers.objects("podgroups"), self.profiles)
         group_cycle = GroupCycle(
-            queue, self.cache, groups, cycle, failures, trials, preemption, submission, self.conditions, metrics, clock
-        )
+            queue, self.cache, groups, cycle, failures, trials, preemption, submission, room, self.conditions, metrics, clock
+        )  # fmt: skip
         schedule_group, schedule_one = group_cycle.schedule, cycle.schedule_one
 
         def schedule(queued: QueuedPodInfo) -> Awaitable[None] | None:

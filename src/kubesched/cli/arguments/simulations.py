@@ -41,6 +41,17 @@ def _result_files(parser: argparse.ArgumentParser) -> None:
         help=f"write a table to a .csv, .json or .parquet file: {', '.join(TABLES)}; may be given again",
     )
     parser.add_argument(
+        "--save-cluster",
+        metavar="FILE",
+        help="save the cluster at the end to this file, for kubesched up --snapshot, explain --from and others",
+    )
+    parser.add_argument(
+        "--annotate-simulator-results",
+        action="store_true",
+        help="write the verdicts and scores of each attempt as annotations of its pod in the saved cluster, with the keys "
+        "of kube-scheduler-simulator; for debugging: each attempt evaluates all nodes once more",
+    )
+    parser.add_argument(
         "--profile",
         action="store_true",
         help="measure each call of a plugin, and show the time by plugin and extension point; real time, so that it "
@@ -85,6 +96,13 @@ warnings."""
         "memory; may be given again",
     )
     parser.add_argument(
+        "--events",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="drains, failures and other changes of nodes by time (YAML of kind Events); may be given again",
+    )
+    parser.add_argument(
         "--controllers",
         action="store_true",
         help="run all controllers: they make the pods of all workloads, and react to what happens",
@@ -125,7 +143,10 @@ examples: kubesched explain --kubeconfig ~/.kube/config
           kubesched explain --message '0/3 nodes are available: 3 Insufficient cpu.'
 Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named pod or node does not exist."""
     parser.add_argument(
-        "pod", metavar="POD", nargs="*", help="a pod, as NAME or NAMESPACE/NAME (default: all pending pods)"
+        "pod",
+        metavar="POD",
+        nargs="*",
+        help="a pod or a pod group, as NAME or NAMESPACE/NAME (default: all pending pods)",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -164,6 +185,13 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
     server.add_argument("--client-certificate", metavar="FILE", help="certificate to present to it")
     server.add_argument("--client-key", metavar="FILE", help="key of that certificate")
     server.add_argument("--insecure-skip-tls-verify", action="store_true", help="do not check its certificate")
+    server.add_argument(
+        "--request-timeout",
+        metavar="DURATION",
+        type=duration,
+        default=300.0,
+        help="give up when the whole answer takes longer (default: 5m)",
+    )
     real_cluster(parser, "read this cluster")
     start_from(parser)
     manifests(parser)

@@ -10,10 +10,11 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from kubesched.api.kinds import COSCHEDULING_GROUPS, CRON_JOBS, JOBS, VOLCANO_GROUPS, Kind
-from kubesched.cluster.controllers import DEVICES_ANNOTATION
+from kubesched.cluster.controllers import ABSENT_OWNER, DEVICES_ANNOTATION
 from kubesched.cluster.files import Manifest
 from kubesched.cluster.kubelets import DURATION, FAILED
 from kubesched.cluster.schema import root_type, unknown_paths
+from kubesched.explain.workloads import WORKLOAD
 from kubesched.scheduler.config import KubeSchedulerConfiguration
 
 from .arrivals import ARRIVAL, template_arrival
@@ -36,7 +37,7 @@ _ONE_BY_ONE: Final = ": pods are scheduled one by one without the feature gate G
 #: Prefix of annotations of our own. An annotation with it that nothing reads or writes is most likely misspelled.
 _PREFIX: Final = "kubesched.io/"
 _ANNOTATIONS: Final = frozenset(
-    {ARRIVAL, DURATION, FAILED, DEVICES_ANNOTATION}
+    {ARRIVAL, DURATION, FAILED, ABSENT_OWNER, DEVICES_ANNOTATION, WORKLOAD}
     | {_PREFIX + name for name in ("exit", "capacity", "capacity-of", "topology", "volumes-per-node", "hollow", "load")}
 )
 

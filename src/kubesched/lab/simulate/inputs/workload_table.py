@@ -22,6 +22,7 @@ from kubesched.api.selectors import is_object_name, is_qualified_name
 from kubesched.base.times import parse_duration
 from kubesched.cluster.files import Manifest, ManifestError, read_text
 from kubesched.cluster.kubelets import DURATION
+from kubesched.explain.workloads import WORKLOAD
 
 from ...traces.table import shown
 from .arrivals import ARRIVAL
@@ -35,6 +36,7 @@ COLUMNS: Final = {
     "namespace": "the namespace; default when empty",
     "count": "how many such pods there are; 1 when empty",
     "duration": "how long they run, as arrival; without end when empty",
+    "workload": "the workload to count the pods under; the name of a group, else of the table, when empty",
     "exit": "Succeeded or Failed; Succeeded when empty",
     "priorityClassName": "a PriorityClass",
     "schedulerName": "a profile of the scheduler",
@@ -230,6 +232,8 @@ class _Row:
         if cells.get("gang"):
             spec["schedulingGroup"] = {"podGroupName": cells["gang"]}
         name = cells.get("name") or f"pod-{self._line}"
+        group = name if count > 1 else Path(self._where.rpartition(":")[0]).name.partition(".")[0]
+        annotations[WORKLOAD] = f"Trace/{cells.get('workload') or group}"
         namespace = cells.get("namespace") or "default"
         is_group = count > 1
         found = []
