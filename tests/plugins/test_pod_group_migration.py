@@ -69,9 +69,14 @@ FORMS: dict[str, tuple[JSON, JSON, list[JSON]]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_a_group_of_another_project_is_a_gang(form: str) -> None:
     labels, annotations, objects = FORMS[form]
-    pods = [pod(f"p{number}", labels, annotations) for number in range(3)]
-    assert simulated([*objects, *pods], cpu=2).placements == []
-    assert len(simulated([*objects, *pods], cpu=3).placements) == 3
+    pods = [pod(f"p{number}", labels, {**annotations, "kubesched.io/duration": "1m"}) for number in range(3)]
+    short = simulated([*objects, *pods], cpu=2)
+    assert short.placements == []
+    assert [(one.name, one.min_count, one.waiting) for one in short.groups] == [("train", 3, 3)]
+    assert short.groups[0].why is not None
+    whole = simulated([*objects, *pods], cpu=3)
+    assert whole.totals.succeeded == 3
+    assert [(one.name, one.policy, one.placed, one.bound) for one in whole.groups] == [("train", "gang", 3, 0.0)]
     assert simulated([*objects, *pods[:2]], cpu=3).placements == [], "the third member is not there"
 
 
