@@ -329,3 +329,10 @@ def test_where_nothing_helps_there_is_advice_about_the_reason(
         'could not find ResourceClaim "default/gone": Create it, or correct `resourceClaimName`: '
         "`kubectl get resourceclaims -n NAMESPACE`."
     ]
+
+
+@pytest.mark.parametrize("flag", ["--annotate-why-pending", "--event-why-pending", "--annotate-simulator-results"])
+def test_a_cluster_without_a_scheduler_explains_no_attempts(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "up", "--no-scheduler", flag)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{flag}: nothing is attempted with --no-scheduler" in ran.err
