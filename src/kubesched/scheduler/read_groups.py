@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kubesched.api.groups import PodGroup
+from kubesched.api.groups import PodGroup, group_key
 from kubesched.api.types import Pod, PodSchedulingGroup
 
 from .core.port import Informer, InformerHandler
@@ -87,6 +87,15 @@ class ReadGroups(Mapping[str, PodGroup]):
         group = self._native.get(key)
         return group if group is not None else self._read(key) or default
 
+    def of(self, pod: Pod) -> PodGroup | None:
+        """Return the group of a pod as the scheduler sees it, also of one that is not known to the cache any more."""
+        group: PodGroup | None = self.get(group_key(pod))
+        return group if group is not None else self._implied(pod)
+
+    def _implied(self, pod: Pod) -> PodGroup | None:
+        reader = self._readers.get(pod.spec.scheduler_name)
+        return reader.implied_group(pod) if reader is not None and group_key(pod) else None
+
     def _read(self, key: str) -> PodGroup | None:
         state = self._states.get(key)
         member = next(iter(state.all.values()), None) if state is not None else None
@@ -94,8 +103,7 @@ class ReadGroups(Mapping[str, PodGroup]):
         if member is None:
             return group
         if group is None:
-            reader = self._readers.get(member.spec.scheduler_name)
-            group = reader.implied_group(member) if reader is not None else None
+            group = self._implied(member)
         if group is None or not member.priority:
             return group
         return msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, priority=member.priority))

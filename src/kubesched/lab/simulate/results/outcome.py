@@ -55,7 +55,8 @@ def outcome(
 ) -> Result:
     """Return the result of a run that ended at ``end``, in virtual seconds since the start."""
     pods = embedded.pods()
-    times = book.pods(lambda pod: embedded.scheduler.queue.views.get_pod(pod.name, pod.namespace))
+    scheduler = embedded.scheduler
+    times = book.pods(lambda pod: scheduler.queue.views.get_pod(pod.name, pod.namespace), scheduler.informers.seen)
     series, shares = course.finish(end, len(embedded.scheduler.cache.pods))
     missing = _missing_nodes(embedded, pods)
     lost = {key for item in missing for key in item.pods}

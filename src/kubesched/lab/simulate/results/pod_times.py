@@ -149,8 +149,13 @@ class PodBook:
             if not entry.preempted and (entry.removed is not None or entry.pod.metadata.deletion_timestamp is not None)
         )
 
-    def pods(self, queued: Callable[[Pod], QueuedPodInfo | None]) -> list[PodTimes]:
-        """Return all pods by creation, namespace and name. ``queued`` finds a waiting pod in the scheduling queue."""
+    def pods(
+        self, queued: Callable[[Pod], QueuedPodInfo | None], seen: Callable[[Pod], Pod] = lambda pod: pod
+    ) -> list[PodTimes]:
+        """Return all pods by creation, namespace and name. ``queued`` finds a waiting pod in the scheduling queue.
+
+        ``seen`` returns a pod as the scheduler sees it.
+        """
         found = []
         for entry in self._entries.values():
             pod = entry.pod
@@ -164,7 +169,7 @@ class PodBook:
                     namespace=pod.namespace,
                     name=pod.name,
                     workload=entry.workload,
-                    group=group_key(pod).partition("/")[2],
+                    group=group_key(seen(pod)).partition("/")[2],
                     node=pod.spec.node_name,
                     phase=pod.status.phase or "Pending",
                     created=entry.created,
