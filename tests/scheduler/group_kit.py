@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from kubesched.api.kinds import NODES, POD_GROUPS, PODS
@@ -15,8 +16,8 @@ from kubesched.lab.simulate.run.virtual_time import VirtualClock
 from kubesched.scheduler.cache.check import check_cache
 from kubesched.scheduler.config import FeatureGates, load_config_data
 from kubesched.scheduler.core.observer import AttemptObserver
+from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.queued import QueuedPodInfo
-from kubesched.scheduler.framework.registry import Registry
 from kubesched.scheduler.plugins import in_tree_registry
 from kubesched.scheduler.scheduler import Scheduler
 
@@ -55,7 +56,7 @@ class Cluster:
     """Store with a scheduler. Times are virtual seconds."""
 
     def __init__(
-        self, gates: tuple[str, ...] = GANG, seed: int = 0, *, registry: Registry | None = None, **config: Any
+        self, gates: tuple[str, ...] = GANG, seed: int = 0, *, extenders: Sequence[Extender] = (), **config: Any
     ) -> None:
         """``config`` are fields of the scheduler's configuration."""
         self.gates = FeatureGates.of(dict.fromkeys(gates, True))
@@ -64,7 +65,7 @@ class Cluster:
         self.store = Store(self.clock, random=random.Random(seed), priority_admission=False)
         self.faults = Faults(random.Random(seed))
         self._config = {**_CONFIG, **config}
-        self._registry = registry if registry is not None else in_tree_registry()
+        self._extenders = extenders
         self.cycles: list[str] = []
         self.scheduler = self._scheduler()
         self._running: asyncio.Task[None] | None = None
@@ -75,11 +76,12 @@ class Cluster:
         port = _Port(InProcessClient(self.store, faults=self.faults), clock=self.clock, rng=random.Random(1))
         return Scheduler(
             config,
-            self._registry,
+            in_tree_registry(),
             port,
             clock=self.clock,
             rng=random.Random(self.rng.getrandbits(64)),
             gates=self.gates,
+            extenders=self._extenders,
             observers=[_Attempts(self.cycles)],
         )
 

@@ -3,7 +3,8 @@
 Pods, groups and nodes come and go, the scheduler is restarted, and members are deleted while they are being bound. In
 runs with faults calls of the API server fail or are slow, answers are lost, and the scheduler is killed at any moment;
 the next one takes over. At the end of each run nothing moves any more; then every gang has its quorum or no member,
-unless members were taken from it, its condition is True only if the quorum was there, and no node holds more than it has.
+unless members were taken from it, or pods of higher priority took the room of a member whose binding failed; its
+condition is True only if the quorum was there, and no node holds more than it has.
 
 ``KUBESCHED_SEEDS=<n>`` plays n seeds with faults (``make campaign``), ``KUBESCHED_SEED=<seed>`` one of them.
 """
@@ -119,11 +120,17 @@ class Run:
             placed = len(self.cluster.in_group(name))
             if placed >= least or name in self.robbed or not self._is_whole(name):
                 continue
-            if placed:
+            if placed and not (self.faults and self._has_superiors(name)):
                 found.append(f"{placed} of at least {least} members of {name} are placed")
             if self.cluster.condition(name)[0] == "True":
                 found.append(f"{name} is called scheduled with {placed} of at least {least} members")
         return found
+
+    def _has_superiors(self, name: str) -> bool:
+        """Return True if pods of higher priority may have taken the room of a member whose binding failed."""
+        pods = self.cluster.pods()
+        own = max(pod.priority for pod in pods if pod.name.startswith(f"{name}-"))
+        return any(pod.spec.node_name and pod.priority > own for pod in pods)
 
     def _is_whole(self, name: str) -> bool:
         """Return True if no member of a group was evicted."""
