@@ -9,6 +9,7 @@ from kubesched.base.lines import Line, columns, title
 from kubesched.base.times import timestamp
 from kubesched.scheduler.plugins.demands.words import counted, listed
 
+from .pod_groups.text import group_lines
 from .records.schema import Record
 from .report import (
     Alternative,
@@ -44,7 +45,7 @@ def explanation_lines(
     ``moment`` returns the time of a preemption in words.
     """
     groups = document.pending if wide else document.pending[:_MOST_GROUPS]
-    lines = pending_lines(groups, wide=wide)
+    lines = [*group_lines(document.pod_groups, wide=wide), *pending_lines(groups, wide=wide)]
     lines += _hidden(document.pending[len(groups) :])
     placed = document.placed if wide else document.placed[:_MOST_PLACED]
     if placed:

@@ -108,8 +108,9 @@ class PodHandler(_Handler):
             self._add_unscheduled(obj)
 
     def on_update(self, old: Pod, new: Pod) -> None:
-        if old.uid != new.uid:
-            # Another pod has the name: the deletion of the old pod was never seen.
+        if old.uid != new.uid or old.spec.scheduling_group != new.spec.scheduling_group:
+            # Another pod has the name: the deletion of the old pod was never seen. Or a label that is read as the group
+            # has changed.
             self.on_delete(DeletedFinalStateUnknown(old.key, old))
             self.on_add(new, False)
         elif old.spec.node_name:

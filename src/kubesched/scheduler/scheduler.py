@@ -41,6 +41,7 @@ from .extenders.interface import Extender, is_involved
 from .extenders.lane import ExtenderLane
 from .extenders.support import ExtenderRejections, checked_extenders, connect_extenders
 from .framework.enqueue import queueing_hints
+from .framework.group_reading import GroupReader
 from .framework.holding import Holder
 from .framework.metrics import SchedulerMetrics
 from .framework.queued import QueuedPodInfo
@@ -108,6 +109,14 @@ class Scheduler:
         self.waiting_pods, self.pods_in_pre_bind = backends.waiting_pods, backends.pods_in_pre_bind
         # Plugins, and the parts that are built from them: the queue, and a search per profile.
         self.frameworks = frameworks = build_frameworks(config, registry, backends, metrics)
+        readers = {
+            name: plugin
+            for name, framework in frameworks.items()
+            for plugin in framework.plugins.values()
+            if isinstance(plugin, GroupReader)
+        }
+        if groups is not None and readers:
+            informers.read_groups(readers, groups)
         hints = self._hints()
         self.queue = queue = self._build_queue(hints, gates, max_in_unschedulable)
         self.profiles = profiles = build_profiles(
@@ -235,6 +244,7 @@ class Scheduler:
             TaskCrashedError: when an informer ended.
         """
         with self.tasks.guard():
+            await self.informers.leave_out_unserved()
             for plural, informer in self.informers.items():
                 self.tasks.spawn(informer.run(), f"informer-{plural}")
             for informer in self.informers.values():

@@ -41,6 +41,17 @@ def _result_files(parser: argparse.ArgumentParser) -> None:
         help=f"write a table to a .csv, .json or .parquet file: {', '.join(TABLES)}; may be given again",
     )
     parser.add_argument(
+        "--save-cluster",
+        metavar="FILE",
+        help="save the cluster at the end to this file, for kubesched up --snapshot, explain --from and others",
+    )
+    parser.add_argument(
+        "--annotate-simulator-results",
+        action="store_true",
+        help="write the verdicts and scores of each attempt as annotations of its pod in the saved cluster, with the keys "
+        "of kube-scheduler-simulator; for debugging: each attempt evaluates all nodes once more",
+    )
+    parser.add_argument(
         "--profile",
         action="store_true",
         help="measure each call of a plugin, and show the time by plugin and extension point; real time, so that it "
@@ -85,6 +96,13 @@ warnings."""
         "memory; may be given again",
     )
     parser.add_argument(
+        "--events",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="drains, failures and other changes of nodes by time (YAML of kind Events); may be given again",
+    )
+    parser.add_argument(
         "--controllers",
         action="store_true",
         help="run all controllers: they make the pods of all workloads, and react to what happens",
@@ -125,7 +143,10 @@ examples: kubesched explain --kubeconfig ~/.kube/config
           kubesched explain --message '0/3 nodes are available: 3 Insufficient cpu.'
 Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named pod or node does not exist."""
     parser.add_argument(
-        "pod", metavar="POD", nargs="*", help="a pod, as NAME or NAMESPACE/NAME (default: all pending pods)"
+        "pod",
+        metavar="POD",
+        nargs="*",
+        help="a pod or a pod group, as NAME or NAMESPACE/NAME (default: all pending pods)",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -164,6 +185,13 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
     server.add_argument("--client-certificate", metavar="FILE", help="certificate to present to it")
     server.add_argument("--client-key", metavar="FILE", help="key of that certificate")
     server.add_argument("--insecure-skip-tls-verify", action="store_true", help="do not check its certificate")
+    server.add_argument(
+        "--request-timeout",
+        metavar="DURATION",
+        type=duration,
+        default=300.0,
+        help="give up when the whole answer takes longer (default: 5m)",
+    )
     real_cluster(parser, "read this cluster")
     start_from(parser)
     manifests(parser)
@@ -310,7 +338,7 @@ written. docs/traces.md describes the formats. The data is not part of kubesched
     parser.epilog = """\
 examples: kubesched trace alibaba-2020 pai_task_table.csv --limit 10000 >pods.csv
           kubesched trace google-2019 instance_events-*.json.gz --set cpu_milli=96000 --inflate 1.3 >pods.csv
-          kubesched trace philly cluster_job_log -o yaml --gang >jobs.yaml"""
+          kubesched trace philly cluster_job_log --gang >jobs.csv"""
     parser.add_argument("format", metavar="FORMAT", choices=TRACE_FORMATS, help=", ".join(TRACE_FORMATS))
     parser.add_argument("files", metavar="FILE", nargs="+", help="the trace, also gzipped; several for google-2019")
     parser.add_argument("--limit", metavar="N", type=positive, help="read only the first N lines")
@@ -327,6 +355,18 @@ examples: kubesched trace alibaba-2020 pai_task_table.csv --limit 10000 >pods.cs
         action="store_true",
         help="with -o yaml: request parts of GPUs as the example policies read them",
     )
-    parser.add_argument(
-        "--gang", action="store_true", help="with -o yaml: make the pods of a task a group, by coscheduling's labels"
+    gang = parser.add_mutually_exclusive_group()
+    gang.add_argument(
+        "--gang",
+        action="store_const",
+        const="PodGroup",
+        default="",
+        help="make the pods of a job a PodGroup, of which all run or none",
+    )
+    gang.add_argument(
+        "--gang-labels",
+        action="store_const",
+        dest="gang",
+        const="labels",
+        help="with -o yaml: make them a group by labels, for the example policy for coscheduling",
     )

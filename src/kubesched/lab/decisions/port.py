@@ -126,6 +126,9 @@ class ReplayPort:
     def recorder(self, scheduler_name: str) -> _Silent:
         return _Silent()
 
+    async def is_served(self, kind: Kind) -> bool:
+        return True
+
     def is_written(self, pod: Pod, *, condition: Any = None, nominated_node_name: str | None = None) -> bool:
         return True
 

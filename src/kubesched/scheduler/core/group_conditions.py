@@ -122,6 +122,8 @@ class GroupConditions:
             _log.error("the condition of pod group %s cannot be written: the object does not exist", key)
             return
         uid = group.metadata.uid
+        if not uid:
+            return  # a group of another project, which was only read
         known = self._known(uid, group)
         new = _condition(status, group.metadata.generation or 0)
         if known is not None:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -116,6 +117,15 @@ class Search:
     def nominations(self) -> Nominations:
         """Nominations of pods to nodes, which count in the search."""
         return self._nominated.nominations
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Context of questions that have no consequences: afterwards ties are broken as if none had been asked."""
+        state = self._rng.getstate()
+        try:
+            yield
+        finally:
+            self._rng.setstate(state)
 
     def ask(self, pod: PodInfo) -> Asked:
         """Ask the plugins for the keys of their questions about the pod. Call it at the start of an attempt.

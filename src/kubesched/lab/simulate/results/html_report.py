@@ -9,12 +9,12 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from .durations import seconds
 from .html_view import html_of, html_table
-from .report import seconds
 from .result import Distribution, PodTimes, Result
 from .svg_charts import histogram, step_chart
 
-__all__ = ["render_html"]
+__all__ = ["notebook_view", "render_html"]
 
 #: Most pods listed in the page. Tables that can be saved have all of them.
 _MOST_PODS: Final = 500
@@ -27,6 +27,15 @@ th,td{padding:.2em .8em .2em 0;text-align:left;border-bottom:1px solid #ddd;vert
 svg{width:100%;height:auto}svg .t{font-weight:600;font-size:13px}svg .g{stroke:#e4e4e4}
 svg text{font-size:11px;fill:#444}svg .y{text-anchor:end}svg .x{text-anchor:middle}
 """
+
+
+def notebook_view(result: Result) -> str:
+    """Return counts, tables, times and plots as a piece of HTML, for notebooks. All text is escaped."""
+    style = "<style>.kubesched .plots{display:grid;grid-template-columns:repeat(2,minmax(300px,560px));gap:1em}"
+    style += ".kubesched svg{width:100%;height:auto}.kubesched svg .g{stroke:#ccc}.kubesched svg text{font-size:11px;fill:currentColor}"
+    style += ".kubesched svg .y{text-anchor:end}.kubesched svg .x{text-anchor:middle}</style>"
+    plots = "".join(_plots(result)) if len(result.series.times) > 1 else ""
+    return f'<div class="kubesched">{style}{html_of(result)}{_times(result)}<div class="plots">{plots}</div></div>'
 
 
 def render_html(result: Result, title: str = "Simulation") -> str:
@@ -65,12 +74,12 @@ def _times(result: Result) -> str:
     if rows:
         parts.append(html_table(("", "pods", "mean", "50 %", "90 %", "95 %", "99 %", "most"), rows))
     shares = [
-        (one.name, f"{one.utilisation:.1%}", f"{one.peak_utilisation:.1%}", f"{one.fragmentation:.1%}")
+        (one.name, *(f"{v:.1%}" for v in (one.utilisation, one.peak_utilisation, one.goodput, one.fragmentation)))
         for one in times.resources
         if one.peak_utilisation
     ]
     if shares:
-        parts.append(html_table(("resource", "mean utilisation", "highest", "mean fragmentation"), shares))
+        parts.append(html_table(("resource", "mean utilisation", "highest", "goodput", "mean fragmentation"), shares))
     return "".join(parts)
 
 

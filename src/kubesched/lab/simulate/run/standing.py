@@ -57,7 +57,7 @@ def explain_standing(
     gates: FeatureGates = DEFAULT_GATES,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Standing:
-    """Explain pods of a cluster: those named as ``namespace/name``, or all that are pending (in a namespace, if given).
+    """Explain pods and pod groups of a cluster: those named as ``namespace/name``, or all that wait (in a namespace, if given).
 
     ``against`` are nodes to compare with.
 
@@ -86,9 +86,11 @@ async def _explain(
         wanted = [pods[name] for name in dict.fromkeys(names) if name in pods] if names else _pending(pods, namespace)
         known = {node.name for node in embedded.nodes()}
         explainer = Explainer(embedded.scheduler, embedded.objects)
-        document = explainer.explain(wanted, against, on_progress)
+        groups = [name for name in names if explainer.groups.knows(name)]
+        document = explainer.explain(wanted, against, on_progress, groups=groups, as_groups=not names)
+        absent = [name for name in names if name not in pods and name not in groups]
         return Standing(
-            document=msgspec.structs.replace(document, absent=[name for name in names if name not in pods]),
+            document=msgspec.structs.replace(document, absent=absent),
             unknown_nodes=[name for name in against if name not in known],
             warnings=warnings,
         )

@@ -11,7 +11,7 @@ Source: rules/devices §5 and §11.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
@@ -319,6 +319,9 @@ class DynamicResources(Plugin):
 
     def new_node(self, name: str, like: NodeInfo) -> AbstractContextManager[object]:
         return self._manager.new_node(name, like.name)
+
+    def without_pods(self, pods: Collection[PodInfo]) -> AbstractContextManager[Sequence[str]]:
+        return self._manager.without_pods([one.pod for one in pods])
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return self._hints.events()
