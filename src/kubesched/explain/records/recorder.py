@@ -22,7 +22,7 @@ from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes.nominating import NominatingInfo
 
 from .entry import Entry
-from .preempted import PreemptionNotes
+from .preempted import FirstOfSecond, preempted
 from .ranked import ranked
 from .ring import Ring
 
@@ -54,7 +54,7 @@ class Recorder(AttemptObserver):
         self._seq = 0
         #: Attempts under way, by the pod's UID.
         self._open: dict[str, Entry] = {}
-        self._preemptions = PreemptionNotes()
+        self._first = FirstOfSecond()
         self._broken = False
 
     def attach(self, scheduler: Scheduler) -> None:
@@ -120,7 +120,7 @@ class Recorder(AttemptObserver):
         if self._broken or entry is None:
             return
         try:
-            entry.victims = self._preemptions.note(preemption, entry.at)
+            entry.victims = preempted(preemption, brief=not self._first.take(entry.at))
         except Exception:
             self._break()
 
