@@ -48,6 +48,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ),
     ("audit", "what is wrong in a cluster as it stands, with the rule, the objects and what to do", simulations.audit),
     ("capacity", "how many more pods of a kind, or of a mix, fit, and what stops the next one", planning.capacity),
+    ("plan", "the cheapest nodes for the pods that have none, or the nodes that can go", planning.plan),
     (
         "decisions",
         "recorded decisions of a scheduler, and which would differ by another configuration",
