@@ -523,3 +523,42 @@ def test_feature_gates_and_settings_without_effect_are_said_also_when_quiet(
     assert len(json.loads(ran.out)["warnings"]) == 2
     bad = run(capsys, "simulate", *common, "--feature-gates", "Nonsense=true")
     assert (bad.code, "unrecognized feature gate: Nonsense" in bad.err, "Traceback" in bad.err) == (1, True, False)
+
+
+def test_the_saved_cluster_has_the_results_of_attempts_and_the_run_is_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = [EXAMPLES / "explain" / "why-here.yaml", EXAMPLES / "explain" / "two-causes.yaml"]
+    plain, annotated = tmp_path / "plain.jsonl", tmp_path / "annotated.jsonl"
+    given = ("simulate", "-f", *manifests, "-o", "json")
+    one = run(capsys, *given, "--save-cluster", plain)
+    two = run(capsys, *given, "--save-cluster", annotated, "--annotate-simulator-results")
+    assert (one.code, two.code, two.err) == (0, 0, one.err)
+    assert one.out == two.out
+    pods = {}
+    for line in annotated.read_text().splitlines():
+        item = json.loads(line)
+        if item.get("kind") == "Pod":
+            pods[item["metadata"]["name"]] = item
+    prefix = "kube-scheduler-simulator.sigs.k8s.io/"
+    db, trainer = (pods[name]["metadata"]["annotations"] for name in ("db", "trainer"))
+    assert db[f"{prefix}selected-node"] == pods["db"]["spec"]["nodeName"]
+    assert db[f"{prefix}selected-node"] in json.loads(db[f"{prefix}finalscore-result"])
+    assert trainer[f"{prefix}selected-node"] == ""
+    assert json.loads(trainer[f"{prefix}filter-result"])["gpu-1"]
+    assert prefix not in plain.read_text()
+    again = run(capsys, "explain", "--from", annotated)
+    assert again.out.startswith("\nPending\ndefault/trainer: Unschedulable\n")
+
+
+def test_results_of_attempts_need_a_saved_cluster_that_overwrites_no_other_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("simulate", "-f", EXAMPLES / "explain" / "why-here.yaml")
+    ran = run(capsys, *given, "--annotate-simulator-results")
+    assert (ran.code, "give --save-cluster FILE, too" in ran.err) == (2, True)
+    other = tmp_path / "notes.txt"
+    other.write_text("mine\n")
+    ran = run(capsys, *given, "--save-cluster", other)
+    assert (ran.code, "exists and is not a saved cluster" in ran.err) == (1, True)
+    assert other.read_text() == "mine\n"

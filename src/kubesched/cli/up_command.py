@@ -72,7 +72,7 @@ from .busy_plugins import watch_busy_plugins
 from .console import progress_bar, warn, write
 from .errors import CliError
 from .interrupts import run_loop
-from .loading import load_gates, load_setup
+from .loading import load_setup
 from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .preemption_log import PreemptionLog
 from .saved_file import claimed, decision_file, refuse_missing_directory, save_or_rescue
@@ -113,7 +113,8 @@ async def _up(options: argparse.Namespace) -> int:
                     stack.callback(recorder.close)
                     watchers = Watchers(
                         recorder,
-                        why_pending=options.annotate_why_pending,
+                        annotate_why=options.annotate_why_pending,
+                        event_why=options.event_why_pending,
                         simulator_results=options.annotate_simulator_results,
                     )
                     embedded = _build(options, loop, watchers.observers)
@@ -227,8 +228,7 @@ def _build(
     options: argparse.Namespace, loop: asyncio.AbstractEventLoop, observers: Sequence[AttemptObserver]
 ) -> Embedded:
     """Return the cluster that the options describe, with all its objects. Nothing moves yet."""
-    gates = load_gates(options)
-    registry, config, remarks = load_setup(options, options.config, gates=gates)
+    registry, config, gates, remarks = load_setup(options, options.config)
     for remark in remarks:
         warn(remark)
     start = options.start or (options.snapshot if options.snapshot and Path(options.snapshot).exists() else None)

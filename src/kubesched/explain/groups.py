@@ -227,8 +227,12 @@ def _without_gates(framework: Framework, search: Search, pod: PodInfo, gates: li
     except PluginFailedError as error:
         return {"hints": [f"{remove}; then a plugin fails: {error}"]}
     if not isinstance(evaluation, Rejection):
-        return {"hints": [f"{remove}: {counted(len(evaluation.feasible), 'node')} would fit"]}
+        nodes = len(evaluation.feasible)
+        examples = names_at(search.table, evaluation.feasible, EXAMPLES)
+        remedy = RemedyReport(changes=[remove], nodes=nodes, examples=examples)
+        return {"remedies": [remedy], "hints": [f"{remove}: {counted(nodes, 'node')} would fit"]}
     if not evaluation.all_nodes:
         return {"hints": [f"{remove}; then add nodes: there are none"]}
     tried = _tried(framework, search, pod, evaluation)
-    return {**tried, "hints": [f"{remove}; then {hint}" for hint in tried["hints"]]}
+    remedies = [replace(one, changes=[remove, *one.changes]) for one in tried["remedies"]]
+    return {**tried, "remedies": remedies, "hints": [f"{remove}; then {hint}" for hint in tried["hints"]]}

@@ -259,7 +259,8 @@ class Pending(_Struct, frozen=True, kw_only=True):
 
     ``message`` is the text of the pod's PodScheduled condition. ``reasons`` has the first reason against each node,
     ``obstacles`` every one. ``remedies``, ``evictions`` and ``new_nodes`` were tried against the cluster as it stands at the end;
-    ``hints`` has them in words.
+    ``hints`` has them in words. For pods with scheduling gates each set of ``remedies`` begins with the removal of the
+    gates; ``obstacles``, ``evictions`` and ``new_nodes`` are as they would be after that.
     """
 
     reason: PendingReason

@@ -41,6 +41,17 @@ def _result_files(parser: argparse.ArgumentParser) -> None:
         help=f"write a table to a .csv, .json or .parquet file: {', '.join(TABLES)}; may be given again",
     )
     parser.add_argument(
+        "--save-cluster",
+        metavar="FILE",
+        help="save the cluster at the end to this file, for kubesched up --snapshot, explain --from and others",
+    )
+    parser.add_argument(
+        "--annotate-simulator-results",
+        action="store_true",
+        help="write the verdicts and scores of each attempt as annotations of its pod in the saved cluster, with the keys "
+        "of kube-scheduler-simulator; for debugging: each attempt evaluates all nodes once more",
+    )
+    parser.add_argument(
         "--profile",
         action="store_true",
         help="measure each call of a plugin, and show the time by plugin and extension point; real time, so that it "
@@ -171,6 +182,13 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
     server.add_argument("--client-certificate", metavar="FILE", help="certificate to present to it")
     server.add_argument("--client-key", metavar="FILE", help="key of that certificate")
     server.add_argument("--insecure-skip-tls-verify", action="store_true", help="do not check its certificate")
+    server.add_argument(
+        "--request-timeout",
+        metavar="DURATION",
+        type=duration,
+        default=300.0,
+        help="give up when the whole answer takes longer (default: 5m)",
+    )
     real_cluster(parser, "read this cluster")
     start_from(parser)
     manifests(parser)

@@ -11,6 +11,7 @@ from typing import Final
 
 from kubesched.api.quantity import QuantityError
 from kubesched.api.types import Pod, PodCondition
+from kubesched.api.wire import NotLeaderError
 
 from ..cache import Cache, CacheError
 from ..framework.recorded_events import FAILED_SCHEDULING
@@ -35,6 +36,13 @@ def is_rejected(why: Status | Rejection) -> bool:
     return isinstance(why, Rejection) or why.is_rejected
 
 
+def _is_fenced(error: BaseException | None) -> bool:
+    """Return True if an attempt failed because this process does not hold the lease."""
+    while error is not None and not isinstance(error, NotLeaderError):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 class FailureHandler:
     """Handler that ends failed attempts."""
 
@@ -54,6 +62,7 @@ class FailureHandler:
         self._metrics = metrics
         self._live_pod = live_pod
         self._observers = observers
+        self._has_lost_lease = False
 
     def give_back(self, attempt: Attempt) -> bool:
         """Undo Reserve and Assume; False if the cache did not know the pod as assumed any more."""
@@ -121,9 +130,20 @@ class FailureHandler:
             return
         if not rejected:
             cause = why.as_error() if isinstance(why, Status) else None
+            if _is_fenced(cause):
+                self._say_lease_lost()
+                return
             _log.error("scheduling pod %s failed; it is tried again: %s", pod.key, text, extra={"cause": cause})
         attempt.profile.recorder.record(pod, *FAILED_SCHEDULING, text)
         reason = "Unschedulable" if rejected else "SchedulerError"
         condition = PodCondition(type="PodScheduled", status="False", reason=reason, message=text)
         override = nominating.nominated_node_name if nominating is not None and nominating.mode else None
         self._statuses.write(pod, condition, override)
+
+    def _say_lease_lost(self) -> None:
+        """Log once, for all pods, that nothing may be written: neither their bindings nor why they failed."""
+        if not self._has_lost_lease:
+            self._has_lost_lease = True
+            _log.warning(
+                "this process does not hold the lease any more; pods that it was binding are left to the next leader"
+            )

@@ -21,6 +21,7 @@ from kubesched.base.collector import collector_off
 from kubesched.cluster.controllers import ALL, BATCH, DEVICES, NODE_LIFE, STORAGE, Controller
 from kubesched.cluster.files import Manifest, ManifestError
 from kubesched.cluster.kubelets import Stage
+from kubesched.cluster.store import Store
 from kubesched.explain.records import Recorder
 from kubesched.scheduler.config import (
     DEFAULT_GATES,
@@ -29,6 +30,7 @@ from kubesched.scheduler.config import (
     KubeSchedulerConfiguration,
     default_config,
 )
+from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.plugin_times import PluginTimes
 from kubesched.scheduler.framework.registry import Registry
@@ -77,6 +79,8 @@ async def simulate(
     recorder: Recorder | None = None,
     explain: Sequence[str] = (),
     timer: Callable[[], float] | None = None,
+    observers: Sequence[AttemptObserver] = (),
+    at_end: Callable[[Store], Sequence[str]] = lambda store: (),
 ) -> Result:
     """Simulate a cluster.
 
@@ -92,8 +96,9 @@ async def simulate(
     controllers of nodes run. ``remarks`` are the first warnings of the result: what the caller's configuration asks for
     and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives, in another thread, a
     text about each plugin that holds the run up for a second. ``recorder`` records the decisions, and is closed at the
-    end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``timer``
-    returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``.
+    end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``timer`` returns real seconds: each
+    call of a plugin is measured with it, for the result's ``plugin_times``. ``observers`` watch the attempts. ``at_end``
+    is called with the store when the run has ended, and returns further warnings.
 
     Where there are storage objects or pods with claims, the storage controllers run too; without any StorageClass
     there is the default one, ``standard``. Where there are claims of devices, slices or nodes annotated with devices,
@@ -137,7 +142,7 @@ async def simulate(
         controllers=ALL if controllers else _controllers(intake, steered=drive is not None, events=bool(events)),
         stages=stages,
         extenders=extenders,
-        observers=(session,) if recorder is None else (session, recorder),
+        observers=(session, *observers) if recorder is None else (session, *observers, recorder),
         with_faults=drive is not None,
     )
     if recorder is not None:
@@ -158,6 +163,7 @@ async def simulate(
             found = msgspec.structs.replace(found, plugin_times=plugin_times_report(times.rows()))
             if explain:
                 found = msgspec.structs.replace(found, explanation=session.explain(explain))
+            found = msgspec.structs.replace(found, warnings=[*found.warnings, *at_end(embedded.store)])
     if session.progress_error is not None:
         raise session.progress_error
     return session.complete(found)
