@@ -26,7 +26,6 @@ from kubesched.lab.simulate.results.report import error_text, render_json, rende
 from kubesched.lab.simulate.results.result import Result
 from kubesched.lab.simulate.results.tables import table
 from kubesched.lab.simulate.run.simulation import run_simulation
-from kubesched.scheduler.config import FeatureGates
 
 from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
@@ -67,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
             stages=load_stages(options.stages),
             controllers=options.controllers,
             until=options.until,
-            events=_events(options, gates),
+            events=_events(options),
             remarks=[*registry.problems, *remarks],
             on_progress=bar.update,
             on_slow_plugin=warn,
@@ -95,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _events(options: argparse.Namespace, gates: FeatureGates) -> list[PlannedEvent]:
+def _events(options: argparse.Namespace) -> list[PlannedEvent]:
     """Return the events of all files, with their configurations loaded."""
     found = [one for path in options.events for one in planned_events(path)]
     if (options.decisions is not None or options.profile) and (
@@ -105,9 +104,7 @@ def _events(options: argparse.Namespace, gates: FeatureGates) -> list[PlannedEve
         raise CliError(
             f"{option}: cannot follow the change of the configuration in {one.where}; leave out one of them", code=2
         )
-    return with_configurations(
-        sorted(found, key=lambda one: one.at), lambda path: load_setup(options, path, gates=gates)[1]
-    )
+    return with_configurations(sorted(found, key=lambda one: one.at), lambda path: load_setup(options, path).config)
 
 
 def _save_cluster(store: Store, collected: CollectedAnnotations, options: argparse.Namespace) -> list[str]:
