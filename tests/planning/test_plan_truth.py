@@ -7,7 +7,6 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_kit import APPS, nodes, pod, running, specs
 
 import kubesched
 from kubesched.lab.node_groups import NodeGroup
@@ -15,6 +14,7 @@ from kubesched.lab.node_groups.offers import template_of
 from kubesched.lab.simulate.entry import options_of
 from kubesched.lab.simulate.inputs.given import manifests_of
 from kubesched.lab.simulate.planning.plan import demanded, plan_of
+from planning_kit import APPS, nodes, pod, running, specs
 
 #: Few cases in the ordinary profile: a case takes some 300 ms.
 _CASES = settings().max_examples if settings().max_examples >= 1000 else 6

@@ -98,7 +98,7 @@ async def simulate(
     controllers of nodes run. ``remarks`` are the first warnings of the result: what the caller's configuration asks for
     and does not get. ``drive`` decides the end of the run instead. ``on_slow_plugin`` receives, in another thread, a
     text about each plugin that holds the run up for a second. ``recorder`` records the decisions, and is closed at the
-    end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``expecting`` are objects that
+        end. ``explain`` are pods, as ``namespace/name``, that are explained at the end. ``expecting`` are objects that
     ``drive`` will create: the controllers that they need run from the start, and ``more_controllers`` too. ``timer``
     returns real seconds: each call of a plugin is measured with it, for the result's ``plugin_times``. ``observers``
     watch the attempts. ``at_end`` is called with the store when the run has ended, and returns further warnings.
