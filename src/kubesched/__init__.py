@@ -2,9 +2,9 @@
 
 ``kubesched.simulate(...)`` schedules manifests on a simulated cluster; ``kubesched.Simulation(...)`` does so step by
 step (``docs/python.md``). ``kubesched.capacity(...)`` counts how many more pods fit (``docs/capacity.md``).
-``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``). ``kubesched.decisions(...)`` reads recorded decisions
-(``docs/decisions.md``). ``Plugin`` and ``Status`` are for plugins (``docs/plugins.md``); the exceptions are what these
-functions raise. Each is imported at its first use.
+``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``), ``kubesched.diff(...)`` compares two (``docs/diff.md``).
+``kubesched.decisions(...)`` reads recorded decisions (``docs/decisions.md``). ``Plugin`` and ``Status`` are for plugins
+(``docs/plugins.md``); the exceptions are what these functions raise. Each is imported at its first use.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kubesched.api.wire import ApiError
     from kubesched.base.tasks import TaskCrashedError
     from kubesched.cluster.files import ManifestError
+    from kubesched.lab.comparisons import Comparison, diff
     from kubesched.lab.decisions.table import decisions
     from kubesched.lab.simulate.entry import simulate
     from kubesched.lab.simulate.planning.entry import capacity
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ApiError",
+    "Comparison",
     "ConfigError",
     "ManifestError",
     "Plugin",
@@ -45,6 +47,7 @@ __all__ = [
     "__version__",
     "capacity",
     "decisions",
+    "diff",
     "simulate",
     "sweep",
 ]
@@ -52,6 +55,7 @@ __all__ = [
 #: Public name to its module, and its name there.
 _LAZY: Final = {
     "ApiError": ("kubesched.api.wire", "ApiError"),
+    "Comparison": ("kubesched.lab.comparisons", "Comparison"),
     "ConfigError": ("kubesched.scheduler.config", "ConfigError"),
     "ManifestError": ("kubesched.cluster.files", "ManifestError"),
     "Plugin": ("kubesched.scheduler.framework", "Plugin"),
@@ -64,6 +68,7 @@ _LAZY: Final = {
     "TaskCrashedError": ("kubesched.base.tasks", "TaskCrashedError"),
     "TraceError": ("kubesched.lab.traces", "TraceError"),
     "decisions": ("kubesched.lab.decisions.table", "decisions"),
+    "diff": ("kubesched.lab.comparisons", "diff"),
     "simulate": ("kubesched.lab.simulate.entry", "simulate"),
     "sweep": ("kubesched.lab.sweeps", "sweep"),
 }

@@ -88,8 +88,8 @@ def test_the_holder_of_a_host_port_is_named_and_its_eviction_helps(
 def test_many_groups_are_cut_unless_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "pods.yaml").write_text("".join(SAME.format(number=number, cpu=20 + number) for number in range(12)))
     short = run(capsys, "explain", "-f", EXAMPLE, tmp_path / "pods.yaml")
-    assert short.out.count(": Unschedulable") == 8
-    assert short.out.endswith("5 more groups with 5 pods: --wide shows all\n")
+    assert short.out.count(": Unschedulable") == 5
+    assert short.out.endswith("8 more groups with 8 pods: --wide shows all\n")
     assert run(capsys, "explain", "-f", EXAMPLE, tmp_path / "pods.yaml", "--wide").out.count(": Unschedulable") == 13
 
 
@@ -329,3 +329,10 @@ def test_where_nothing_helps_there_is_advice_about_the_reason(
         'could not find ResourceClaim "default/gone": Create it, or correct `resourceClaimName`: '
         "`kubectl get resourceclaims -n NAMESPACE`."
     ]
+
+
+@pytest.mark.parametrize("flag", ["--annotate-why-pending", "--event-why-pending", "--annotate-simulator-results"])
+def test_a_cluster_without_a_scheduler_explains_no_attempts(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "up", "--no-scheduler", flag)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{flag}: nothing is attempted with --no-scheduler" in ran.err

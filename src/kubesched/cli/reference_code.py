@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from kubesched import (
     ApiError,
+    Comparison,
     ConfigError,
     ManifestError,
     PluginError,
@@ -24,10 +25,12 @@ from kubesched import (
     TaskCrashedError,
     TraceError,
     decisions,
+    diff,
     simulate,
     sweep,
 )
 from kubesched.explain.records import Record
+from kubesched.lab.comparisons.report import ComparisonReport, Figure, PodDifference
 from kubesched.lab.decisions.table import Decisions
 from kubesched.lab.simulate.results.result import Result
 from kubesched.lab.sweeps import SweepTable
@@ -70,6 +73,7 @@ def python_page(made: str) -> str:
     )
     parts = [
         *(_function(simulate), _class(Simulation), _class(SimulationResult), _class(Result)),
+        *(_function(diff), _class(Comparison), _class(ComparisonReport), _class(PodDifference), _class(Figure)),
         *(_function(sweep), _class(SweepTable)),
         *(_function(decisions), _class(Decisions), _class(Record)),
         *(_class(PluginCluster), _function(node), _function(pod)),

@@ -169,7 +169,12 @@ def _stripped(value: Any, name: str = "") -> Any:
     if name == "opaque":
         return {"driver": value.get("driver", ""), "parameters": {}}
     left_out = _LEFT_OUT.get(name, frozenset())
-    result = {key: _stripped(item, key) for key, item in value.items() if key not in left_out}
+    # Most values are plain, and a dump has millions of them: no call for each.
+    result = {
+        key: _stripped(item, key) if isinstance(item, dict | list) else item
+        for key, item in value.items()
+        if key not in left_out
+    }
     if name == "metadata" and "annotations" in result:
         known = {
             key: value
