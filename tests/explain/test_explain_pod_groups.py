@@ -13,11 +13,12 @@ from msgspec import json as wire
 
 import kubesched
 from builders import create_nodes
-from kubesched.api.kinds import POD_GROUPS, PODS
+from kubesched.api.kinds import NODES, POD_GROUPS, PODS
 from kubesched.base.lines import printable
 from kubesched.cluster.files import Manifests, parse_manifests
 from kubesched.cluster.kubelets import node_template
 from kubesched.explain.live import LivePages
+from kubesched.explain.pod_groups import GroupExplainer
 from kubesched.explain.report import Explanation, PodGroupReport
 from kubesched.explain.text import explanation_lines
 from kubesched.lab.simulate.embedded import Embedded
@@ -293,6 +294,40 @@ def test_a_live_scheduler_answers_about_groups() -> None:
             assert text.body.startswith(b"Pod groups\ndefault/g: Unschedulable\n")
             absent = await pages.answer("/explain/podgroups/default/none", {}, "application/json")
             assert (absent.status, absent.body) == (404, b"no pod group is named default/none\n")
+
+    run_virtual(run())
+
+
+def test_the_cluster_may_change_between_the_steps_of_an_explanation() -> None:
+    async def run() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        embedded = Embedded(default_config(gates=GATES), in_tree_registry(), clock=clock, gates=GATES)
+        for name in ("a1", "a2", "b1", "b2", "c1"):
+            embedded.store.create(NODES, "", a_node(name, 4, name[0]))
+        async with embedded.running():
+            for number in range(10):
+                embedded.store.create(PODS, "default", a_pod(f"old-{number}", 1))
+            await asyncio.sleep(1)
+            embedded.store.create(POD_GROUPS, "default", a_group("g", 4, "rack"))
+            for number in range(4):
+                embedded.store.create(PODS, "default", a_pod(f"g-{number}", 2, "g"))
+            await asyncio.sleep(20)
+            steps = GroupExplainer(embedded.scheduler).explaining(["default/g"])
+            gone = [(PODS, "default", f"old-{number}") for number in range(10)]
+            gone[1:1] = [(NODES, "", "a1"), (PODS, "default", "g-0"), (NODES, "", "c1")]
+            reports = None
+            while reports is None:
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    reports = done.value
+                assert check_cache(embedded.scheduler.cache) == []
+                if gone:
+                    kind, namespace, name = gone.pop(0)
+                    embedded.store.delete(kind, namespace, name, grace_period_seconds=0)
+                await asyncio.sleep(0)
+            (report,) = reports
+            assert "the group changed while it was explained" in report.remarks
 
     run_virtual(run())
 
