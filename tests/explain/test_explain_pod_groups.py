@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import kubesched
 from builders import create_nodes
 from kubesched.api.kinds import NODES, POD_GROUPS, PODS
 from kubesched.base.lines import printable
+from kubesched.cli.explain_server import explanation_from_server
 from kubesched.cluster.files import Manifests, parse_manifests
 from kubesched.cluster.kubelets import node_template
 from kubesched.explain.live import LivePages
@@ -213,7 +215,10 @@ def test_gated_members_are_counted_and_the_group_is_tried_without_their_gates() 
 
 def test_a_group_that_does_not_exist_is_named_by_its_pods() -> None:
     report = group_of([a_node("n1", 8), a_pod("g-0", 2, "g")])
-    assert (report.state, report.hints) == ("Missing", ["create the PodGroup default/g"])
+    assert (report.state, report.hints) == (
+        "Missing",
+        ["create the PodGroup default/g (a dump without podgroups lacks it, too)"],
+    )
     assert report.summary == "1 pod waits for the PodGroup default/g, which does not exist"
 
 
@@ -330,6 +335,14 @@ def test_the_cluster_may_change_between_the_steps_of_an_explanation() -> None:
             assert "the group changed while it was explained" in report.remarks
 
     run_virtual(run())
+
+
+def test_members_of_one_group_asked_of_a_server_have_one_entry_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = explained([a_node("n1", 2), *a_gang(2, 2)], "default/g-0")
+    monkeypatch.setattr("kubesched.cli.explain_server._ask", lambda options, path, query: document)
+    found = explanation_from_server(Namespace(node=[]), ["default/g-0", "default/g-1"])
+    assert [one.group for one in found.pod_groups] == ["default/g"]
+    assert len(found.pending) == 2
 
 
 def test_what_was_not_tried_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
