@@ -18,6 +18,7 @@ from chart_kit import configuration_definitions
 from rbac_kit import DEPLOY, KUSTOMIZE, ROOT, documents, permissions
 
 from kubesched.cli.run.flags import FLAG_SET
+from kubesched.cluster.files import IMPORTED_KINDS
 from kubesched.retired.config import load_any
 from kubesched.scheduler.config import KubeSchedulerConfiguration
 from kubesched.scheduler.loading import load_registry
@@ -26,7 +27,7 @@ CHART = DEPLOY / "helm" / "kubesched"
 HELM = shutil.which("helm", path=sysconfig.get_path("scripts")) or shutil.which("helm")
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
 VARIANTS = {"second-scheduler": ("kubesched", "kubesched"), "replacement": ("default-scheduler", "kube-scheduler")}
-COMPONENTS = ("monitoring", "network-policy", "own-plugins", "pod-groups")
+COMPONENTS = ("monitoring", "network-policy", "own-plugins", "pod-groups", "reader")
 BASE = documents(KUSTOMIZE / "base" / "rbac.yaml", KUSTOMIZE / "base" / "deployment.yaml")
 STATIC_POD = documents(DEPLOY / "static-pod" / "kubesched.yaml")[0]
 
@@ -333,6 +334,14 @@ def test_own_plugins_volumes_and_permissions_reach_the_pods() -> None:
     assert {"name": "plugins", "configMap": {"name": "mine"}} in spec["volumes"]
     assert {"name": "PYTHONPATH", "value": "/opt/plugins"} in spec["containers"][0]["env"]
     assert one(objects, "ClusterRole")["rules"] == [*one(BASE, "ClusterRole")["rules"], extra]
+
+
+def test_the_reader_may_list_what_is_read_of_a_cluster_and_nothing_else() -> None:
+    role = one(documents(KUSTOMIZE / "components" / "reader" / "rbac.yaml"), "ClusterRole")
+    rules = role["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"list"}
+    listed = [(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]]
+    assert sorted(listed) == sorted([*((kind.group, kind.plural) for kind in IMPORTED_KINDS), ("", "events")])
 
 
 def test_the_components_fit_a_variant(tmp_path: Path) -> None:

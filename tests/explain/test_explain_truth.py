@@ -6,7 +6,7 @@ from itertools import combinations
 
 from hypothesis import event, given
 from msgspec.structs import replace
-from truth_clusters import World, drops, explained, replace_world, worlds
+from truth_clusters import World, device_worlds, drops, explained, replace_world, worlds
 
 from kubesched.api.resource import ResourceSlice
 from kubesched.explain.new_nodes import copy_of
@@ -70,18 +70,27 @@ def test_amounts_are_the_least_that_help(world: World) -> None:
 
 @given(worlds())
 def test_evictions_make_room_and_no_part_of_them_does(world: World) -> None:
+    check_evictions(world)
+
+
+@given(device_worlds())
+def test_evictions_free_devices_and_no_part_of_them_does(world: World) -> None:
+    check_evictions(world)
+
+
+def check_evictions(world: World) -> None:
     told = explained(world)
     if told is None or told[1].evictions is None:
         return
     evictions = told[1].evictions
     gone = set(evictions.pods)
-    event(f"{len(gone)} evictions from {len(set(evictions.nodes))} nodes")
+    event(f"{len(gone)} evictions from {len(set(evictions.nodes))} nodes{', with claims' if evictions.frees else ''}")
+    assert len(evictions.frees) == world.claims_held() - world.without(gone).claims_held() or not evictions.frees
     where = {one.key: one.spec.node_name for one in world.pods}
     assert [where[key] for key in evictions.pods] == list(evictions.nodes)
     for size in range(len(gone) + 1):
         for some in combinations(sorted(gone), size):
-            left = tuple(one for one in world.pods if one.key not in some)
-            assert (evictions.node in replace_world(world, pods=left).fitting()) == (size == len(gone))
+            assert (evictions.node in world.without(some).fitting()) == (size == len(gone))
 
 
 @given(worlds())

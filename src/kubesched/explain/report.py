@@ -134,12 +134,16 @@ class RemedyReport(_Struct, frozen=True, kw_only=True):
 
 
 class EvictionReport(_Struct, frozen=True, kw_only=True):
-    """Pods without which a pod fits a node; ``of`` is the number of pods on the node, ``nodes`` the node of each pod."""
+    """Pods without which a pod fits a node; ``of`` is the number of pods on the node, ``nodes`` the node of each pod.
+
+    ``frees`` is what they give back besides room, in words, such as claims with devices.
+    """
 
     node: str
     pods: list[str]
     of: int
     nodes: list[str] = []
+    frees: list[str] = []
 
 
 class NewNodeReport(_Struct, frozen=True, kw_only=True):
@@ -265,7 +269,8 @@ class Pending(_Struct, frozen=True, kw_only=True):
 
     ``message`` is the text of the pod's PodScheduled condition. ``reasons`` has the first reason against each node,
     ``obstacles`` every one. ``remedies``, ``evictions`` and ``new_nodes`` were tried against the cluster as it stands at the end;
-    ``hints`` has them in words.
+    ``hints`` has them in words. For pods with scheduling gates each set of ``remedies`` begins with the removal of the
+    gates; ``obstacles``, ``evictions`` and ``new_nodes`` are as they would be after that.
     """
 
     reason: PendingReason

@@ -29,7 +29,7 @@ __all__ = ["explanation_lines", "pending_lines", "preemption_lines"]
 #: Most names shown of a group of pending pods.
 _MOST_NAMES: Final = 3
 #: Most groups of pending pods, pods with a node, lines of one list, that are shown unless all are asked for.
-_MOST_GROUPS: Final = 8
+_MOST_GROUPS: Final = 5
 _MOST_PLACED: Final = 5
 _MOST_LINES: Final = 6
 #: Most lines of one list where there are more groups than this, so that the answer stays on one screen.

@@ -20,6 +20,7 @@ __all__ = [
     "saved_table",
     "seconds",
     "setting",
+    "share",
     "speed",
     "zones",
 ]
@@ -134,6 +135,15 @@ def setting(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE: {text!r}")
     return name, value
+
+
+def share(text: str) -> tuple[str, int]:
+    """Parse NAME=N, where N is a whole number, 1 or more."""
+    name, value = setting(text)
+    try:
+        return name, positive(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be NAME=N, where N is a whole number: {text!r}") from None
 
 
 count.__name__ = node_count.__name__ = positive.__name__ = zones.__name__ = port.__name__ = "whole number"

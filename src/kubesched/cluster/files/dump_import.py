@@ -4,7 +4,7 @@ The import keeps nodes, pods, and the objects that decide where pods go. It leav
 scheduling does not read, quotas (they would refuse existing objects), and pods that are being deleted. It also leaves
 out text that may hold a secret or personal words: environment, command, arguments and probes of containers, messages in
 a status, annotations other than Kubernetes' and our own, and parameters of drivers. A node that was unresponsive
-becomes a failed node. Caller: :mod:`.snapshot_file`.
+becomes a failed node; an object without its owners is marked, so that it is not collected. Caller: :mod:`.snapshot_file`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..admission import SYSTEM_PRIORITIES
 from ..kubelets import FAILED
 from ..schema import has_condition, table_lines
 from ..store import Store
+from .absent_owners import with_marks
 from .manifests import Manifest, Manifests, manifest_files, parse_manifests, read_text
 
 __all__ = ["IMPORTED_KINDS", "Import", "import_dump", "import_manifests"]
@@ -115,6 +116,7 @@ def import_manifests(found: Manifests, *, deleting: bool = False) -> Import:
         if manifest.namespace:
             namespaces.setdefault(manifest.namespace, manifest.source)
         result.objects.append(Manifest(kind, _cleaned(kind, manifest.data), manifest.source))
+    result.objects = with_marks(result.objects)
     result.objects += [
         Manifest(NAMESPACES, {"metadata": {"name": name}}, source)
         for name, source in namespaces.items()
@@ -167,7 +169,12 @@ def _stripped(value: Any, name: str = "") -> Any:
     if name == "opaque":
         return {"driver": value.get("driver", ""), "parameters": {}}
     left_out = _LEFT_OUT.get(name, frozenset())
-    result = {key: _stripped(item, key) for key, item in value.items() if key not in left_out}
+    # Most values are plain, and a dump has millions of them: no call for each.
+    result = {
+        key: _stripped(item, key) if isinstance(item, dict | list) else item
+        for key, item in value.items()
+        if key not in left_out
+    }
     if name == "metadata" and "annotations" in result:
         known = {
             key: value

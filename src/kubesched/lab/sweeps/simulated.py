@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["check_arguments", "figures_of", "simulated", "with_paths_from"]
 
 #: Arguments that are paths, or lists of paths.
-_PATHS: Final = frozenset({"config", "manifests", "node_template", "nodes", "plugins", "stages"})
+_PATHS: Final = frozenset({"config", "events", "manifests", "node_template", "nodes", "plugins", "stages"})
 #: Argument that contains other arguments.
 _WORKLOAD: Final = "workload"
 
@@ -97,6 +97,7 @@ def figures_of(result: Result) -> dict[str, Scalar]:
     for share in result.times.resources:
         figures[f"utilisation {share.name}"] = share.utilisation
         figures[f"peak utilisation {share.name}"] = share.peak_utilisation
+        figures[f"goodput {share.name}"] = share.goodput
         figures[f"fragmentation {share.name}"] = share.fragmentation
     return figures
 

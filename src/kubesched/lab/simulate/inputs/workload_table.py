@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kubesched.api.kinds import PODS
+from kubesched.api.kinds import POD_GROUPS, PODS
 from kubesched.api.quantity import Quantity, QuantityError, parse_quantity
 from kubesched.api.selectors import is_object_name, is_qualified_name
 from kubesched.base.times import parse_duration
 from kubesched.cluster.files import Manifest, ManifestError, read_text
 from kubesched.cluster.kubelets import DURATION
+from kubesched.explain.workloads import WORKLOAD
 
 from ...traces.table import shown
 from .arrivals import ARRIVAL
@@ -35,11 +36,13 @@ COLUMNS: Final = {
     "namespace": "the namespace; default when empty",
     "count": "how many such pods there are; 1 when empty",
     "duration": "how long they run, as arrival; without end when empty",
+    "workload": "the workload to count the pods under; the name of a group, else of the table, when empty",
     "exit": "Succeeded or Failed; Succeeded when empty",
     "priorityClassName": "a PriorityClass",
     "schedulerName": "a profile of the scheduler",
     "nodeSelector": "labels a node must have: key=value, separated by blanks",
     "labels": "labels of the pods: key=value, separated by blanks",
+    "gang": "name of a PodGroup: the pods of all lines with this name are a gang; none when empty",
 }
 _RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 _EXIT: Final = "kubesched.io/exit"
@@ -67,6 +70,7 @@ def parse_table(text: str, name: str) -> list[Manifest]:
     lines = csv.reader(io.StringIO(text), strict=True)
     problems: list[str] = []
     pods: list[Manifest] = []
+    gangs: dict[tuple[str, str], Manifest] = {}
     header: list[str] = []
     try:
         for values in lines:
@@ -80,7 +84,9 @@ def parse_table(text: str, name: str) -> list[Manifest]:
             elif len(cells) != len(header):
                 problems.append(f"{where}: has {len(cells)} values, where the header has {len(header)}")
             else:
-                pods += _Row(dict(zip(header, cells, strict=True)), where, lines.line_num, problems).pods()
+                made = _Row(dict(zip(header, cells, strict=True)), where, lines.line_num, problems).pods()
+                _join(gangs, made)
+                pods += made
     except csv.Error as error:
         problems.append(f"{name}:{lines.line_num}: is no table in CSV: {error}")
     if not header:
@@ -91,7 +97,26 @@ def parse_table(text: str, name: str) -> list[Manifest]:
         problems.append(f"{name}: holds no line below the header")
     if problems:
         raise ManifestError(*problems)
-    return pods
+    return [*gangs.values(), *pods]
+
+
+def _join(gangs: dict[tuple[str, str], Manifest], pods: list[Manifest]) -> None:
+    """Count the pods of one line as members of their gang, and make it if it is new."""
+    group = pods[0].data["spec"].get("schedulingGroup") if pods else None
+    if group is None:
+        return
+    name, metadata = group["podGroupName"], pods[0].data["metadata"]
+    gang = gangs.get((metadata["namespace"], name))
+    if gang is None:
+        arrival = {key: text for key, text in metadata["annotations"].items() if key == ARRIVAL}
+        data = {
+            "apiVersion": POD_GROUPS.api_version,
+            "kind": POD_GROUPS.kind,
+            "metadata": {"name": name, "namespace": metadata["namespace"], "annotations": arrival},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 0}}},
+        }
+        gang = gangs[metadata["namespace"], name] = Manifest(POD_GROUPS, data, pods[0].source)
+    gang.data["spec"]["schedulingPolicy"]["gang"]["minCount"] += len(pods)
 
 
 def _is_resource(name: str) -> bool:
@@ -188,7 +213,7 @@ class _Row:
             if cells["exit"] not in ("Succeeded", "Failed"):
                 self._bad("exit", "expected Succeeded or Failed")
             annotations[_EXIT] = cells["exit"]
-        for column in ("name", "namespace"):
+        for column in ("name", "namespace", "gang"):
             if cells.get(column) and not is_object_name(cells[column]):
                 self._bad(column, "expected lower case letters, digits and -")
         requests, labels, selector = self._requests(), self._pairs("labels"), self._pairs("nodeSelector")
@@ -204,7 +229,11 @@ class _Row:
                 spec[field] = cells[field]
         if selector:
             spec["nodeSelector"] = selector
+        if cells.get("gang"):
+            spec["schedulingGroup"] = {"podGroupName": cells["gang"]}
         name = cells.get("name") or f"pod-{self._line}"
+        group = name if count > 1 else Path(self._where.rpartition(":")[0]).name.partition(".")[0]
+        annotations[WORKLOAD] = f"Trace/{cells.get('workload') or group}"
         namespace = cells.get("namespace") or "default"
         is_group = count > 1
         found = []

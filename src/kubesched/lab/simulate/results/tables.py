@@ -43,6 +43,7 @@ def _nodes(result: Result) -> Columns:
     return {
         "node": [node.name for node, _ in rows],
         "zone": [node.zone for node, _ in rows],
+        "status": [node.status for node, _ in rows],
         "resource": [use.name for _, use in rows],
         "allocatable": [use.allocatable for _, use in rows],
         "requested": [use.requested for _, use in rows],
@@ -59,7 +60,7 @@ def _resources(result: Result) -> Columns:
     shares = {share.name: share for share in result.times.resources}
     found = _columns(uses, ("name", "allocatable", "requested", "peak"))
     found["share"] = [_share(use.requested, use.allocatable) for use in uses]
-    for name in ("utilisation", "peak_utilisation", "fragmentation"):
+    for name in ("utilisation", "peak_utilisation", "goodput", "fragmentation"):
         found[name] = [getattr(shares[use.name], name) if use.name in shares else None for use in uses]
     return found
 
@@ -96,6 +97,18 @@ def _groups(result: Result) -> Columns:
     return found
 
 
+def _events(result: Result) -> Columns:
+    events = result.events
+    found = _columns(events, ("at", "action"))
+    found["targets"] = [", ".join(one.targets) for one in events]
+    found["undone"] = [one.undone for one in events]
+    found["evicted"] = [sum(len(drain.evicted) for drain in one.drains) for one in events]
+    found["blocked"] = [
+        "; ".join(f"{pod.pod} {pod.why}" for drain in one.drains for pod in drain.blocked) for one in events
+    ]
+    return found
+
+
 #: Functions that read a table from a result, by its name.
 TABLES: Final[dict[str, Callable[[Result], Columns]]] = {
     "pods": _pods,
@@ -105,6 +118,7 @@ TABLES: Final[dict[str, Callable[[Result], Columns]]] = {
     "pending": _pending,
     "groups": _groups,
     "preemptions": _preemptions,
+    "events": _events,
 }
 
 

@@ -1,7 +1,8 @@
-"""Placement of pods one after the other by one profile: the real plugins and the real search, without a cluster.
+"""Placement of pods one after the other by one profile: the real plugins and the real search, without queue and binding.
 
-It serves studies of policies. There is no queue and no time, nothing is bound, and a pod that fits nowhere is left out.
-Reserve is called, so plugins keep their assignments. Callers: example policies and their tests.
+There is no time, nothing is bound, and a pod that fits nowhere is left out. Reserve is called, so plugins keep their
+assignments. Callers: example policies and their tests (:class:`Placement`, without a cluster), and :mod:`..planning`
+(:class:`Placing`, over the cache of a scheduler that stands still).
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
 from kubesched.scheduler.framework.metrics import SchedulerMetrics
 from kubesched.scheduler.framework.registry import Registry
+from kubesched.scheduler.framework.runtime import Framework
 from kubesched.scheduler.nodes.nominating import NoNominations
 from kubesched.scheduler.nodes.podinfo import PodInfo
 
-__all__ = ["Placement", "Ties"]
+__all__ = ["Placement", "Placing", "Ties"]
 
 
 class Ties(enum.Enum):
@@ -45,41 +47,18 @@ class _First(random.Random):
         return 0 if stop is None else start
 
 
-class Placement:
-    """Cluster that pods are placed on.
+class Placing:
+    """Placement over a cache by a profile's search.
 
     Attributes:
         cache: the nodes, and the pods placed so far.
         framework: the profile; its plugins by name are in ``framework.plugins``.
     """
 
-    def __init__(
-        self,
-        nodes: Iterable[Node],
-        config: KubeSchedulerConfiguration,
-        registry: Registry,
-        *,
-        seed: int = 0,
-        ties: Ties = Ties.RANDOM,
-    ) -> None:
-        """``config`` has one profile. All randomness comes from ``seed``.
-
-        Raises:
-            ConfigError: when the profile cannot be built.
-        """
-        rng = random.Random(seed)
-        self.cache = Cache()
-        snapshot = self.cache.snapshot()
-        backends = Backends(
-            RealClock(), random.Random(rng.getrandbits(64)), snapshot, node_changed=self.cache.node_changed
-        )
-        (self.framework,) = build_frameworks(config, registry, backends, SchedulerMetrics()).values()
-        choice = random.Random(rng.getrandbits(64)) if ties is Ties.RANDOM else _First()
-        self._search = Search(self.framework, snapshot, NoNominations(), choice, Rotation())
-        ordered = list(nodes)
-        rng.shuffle(ordered)
-        for node in ordered:
-            self.cache.set_node(node)
+    def __init__(self, cache: Cache, framework: Framework, search: Search) -> None:
+        self.cache = cache
+        self.framework = framework
+        self._search = search
 
     def place(self, pod: Pod) -> str | None:
         """Place a pod. Returns its node, or None when it fits nowhere, or a Reserve plugin rejected it.
@@ -133,3 +112,33 @@ class Placement:
     def place_all(self, pods: Iterable[Pod]) -> Iterator[str | None]:
         """Place one pod after the other, and yield the results of :meth:`place`."""
         return map(self.place, pods)
+
+
+class Placement(Placing):
+    """Placement on nodes of its own, by a profile of its own."""
+
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        config: KubeSchedulerConfiguration,
+        registry: Registry,
+        *,
+        seed: int = 0,
+        ties: Ties = Ties.RANDOM,
+    ) -> None:
+        """``config`` has one profile. All randomness comes from ``seed``.
+
+        Raises:
+            ConfigError: when the profile cannot be built.
+        """
+        rng = random.Random(seed)
+        cache = Cache()
+        snapshot = cache.snapshot()
+        backends = Backends(RealClock(), random.Random(rng.getrandbits(64)), snapshot, node_changed=cache.node_changed)
+        (framework,) = build_frameworks(config, registry, backends, SchedulerMetrics()).values()
+        choice = random.Random(rng.getrandbits(64)) if ties is Ties.RANDOM else _First()
+        super().__init__(cache, framework, Search(framework, snapshot, NoNominations(), choice, Rotation()))
+        ordered = list(nodes)
+        rng.shuffle(ordered)
+        for node in ordered:
+            self.cache.set_node(node)

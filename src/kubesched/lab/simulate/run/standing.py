@@ -1,6 +1,6 @@
 """Cluster that does not move: its objects are stored and the scheduler sees them, but nothing is decided.
 
-Callers: ``kubesched explain`` and ``kubesched audit``.
+Callers: ``kubesched explain``, ``kubesched audit`` and ``kubesched diff``.
 """
 
 from __future__ import annotations
@@ -14,21 +14,28 @@ import msgspec
 
 from kubesched.api.groups import GATES
 from kubesched.api.kinds import PODS
+from kubesched.api.requests import pod_requests
 from kubesched.api.types import Pod
 from kubesched.base.said_once import said_once
 from kubesched.cluster.files import Manifest, ManifestError, Manifests
 from kubesched.cluster.store import Store
 from kubesched.explain import Explainer, Explanation
 from kubesched.explain.audit import Audit, Limits, audit_cluster
+from kubesched.explain.workloads import Workloads
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
 
 from ..embedded import Embedded
 from ..inputs.intake import gather
 from ..inputs.storing import RefusedError, store_objects
+from ..results.course import Course, Shapes
+from ..results.outcome import outcome
+from ..results.pod_times import PodBook, amounts
+from ..results.result import Result
+from ..results.turnover import Turnover
 from .virtual_time import VirtualClock, run_virtual
 
-__all__ = ["Standing", "audit_standing", "explain_standing"]
+__all__ = ["Standing", "audit_standing", "explain_standing", "result_standing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,40 @@ async def _explain(
         )
 
 
+def result_standing(
+    manifests: Manifests,
+    *,
+    registry: Registry,
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates = DEFAULT_GATES,
+) -> Result:
+    """Return a cluster as it stands in the form of a simulation's result: a run of a single moment.
+
+    Must not be called inside a running event loop.
+
+    Raises:
+        ManifestError: when an object cannot be used.
+        ConfigError: when a profile cannot be built.
+    """
+
+    async def looked_at() -> Result:
+        books: list[PodBook] = []
+
+        def follow(embedded: Embedded) -> None:
+            workloads = Workloads(embedded.objects)
+            books.append(PodBook(lambda: 0.0, embedded.clock.now(), workloads.of, Turnover(lambda workload: None)))
+            embedded.store.follow(books[0].changed)
+
+        async with _standing(manifests, registry, config, gates, follow) as (embedded, warnings):
+            scheduler = embedded.scheduler
+            pods = [amounts(pod_requests(pod)) for pod in embedded.pods()]
+            course = Course(scheduler.cache.table, scheduler.metrics.pending_pods, Shapes(pods))
+            found = outcome(embedded, books[0], course, 0.0, seed=0, stopped="settled", refused=[])
+            return msgspec.structs.replace(found, warnings=[*warnings, *found.warnings])
+
+    return run_virtual(looked_at())
+
+
 def audit_standing(
     manifests: Manifests,
     *,
@@ -134,9 +175,13 @@ def audit_standing(
 
 @asynccontextmanager
 async def _standing(
-    manifests: Manifests, registry: Registry, config: KubeSchedulerConfiguration, gates: FeatureGates
+    manifests: Manifests,
+    registry: Registry,
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates,
+    prepare: Callable[[Embedded], None] = lambda embedded: None,
 ) -> AsyncIterator[tuple[Embedded, list[str]]]:
-    """Context with the cluster, its scheduler, and remarks about the input.
+    """Context with the cluster, its scheduler, and remarks about the input. ``prepare`` gets it while it is empty.
 
     Raises:
         ManifestError: when an object cannot be used.
@@ -145,6 +190,7 @@ async def _standing(
     intake = gather(manifests, features=gates.among(GATES))
     clock = VirtualClock(asyncio.get_running_loop())
     embedded = Embedded(config, registry, clock=clock, gates=gates, kubelets=False)
+    prepare(embedded)
     try:
         objects = list(intake.everything())
         refused = store_objects(embedded.store, objects)

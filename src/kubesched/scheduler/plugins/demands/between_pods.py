@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +36,9 @@ _MOST_SKEWS: Final = 5
 _MOST_TERMS: Final = 8
 _MOST_HOLDERS: Final = 256
 #: Rows of a domain that are searched for names of pods.
-_MOST_SEARCHED: Final = 64
+_MOST_SEARCHED: Final = 16
+#: Pods that are looked at for the holders of all domains of a term.
+_MOST_LOOKED_AT: Final = 8192
 
 
 # -- spreading ---------------------------------------------------------------------------------------------
@@ -186,6 +189,9 @@ class _Domains:
         self._counts = counts
         self.key = key
         self.column: LabelColumn = nodes.labels.column(key)
+        self._by_row = by_row
+        self._held: dict[int, list[tuple[NodeInfo, PodInfo]]] = {}
+        self._left = _MOST_LOOKED_AT
         rows = np.flatnonzero(by_row)
         self._rows = rows[self.column.codes[rows] != ABSENT]
         here = self.column.codes[self._rows]
@@ -218,14 +224,19 @@ class _Domains:
         """The pods of a domain."""
         for row in self._rows[self.column.codes[self._rows] == code][:most_rows].tolist():
             node = self._nodes.info(row)
-            yield from ((node, other) for other in node.pods.values() if self._counts(other))
+            there = ((node, other) for other in node.pods.values() if self._counts(other))
+            yield from islice(there, int(self._by_row[row]))
 
     def holders(self, row: int) -> list[tuple[NodeInfo, PodInfo]]:
-        """The pods in the domain of a row; none when they are too many to be evicted."""
+        """The pods in the domain of a row; none when they are too many to be evicted, or to be looked for."""
         code = int(self.column.codes[row])
         if code == ABSENT or self.counts[code] > _MOST_HOLDERS:
             return []
-        return list(self._pods(code, len(self._rows)))
+        if code not in self._held:
+            rows = self._rows[self.column.codes[self._rows] == code].tolist()
+            self._left -= sum(len(self._nodes.info(one).pods) for one in rows)
+            self._held[code] = list(self._pods(code, len(rows))) if self._left >= 0 else []
+        return self._held[code]
 
     def who(self) -> str:
         """The domains with their pods, each list cut."""

@@ -1,0 +1,46 @@
+"""``kubesched capacity``: how many more pods fit; see :func:`.arguments.planning.capacity`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import nullcontext, redirect_stdout
+
+import msgspec
+
+from kubesched.api.yamltext import to_yaml
+from kubesched.base.large_json import as_text, large_json
+from kubesched.cluster.files import load_manifests
+from kubesched.lab.simulate.planning.capacity import Counting, capacity_of
+from kubesched.lab.simulate.planning.capacity_text import capacity_lines
+from kubesched.lab.simulate.planning.question import question_of
+
+from .console import print_lines, progress_bar, terminal_width, warn, write
+from .errors import CliError
+from .planning_input import arguments_of
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.until_full and options.mix:
+        raise CliError("--until-full asks about each kind of pod alone, --mix about all together: give one", code=2)
+    given = load_manifests([path for group in options.filename for path in group])
+    question = question_of(given, dict(options.mix))
+    arguments = arguments_of(options)
+    counting = Counting(together=not options.until_full, preemption=options.preemption, most=options.most)
+    is_document = options.output in ("json", "yaml")
+    # Output of plugins must not be part of a document.
+    aside = redirect_stdout(sys.stderr) if is_document else nullcontext()
+    with progress_bar("pods placed", quiet=options.quiet) as bar, aside:
+        found = capacity_of(arguments, question, counting, lambda done: bar.update(done, 0))
+    for remark in [*given.warnings, *found.warnings]:
+        if remark not in arguments["registry"].problems:  # printed when plugins were loaded
+            warn(remark)
+    if options.output == "json":
+        write(large_json(found, indent=2).decode() + "\n")
+    elif options.output == "yaml":
+        write(to_yaml(as_text(msgspec.to_builtins(found)), sort_keys=False))
+    else:
+        print_lines(capacity_lines(found, wide=options.wide or options.output == "wide", width=terminal_width()))
+    return 0

@@ -1,0 +1,404 @@
+"""Search for the cheapest nodes that hold some pods: greedy, then better bit by bit, then by price from below.
+
+    lower bound (:mod:`.bounds`) ──▶ greedy choice ──▶ nodes left out or replaced ──▶ cheaper choices, the cheapest first
+
+A choice is a number of new nodes of each group. It is tried by the scheduler's cycle (:class:`.site.Site`) and, before it
+is told, by a run of the whole cluster (``verify``). Choices are compared by price, then by the number of nodes, then by
+their numbers in the order of the groups. The last step goes through all choices from the lower bound up, as long as the
+work allows; what it has refused raises the bound, and the first that passes is the cheapest there is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kubesched.api.quantity import parse_quantity
+
+from .bounds import Floats, Problem, lower_bound
+from .site import Site
+
+__all__ = ["EFFORT", "Choice", "Purchase", "Rules", "buy"]
+
+#: Most placements of pods that are tried in a search, by default.
+EFFORT: Final = 200_000
+#: Most choices that are looked at from below; most of them that only a run has refused or not.
+_MOST_CHOICES: Final = 200_000
+_MOST_RUNS: Final = 100
+#: Most repairs of a choice that a run refuses.
+_MOST_REPAIRS: Final = 16
+
+#: Number of new nodes of each group.
+Choice = tuple[int, ...]
+#: Function that runs the whole cluster with a choice. It returns the number of pods, apart from the given ones, that have no
+#: node then, with those that were evicted.
+Verify = Callable[[Choice, set[tuple[int, str]]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Bounds of a choice: least and most nodes by group, and limits that groups have in common.
+
+    ``shared``: for each pool and resource, the amount of a node of each group, and the amount that is left.
+    """
+
+    least: Choice
+    most: Choice
+    shared: tuple[tuple[tuple[int, ...], int], ...] = ()
+
+    def allow(self, choice: Sequence[int]) -> bool:
+        within = all(low <= one <= high for low, one, high in zip(self.least, choice, self.most, strict=True))
+        return within and all(
+            sum(amount * one for amount, one in zip(amounts, choice, strict=True)) <= left
+            for amounts, left in self.shared
+        )
+
+
+@dataclass(slots=True)
+class Purchase:
+    """Result of the search.
+
+    Attributes:
+        choice: the nodes to add.
+        bound: price per hour that no choice is below.
+        exact: True if no choice of a lower price, or of the same price with fewer nodes, holds the pods.
+        without: pods that no choice gives a node, as (number of the demand, name).
+        tried: number of choices that were tried by the scheduler.
+        runs: number of runs of the whole cluster.
+        verified: True if a run has placed all pods but those ``without``.
+    """
+
+    choice: Choice
+    bound: float
+    exact: bool = False
+    without: list[tuple[int, str]] = field(default_factory=list)
+    tried: int = 0
+    runs: int = 0
+    verified: bool = False
+
+
+class _Search:
+    def __init__(self, site: Site, rules: Rules, verify: Verify, effort: int) -> None:
+        self.site, self.rules, self._verify = site, rules, verify
+        self.effort = site.work + effort
+        self.prices = [group.price for group in site.groups]
+        self.wanted = list(site.order)
+        self.without: list[tuple[int, str]] = []
+        self.tried = self.runs = 0
+        self._known: dict[Choice, bool] = {}
+        self._waiting: dict[Choice, int] = {}
+
+    def want(self, without: Sequence[tuple[int, str]]) -> None:
+        """Want all pods but some."""
+        self.without, gone = list(without), set(without)
+        self.wanted = [one for one in self.site.order if one not in gone]
+        self._known.clear()
+        self._waiting.clear()
+
+    def counts(self) -> list[int]:
+        """Return the number of wanted pods of each demand."""
+        found = [0] * len(self.site.demands)
+        for index, _ in self.wanted:
+            found[index] += 1
+        return found
+
+    def price(self, choice: Sequence[int]) -> float:
+        return sum(price * one for price, one in zip(self.prices, choice, strict=True))
+
+    def rank(self, choice: Choice) -> tuple[float, int, Choice]:
+        return round(self.price(choice), 9), sum(choice), choice
+
+    @property
+    def is_spent(self) -> bool:
+        return self.site.work >= self.effort
+
+    def fits(self, choice: Choice) -> bool:
+        """Return True if the scheduler places all wanted pods with these nodes, by the cycle where that is enough."""
+        if choice not in self._known:
+            self.tried += 1
+            self._known[choice] = not self.waiting(choice) if self.site.by_run else self.site.fits(choice, self.wanted)
+        return self._known[choice]
+
+    def waiting(self, choice: Choice) -> int:
+        """Return the number of wanted pods without a node after a run of the whole cluster with these nodes."""
+        if choice not in self._waiting:
+            self.runs += 1
+            self.site.work += self.site.run_work
+            self._waiting[choice] = self._verify(choice, set(self.without))
+        return self._waiting[choice]
+
+
+def buy(
+    site: Site,
+    rules: Rules,
+    verify: Verify,
+    effort: int = EFFORT,
+) -> Purchase:
+    """Return the cheapest choice that was found for the site's pods.
+
+    ``effort`` is a number of placements after which the search ends with what it has.
+
+    Raises:
+        NeedsRunError, PluginFailedError: see :class:`.trial.Trial`.
+    """
+    search = _Search(site, rules, verify, effort)
+    choice = None if site.by_run else _greedy(search)
+    if search.without and (whole := _all_held(search)) is not None:
+        return _purchase(search, whole, search.price(whole), exact=True, verified=True)
+    problem = site.problem(rules.most, search.counts())
+    least, fractions = lower_bound(problem)
+    least = max(least, search.price(rules.least))
+    rounded = _rounded(rules, fractions)
+    if choice is None or (search.rank(rounded) < search.rank(choice) and search.fits(rounded)):
+        choice = rounded
+    if not site.by_run:
+        choice = _improved(search, choice)
+    choice, verified = _repaired(search, choice)
+    if site.by_run and verified:
+        choice = _improved(search, choice)
+    choice, bound, exact = _from_below(search, problem, choice, least, verified)
+    return _purchase(search, choice, bound, exact=exact, verified=verified)
+
+
+def _purchase(search: _Search, choice: Choice, bound: float, *, exact: bool, verified: bool) -> Purchase:
+    return Purchase(
+        choice=choice,
+        bound=min(bound, search.price(choice)),
+        exact=exact,
+        without=search.without,
+        tried=search.tried,
+        runs=search.runs,
+        verified=verified,
+    )
+
+
+def _all_held(search: _Search) -> Choice | None:
+    """Return the best choice that holds all pods, although the greedy one does not; None if there may be none."""
+    left = search.without
+    search.want(())
+    top = search.rules.most
+    problem = search.site.problem(top, search.counts())
+    if problem.is_met(np.array(top, dtype=float)):
+        least, _ = lower_bound(problem)
+        choice, _, exact = _from_below(search, problem, top, max(least, search.price(search.rules.least)), True)
+        if exact and (choice != top or (search.rules.allow(top) and not search.waiting(top))):
+            return choice
+    search.want(left)
+    return None
+
+
+def _rounded(rules: Rules, fractions: Floats) -> Choice:
+    """Return whole numbers of nodes from fractions, within the bounds and limits."""
+    choice = list(rules.least)
+    for group, fraction in enumerate(fractions):
+        want = min(rules.most[group], int(np.ceil(fraction - 1e-6)))
+        while choice[group] < want:
+            more = [one + (index == group) for index, one in enumerate(choice)]
+            if not rules.allow(more):
+                break
+            choice = more
+    return tuple(choice)
+
+
+def _greedy(search: _Search) -> Choice:
+    """Add nodes of the group that places most for its price, until all pods are placed or no group places any.
+
+    Pods that are left then are taken out of the wanted ones.
+    """
+    site, rules = search.site, search.rules
+    choice = list(rules.least)
+    weights = _weights(site)
+    start = len(site.trial)
+    names = site.add(choice)
+    try:
+        left = site.place(search.wanted)
+        while left:
+            best: tuple[float, int, int, int] | None = None
+            for group in range(len(choice)):
+                more = tuple(one + (index == group) for index, one in enumerate(choice))
+                if not rules.allow(more):
+                    continue
+                placed = _placed_by_one_more(site, choice, group, left)
+                value = sum(weights[index] for index, _ in placed)
+                if placed:
+                    rank = (-(value / max(search.prices[group], 1e-9)), group, len(placed), group)
+                    best = min(best, rank) if best is not None else rank
+            if best is None:
+                break
+            _, _, per_node, group = best
+            count = max(1, int(0.7 * len(left) / per_node)) if len(left) > 4 * per_node else 1
+            while count > 1 and not rules.allow([one + count * (index == group) for index, one in enumerate(choice)]):
+                count //= 2
+            start_at = list(choice)
+            choice[group] += count
+            added = [count if index == group else 0 for index in range(len(choice))]
+            names += site.add(added, start_at)
+            left = site.place(left)
+    finally:
+        site.trial.take_back(start)
+        site.remove(names)
+    search.want(left)
+    return tuple(choice)
+
+
+def _weights(site: Site) -> list[float]:
+    """Return the size of a pod of each kind: its greatest share of what all pods ask for."""
+    total: dict[str, float] = {}
+    for one, requests in zip(site.demands, site.requests, strict=True):
+        for name in ("cpu", "memory", *requests.scalars):
+            total[name] = total.get(name, 0.0) + requests.get(name) * len(one.names)
+    found = []
+    for requests in site.requests:
+        shares = [requests.get(name) / amount for name, amount in total.items() if amount]
+        found.append(max(shares, default=0.0) + 1e-6)
+    return found
+
+
+def _placed_by_one_more(
+    site: Site, choice: Sequence[int], group: int, left: Sequence[tuple[int, str]]
+) -> list[tuple[int, str]]:
+    """Return the pods that one more node of a group places."""
+    before = len(site.trial)
+    names = site.add([1 if index == group else 0 for index in range(len(choice))], choice)
+    try:
+        waiting = set(site.place(left))
+        return [one for one in left if one not in waiting]
+    finally:
+        site.trial.take_back(before)
+        site.remove(names)
+
+
+# -- better bit by bit -------------------------------------------------------------------------------------
+
+
+def _improved(search: _Search, choice: Choice) -> Choice:
+    """Leave nodes out, and replace them by cheaper ones, as long as that helps and the work allows."""
+    improved = True
+    while improved and not search.is_spent:
+        improved = False
+        for other in _neighbours(search, choice):
+            if search.is_spent:
+                break
+            if search.fits(other):
+                choice, improved = other, True
+                break
+    return choice
+
+
+def _neighbours(search: _Search, choice: Choice) -> Iterator[Choice]:
+    """Yield better choices nearby, those that save most first: many nodes less, one less, one or two replaced."""
+    found = set()
+    groups = range(len(choice))
+    for less in groups:
+        if not choice[less]:
+            continue
+        for step in {1, 2, choice[less] // 4, choice[less] // 2} - {0}:
+            found.add(_changed(choice, {less: -step}))
+            for more in groups:
+                if more != less:
+                    found |= {_changed(choice, {less: -step, more: count}) for count in (1, 2, step)}
+    rank = search.rank(choice)
+    better = [one for one in found if search.rules.allow(one) and search.rank(one) < rank]
+    yield from sorted(better, key=search.rank)
+
+
+def _changed(choice: Choice, changes: dict[int, int]) -> Choice:
+    return tuple(one + changes.get(index, 0) for index, one in enumerate(choice))
+
+
+def _repaired(search: _Search, choice: Choice) -> tuple[Choice, bool]:
+    """Return a choice that a run has placed all wanted pods with: the given one, or one with more nodes.
+
+    Without an improvement by any more node the last choice is returned, and False. Pods that wait then are told.
+    """
+    for _ in range(_MOST_REPAIRS):
+        waiting = search.waiting(choice)
+        if not waiting:
+            return choice, True
+        more = [_changed(choice, {group: 1}) for group in range(len(choice))]
+        allowed = [one for one in more if search.rules.allow(one)]
+        better = [one for one in allowed if search.waiting(one) < waiting]
+        if not better:
+            return choice, False
+        choice = min(better, key=lambda one: (search.waiting(one), search.rank(one)))
+        # Most often as many nodes again help as much.
+        steps = search.waiting(choice) // max(1, waiting - search.waiting(choice))
+        group = next(index for index, one in enumerate(more) if one == choice)
+        ahead = _changed(choice, {group: max(0, steps - 1)})
+        if steps > 2 and search.rules.allow(ahead):
+            choice = ahead
+    return choice, not search.waiting(choice)
+
+
+# -- from below --------------------------------------------------------------------------------------------
+
+
+def _from_below(
+    search: _Search, problem: Problem, choice: Choice, least: float, verified: bool
+) -> tuple[Choice, float, bool]:
+    """Go through choices from the cheapest up. Return the best choice, the bound, and True if nothing better is left.
+
+    A choice is refused by the conditions that every choice must meet, or by a run of the whole cluster: the cycle alone
+    may take pods in another order than the queue.
+    """
+    if not verified:
+        return choice, least, False
+    bound = least
+    for other in _by_price(search, choice, least):
+        if other is None or search.is_spent:
+            return choice, bound, False
+        bound = max(bound, search.price(other))
+        if search.rank(other) >= search.rank(choice):
+            break
+        if not problem.is_met(np.array(other, dtype=float)) or not search.rules.allow(other):
+            continue
+        if search.runs >= _MOST_RUNS:
+            return choice, bound, False
+        if not search.waiting(other):
+            return other, search.price(other), True
+    return choice, search.price(choice), True
+
+
+def _by_price(search: _Search, best: Choice, least: float) -> Iterator[Choice | None]:
+    """Yield choices in the order of their rank, from a price on, each once, up to the best known.
+
+    None at last says that there are more than can be looked at.
+    """
+    rules = search.rules
+    top = search.rank(best)
+    heap = [(search.rank(rules.least), 0)]
+    for _ in range(_MOST_CHOICES):
+        if not heap:
+            return
+        (price, _, choice), first = heapq.heappop(heap)
+        if price >= least - 1e-9:
+            yield choice
+        for group in range(first, len(choice)):
+            if choice[group] < rules.most[group]:
+                other = _changed(choice, {group: 1})
+                rank = search.rank(other)
+                if rank <= top:
+                    heapq.heappush(heap, (rank, group))
+    yield None
+
+
+def shared_limits(
+    pools: Sequence[str],
+    limits: Sequence[dict[str, str]],
+    amounts: Sequence[dict[str, int]],
+    used: dict[str, dict[str, int]],
+) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """Return the rows of :class:`Rules` for groups' pools: ``used`` are the amounts of existing nodes by pool."""
+    rows = []
+    for pool in dict.fromkeys(filter(None, pools)):
+        inside = [index for index, one in enumerate(pools) if one == pool]
+        for name, text in limits[inside[0]].items():
+            quantity = parse_quantity(text)
+            most = quantity.milli() if name == "cpu" else quantity.value()
+            each = tuple(amounts[index].get(name, 0) if index in inside else 0 for index in range(len(pools)))
+            rows.append((each, most - used.get(pool, {}).get(name, 0)))
+    return tuple(rows)
