@@ -340,7 +340,7 @@ def test_the_cluster_may_change_between_the_steps_of_an_explanation() -> None:
 def test_members_of_one_group_asked_of_a_server_have_one_entry_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     document = explained([a_node("n1", 2), *a_gang(2, 2)], "default/g-0")
     monkeypatch.setattr("kubesched.cli.explain_server._ask", lambda options, path, query: document)
-    found = explanation_from_server(Namespace(node=[]), ["default/g-0", "default/g-1"])
+    found = explanation_from_server(Namespace(node=[], server="", request_timeout=30.0), ["default/g-0", "default/g-1"])
     assert [one.group for one in found.pod_groups] == ["default/g"]
     assert len(found.pending) == 2
 
