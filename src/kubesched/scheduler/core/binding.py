@@ -27,7 +27,7 @@ from ..nodes.nominating import NominatingInfo
 from ..queue import SchedulingQueue
 from .attempt import Attempt, AttemptMetrics
 from .diagnosis import Rejection
-from .failure import FailureHandler, is_rejected
+from .failure import FailureHandler, is_fenced, is_rejected
 from .handle import Backends
 from .observer import AttemptObserver
 from .status_writer import StatusWriter
@@ -283,7 +283,9 @@ class BindingCycles:
         forgotten, pod = self._failures.give_back(attempt), attempt.assumed.pod
         rejected, nominating = is_rejected(failure), NominatingInfo.clear()
         if self._refused is not None and pod.spec.scheduling_group is not None:
-            self._refused(pod, failure.message())
+            cause = failure.as_error() if isinstance(failure, Status) else None
+            if not is_fenced(cause):  # otherwise the next leader decides about the group
+                self._refused(pod, failure.message())
             if not rejected:
                 nominating = NominatingInfo.override(attempt.node_name)
         if forgotten and not rejected:

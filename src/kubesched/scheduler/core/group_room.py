@@ -88,7 +88,9 @@ class GroupRoom:
     def _least(self, key: str, framework: Framework) -> int:
         """Return the number of members that have to be placed now for the group to fit; 0 if that is not known, or the group is new."""
         group, state = self._objects.get(key), self._states.get(key)
-        if group is None or state is None or not group.status.conditions:
+        if group is None or state is None:
+            return 0
+        if group.metadata.uid and not group.status.conditions:  # a group that was only read is never told anything
             return 0
         return max(1, least_of(group, framework) - state.scheduled)
 
