@@ -1,10 +1,11 @@
 """Kubernetes scheduler in Python.
 
 ``kubesched.simulate(...)`` schedules manifests on a simulated cluster; ``kubesched.Simulation(...)`` does so step by
-step (``docs/python.md``). ``kubesched.capacity(...)`` counts how many more pods fit (``docs/capacity.md``).
-``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``), ``kubesched.diff(...)`` compares two (``docs/diff.md``).
-``kubesched.decisions(...)`` reads recorded decisions (``docs/decisions.md``). ``Plugin`` and ``Status`` are for plugins
-(``docs/plugins.md``); the exceptions are what these functions raise. Each is imported at its first use.
+step (``docs/python.md``). ``kubesched.capacity(...)`` counts how many more pods fit (``docs/capacity.md``),
+``kubesched.plan(...)`` finds the nodes to add or remove (``docs/plan.md``). ``kubesched.sweep(...)`` makes many runs
+(``docs/sweeps.md``), ``kubesched.diff(...)`` compares two (``docs/diff.md``). ``kubesched.decisions(...)`` reads
+recorded decisions (``docs/decisions.md``). ``Plugin`` and ``Status`` are for plugins (``docs/plugins.md``); the
+exceptions are what these functions raise. Each is imported at its first use.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kubesched.lab.comparisons import Comparison, diff
     from kubesched.lab.decisions.table import decisions
     from kubesched.lab.simulate.entry import simulate
-    from kubesched.lab.simulate.planning.entry import capacity
+    from kubesched.lab.simulate.planning.entry import capacity, plan
     from kubesched.lab.simulate.results.views import SimulationResult
     from kubesched.lab.simulate.stepping import Simulation
     from kubesched.lab.sweeps import SweepError, sweep
@@ -48,6 +49,7 @@ __all__ = [
     "capacity",
     "decisions",
     "diff",
+    "plan",
     "simulate",
     "sweep",
 ]
@@ -69,6 +71,7 @@ _LAZY: Final = {
     "TraceError": ("kubesched.lab.traces", "TraceError"),
     "decisions": ("kubesched.lab.decisions.table", "decisions"),
     "diff": ("kubesched.lab.comparisons", "diff"),
+    "plan": ("kubesched.lab.simulate.planning.entry", "plan"),
     "simulate": ("kubesched.lab.simulate.entry", "simulate"),
     "sweep": ("kubesched.lab.sweeps", "sweep"),
 }

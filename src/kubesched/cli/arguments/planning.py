@@ -128,8 +128,8 @@ Exit code: 0 even if some pods have no node; 1 if the input cannot be used."""
         "--effort",
         metavar="N",
         type=positive,
-        default=200_000,
-        help="end the search after trying to place N pods (default: 200000)",
+        default=100_000,
+        help="end the search after trying to place N pods (default: 100000)",
     )
     _cluster(parser)
     scheduler_setup(parser)

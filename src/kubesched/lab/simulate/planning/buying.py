@@ -25,11 +25,11 @@ from .site import Site
 __all__ = ["EFFORT", "Choice", "Purchase", "Rules", "buy"]
 
 #: Most placements of pods that are tried in a search, by default.
-EFFORT: Final = 200_000
+EFFORT: Final = 100_000
 #: Most choices that are looked at from below; most of them that only a run has refused or not.
 _MOST_CHOICES: Final = 200_000
 _MOST_RUNS: Final = 100
-#: Most repairs of a choice that a run refuses.
+#: Most repairs of a choice that leaves pods without a node.
 _MOST_REPAIRS: Final = 16
 
 #: Number of new nodes of each group.
@@ -90,6 +90,7 @@ class _Search:
         self.without: list[tuple[int, str]] = []
         self.tried = self.runs = 0
         self._known: dict[Choice, bool] = {}
+        self._left: dict[Choice, int] = {}
         self._waiting: dict[Choice, int] = {}
 
     def want(self, without: Sequence[tuple[int, str]]) -> None:
@@ -97,6 +98,7 @@ class _Search:
         self.without, gone = list(without), set(without)
         self.wanted = [one for one in self.site.order if one not in gone]
         self._known.clear()
+        self._left.clear()
         self._waiting.clear()
 
     def counts(self) -> list[int]:
@@ -122,6 +124,14 @@ class _Search:
             self.tried += 1
             self._known[choice] = not self.waiting(choice) if self.site.by_run else self.site.fits(choice, self.wanted)
         return self._known[choice]
+
+    def left(self, choice: Choice) -> int:
+        """Return the number of wanted pods that the scheduling cycle leaves without a node."""
+        if choice not in self._left:
+            self.tried += 1
+            self._left[choice] = self.site.left(choice, self.wanted)
+            self._known[choice] = not self._left[choice]
+        return self._left[choice]
 
     def waiting(self, choice: Choice) -> int:
         """Return the number of wanted pods without a node after a run of the whole cluster with these nodes."""
@@ -153,11 +163,8 @@ def buy(
     least, fractions = lower_bound(problem)
     least = max(least, search.price(rules.least))
     rounded = _rounded(rules, fractions)
-    if choice is None or (search.rank(rounded) < search.rank(choice) and search.fits(rounded)):
-        choice = rounded
-    if not site.by_run:
-        choice = _improved(search, choice)
-    choice, verified = _repaired(search, choice)
+    choice = rounded if choice is None else _best_of(search, [choice, rounded])
+    choice, verified = _repaired(search, choice, search.waiting)
     if site.by_run and verified:
         choice = _improved(search, choice)
     choice, bound, exact = _from_below(search, problem, choice, least, verified)
@@ -272,6 +279,21 @@ def _placed_by_one_more(
         site.remove(names)
 
 
+def _best_of(search: _Search, starts: Sequence[Choice]) -> Choice:
+    """Improve each of some choices, and return the best result; each gets its share of the work.
+
+    A choice that was made node by node may leave pods when all nodes come at once, since pods take each other's places.
+    """
+    found = []
+    total = search.effort
+    for number, start in enumerate(dict.fromkeys(starts)):
+        search.effort = search.site.work + (total - search.site.work) // (len(starts) + 1 - number)
+        choice, holds = _repaired(search, start, search.left)
+        found.append((not holds, search.rank(_improved(search, choice) if holds else choice)))
+    search.effort = total
+    return min(found)[1][2]
+
+
 # -- better bit by bit -------------------------------------------------------------------------------------
 
 
@@ -310,28 +332,31 @@ def _changed(choice: Choice, changes: dict[int, int]) -> Choice:
     return tuple(one + changes.get(index, 0) for index, one in enumerate(choice))
 
 
-def _repaired(search: _Search, choice: Choice) -> tuple[Choice, bool]:
-    """Return a choice that a run has placed all wanted pods with: the given one, or one with more nodes.
+def _repaired(search: _Search, choice: Choice, count: Callable[[Choice], int]) -> tuple[Choice, bool]:
+    """Return a choice with which ``count`` finds no pod without a node: the given one, or one with more nodes.
 
-    Without an improvement by any more node the last choice is returned, and False. Pods that wait then are told.
+    Where no choice with more nodes of one group has fewer such pods, the last one is returned, and False.
     """
     for _ in range(_MOST_REPAIRS):
-        waiting = search.waiting(choice)
+        waiting = count(choice)
         if not waiting:
             return choice, True
-        more = [_changed(choice, {group: 1}) for group in range(len(choice))]
-        allowed = [one for one in more if search.rules.allow(one)]
-        better = [one for one in allowed if search.waiting(one) < waiting]
-        if not better:
+        better = next(_more(search, choice, lambda one: count(one) < waiting), None)  # noqa: B023 - used at once
+        if better is None or search.is_spent:
             return choice, False
-        choice = min(better, key=lambda one: (search.waiting(one), search.rank(one)))
-        # Most often as many nodes again help as much.
-        steps = search.waiting(choice) // max(1, waiting - search.waiting(choice))
-        group = next(index for index, one in enumerate(more) if one == choice)
-        ahead = _changed(choice, {group: max(0, steps - 1)})
-        if steps > 2 and search.rules.allow(ahead):
-            choice = ahead
-    return choice, not search.waiting(choice)
+        choice = better
+    return choice, not count(choice)
+
+
+def _more(search: _Search, choice: Choice, helps: Callable[[Choice], bool]) -> Iterator[Choice]:
+    """Yield the cheapest choices that help, with 1, 2, 4, … more nodes of a group."""
+    step, most = 1, max(search.rules.most, default=0)
+    while step <= most:
+        more = [_changed(choice, {group: step}) for group in range(len(choice))]
+        for one in sorted((one for one in more if search.rules.allow(one)), key=search.rank):
+            if helps(one):
+                yield one
+        step *= 2
 
 
 # -- from below --------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def drained(arguments: Mapping[str, Any], nodes: Sequence[str], about: Mapping[s
     result = Drained()
 
     async def drive(session: Session) -> Stopped:
-        await settled_start(session)
+        await settled_start(session, running=True)
         store = session.embedded.store
         there = {pod.uid for pod in session.embedded.pods()}
         waiting = {pod.uid for pod in session.embedded.pods() if not pod.spec.node_name}

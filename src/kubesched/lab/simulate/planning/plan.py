@@ -33,7 +33,7 @@ from .plan_report import Bought, NewNode, Plan
 from .site import Site, daemon_pods, pending_pods
 from .timeless import timeless
 from .trial import NeedsRunError
-from .whole_run import settled_start
+from .whole_run import settled_start, unqueued
 
 __all__ = ["demanded", "plan_of"]
 
@@ -221,7 +221,7 @@ def _outcome(arguments: Mapping[str, Any], groups: Sequence[NodeGroup], choice: 
         waiting = sorted(pod.key for pod in pods if pod.uid in wanted and not pod.spec.node_name)
         outcome.waiting = waiting
         outcome.evicted = len((before | wanted) - {pod.uid for pod in pods})
-        outcome.explained = session.explain(waiting).pending if waiting else []
+        outcome.explained = unqueued(session.explain(waiting).pending) if waiting else []
         there: dict[str, list[str]] = {}
         for pod in pods:
             there.setdefault(pod.spec.node_name, []).append(pod.key)

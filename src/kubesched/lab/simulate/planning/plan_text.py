@@ -8,6 +8,7 @@ from kubesched.base.lines import Line, table, title
 from kubesched.explain.text import pending_lines
 from kubesched.scheduler.plugins.demands.words import counted, listed
 
+from ...node_groups import MOST_NODES
 from .plan_report import Plan, Removal
 
 __all__ = ["plan_lines"]
@@ -81,7 +82,7 @@ def _bought(plan: Plan, width: int | None) -> list[Line]:
             _money(one.price),
             _money(one.cost),
             ", ".join(f"{zone} {count}" for zone, count in one.zones.items()),
-            f"{one.existing + one.count:,} of {one.maximum:,}",
+            f"{one.existing + one.count:,}" + (f" of {one.maximum:,}" if one.maximum < MOST_NODES else ""),
         ]
         for one in plan.add
     ]

@@ -59,7 +59,7 @@ def removal_of(
     found: list[Plan] = []
 
     async def drive(session: Session) -> Stopped:
-        await settled_start(session)
+        await settled_start(session, running=True)
         search = _Removing(session.embedded, arguments, groups, effort, on_progress)
         count, pods, _ = sizes_of(session.embedded)
         removal = search.found()
@@ -114,7 +114,9 @@ class _Removing:
             exact, result = False, Drained()
         gone = {drain.node for drain in result.drains}
         for name in candidates:
-            if name not in gone:
+            if name not in gone and not self._within_groups([*gone, name]):
+                self.kept[name] = f"group {self.group_of[name].name} would have fewer nodes than its minimum"
+            elif name not in gone:
                 self.kept.setdefault(name, "its pods would not all find another node, after those that go")
         bound = self._most_saved(candidates)
         saving = sum(drain.price for drain in result.drains)

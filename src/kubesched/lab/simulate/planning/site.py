@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from kubesched.api.decode import from_builtins
-from kubesched.api.kinds import DAEMON_SETS, NODES
+from kubesched.api.kinds import DAEMON_SETS, NODES, PODS
 from kubesched.api.requests import Resources
 from kubesched.api.selectors import required_node_affinity
 from kubesched.api.taints import first_untolerated
@@ -55,7 +55,9 @@ def pending_pods(embedded: Embedded) -> tuple[list[Pod], list[Pod]]:
     """
     needing: list[Pod] = []
     others: list[Pod] = []
-    for pod in embedded.pods():
+    # The table is in the order of creation, in which the queue takes pods of equal priority.
+    for item in embedded.store.table(PODS).objects.values():
+        pod: Pod = item.typed
         if pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp:
             continue
         fit = not pod.spec.scheduling_gates and pod.spec.scheduler_name in embedded.scheduler.profiles
@@ -102,7 +104,7 @@ class Site:
         """
         self.embedded, self.groups, self.by_run = embedded, groups, by_run
         #: Work of a run, in placements.
-        self.run_work = 4 * len(embedded.pods()) + len(embedded.nodes()) + len(pods)
+        self.run_work = 10 * len(embedded.pods()) + len(embedded.nodes())
         self.trial = Trial(embedded, gates)
         by_text: dict[bytes, int] = {}
         self.demands: list[Demand] = []
@@ -208,6 +210,11 @@ class Site:
         """Return True if all these pods find a node with so many more nodes of each group."""
         with self.standing(counts):
             return not self.place(order, 0 if not self._depend else None)
+
+    def left(self, counts: Sequence[int], order: Sequence[tuple[int, str]]) -> int:
+        """Return how many of these pods find no node with so many more nodes of each group."""
+        with self.standing(counts):
+            return len(self.place(order))
 
     @property
     def _depend(self) -> bool:
