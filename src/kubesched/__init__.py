@@ -1,11 +1,12 @@
 """Kubernetes scheduler in Python.
 
 ``kubesched.simulate(...)`` schedules manifests on a simulated cluster; ``kubesched.Simulation(...)`` does so step by
-step (``docs/python.md``). ``kubesched.capacity(...)`` counts how many more pods fit (``docs/capacity.md``),
-``kubesched.plan(...)`` finds the nodes to add or remove (``docs/plan.md``). ``kubesched.sweep(...)`` makes many runs
-(``docs/sweeps.md``), ``kubesched.diff(...)`` compares two (``docs/diff.md``). ``kubesched.decisions(...)`` reads
-recorded decisions (``docs/decisions.md``). ``Plugin`` and ``Status`` are for plugins (``docs/plugins.md``); the
-exceptions are what these functions raise. Each is imported at its first use.
+step (``docs/python.md``). ``kubesched.arrivals(...)`` generates pods that arrive over time (``docs/arrivals.md``).
+``kubesched.capacity(...)`` counts how many more pods fit (``docs/capacity.md``), ``kubesched.plan(...)`` finds the
+nodes to add or remove (``docs/plan.md``). ``kubesched.sweep(...)`` makes many runs (``docs/sweeps.md``),
+``kubesched.diff(...)`` compares two (``docs/diff.md``). ``kubesched.decisions(...)`` reads recorded decisions
+(``docs/decisions.md``). ``Plugin`` and ``Status`` are for plugins (``docs/plugins.md``); the exceptions are what these
+functions raise. Each is imported at its first use.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kubesched.lab.comparisons import Comparison, diff
     from kubesched.lab.decisions.table import decisions
     from kubesched.lab.simulate.entry import simulate
+    from kubesched.lab.simulate.inputs.trace_files import arrivals
     from kubesched.lab.simulate.planning.entry import capacity, plan
     from kubesched.lab.simulate.results.views import SimulationResult
     from kubesched.lab.simulate.stepping import Simulation
@@ -46,6 +48,7 @@ __all__ = [
     "TaskCrashedError",
     "TraceError",
     "__version__",
+    "arrivals",
     "capacity",
     "decisions",
     "diff",
@@ -69,6 +72,7 @@ _LAZY: Final = {
     "SweepError": ("kubesched.lab.sweeps", "SweepError"),
     "TaskCrashedError": ("kubesched.base.tasks", "TaskCrashedError"),
     "TraceError": ("kubesched.lab.traces", "TraceError"),
+    "arrivals": ("kubesched.lab.simulate.inputs.trace_files", "arrivals"),
     "decisions": ("kubesched.lab.decisions.table", "decisions"),
     "diff": ("kubesched.lab.comparisons", "diff"),
     "plan": ("kubesched.lab.simulate.planning.entry", "plan"),

@@ -24,6 +24,7 @@ from kubesched import (
     SweepError,
     TaskCrashedError,
     TraceError,
+    arrivals,
     decisions,
     diff,
     simulate,
@@ -32,6 +33,7 @@ from kubesched import (
 from kubesched.explain.records import Record
 from kubesched.lab.comparisons.report import ComparisonReport, Figure, PodDifference
 from kubesched.lab.decisions.table import Decisions
+from kubesched.lab.simulate.inputs.trace_files import ArrivalTable
 from kubesched.lab.simulate.results.result import Result
 from kubesched.lab.sweeps import SweepTable
 from kubesched.scheduler.framework import (
@@ -73,6 +75,7 @@ def python_page(made: str) -> str:
     )
     parts = [
         *(_function(simulate), _class(Simulation), _class(SimulationResult), _class(Result)),
+        *(_function(arrivals), _class(ArrivalTable)),
         *(_function(diff), _class(Comparison), _class(ComparisonReport), _class(PodDifference), _class(Figure)),
         *(_function(sweep), _class(SweepTable)),
         *(_function(decisions), _class(Decisions), _class(Record)),

@@ -20,7 +20,7 @@ from kubesched.explain.records import Recorder
 from kubesched.lab.simulate.inputs.events import PlannedEvent, planned_events, with_configurations
 from kubesched.lab.simulate.inputs.given import check_amounts, cluster_of, node_template_of
 from kubesched.lab.simulate.inputs.table_files import TableFileError, check_file, write_table
-from kubesched.lab.simulate.inputs.workload_table import read_table
+from kubesched.lab.simulate.inputs.trace_files import trace_pods
 from kubesched.lab.simulate.results.html_report import render_html
 from kubesched.lab.simulate.results.report import error_text, render_json, render_table, render_yaml
 from kubesched.lab.simulate.results.result import Result
@@ -144,7 +144,7 @@ def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]
             )
         for path in options.trace:
             with manifests.collecting():
-                manifests.objects += read_table(path)
+                manifests.objects += trace_pods(path, options.seed)
     if not manifests.objects and not manifests.problems:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))

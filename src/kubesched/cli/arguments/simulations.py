@@ -92,8 +92,8 @@ warnings."""
         metavar="FILE",
         action="append",
         default=[],
-        help="a table (CSV) of pods that arrive over time, with columns such as arrival, name, count, duration, cpu, "
-        "memory; may be given again",
+        help="a table of pods that arrive over time (CSV, .jsonl, .parquet), with columns such as arrival, name, count, "
+        "duration, cpu, memory; or arrivals to generate (YAML of kind Arrivals); may be given again",
     )
     parser.add_argument(
         "--events",
