@@ -22,6 +22,7 @@ __all__ = [
     "LostCandidate",
     "NewNodeReport",
     "NodeScore",
+    "NotCreated",
     "ObstacleReport",
     "Pending",
     "PendingReason",
@@ -29,6 +30,7 @@ __all__ = [
     "PluginScore",
     "PreemptionReport",
     "QueueState",
+    "QuotaLimit",
     "Reason",
     "RemedyReport",
     "Turn",
@@ -288,12 +290,52 @@ class Pending(_Struct, frozen=True, kw_only=True):
     queue: QueueState | None = None
 
 
+class QuotaLimit(_Struct, frozen=True, kw_only=True):
+    """Resource of a quota of which too little is left for one more pod. Amounts are as Kubernetes writes them.
+
+    ``needed`` is the limit with which all missing pods can be made.
+    """
+
+    quota: str
+    resource: str
+    asked: str
+    used: str
+    limit: str
+    needed: str
+
+
+class NotCreated(_Struct, frozen=True, kw_only=True):
+    """Workload whose pods cannot all be made, because quotas stand in the way of the next one.
+
+    ``fits`` is the number of nodes that the next pod would fit now.
+    """
+
+    namespace: str
+    workload: str
+    wanted: int
+    existing: int
+    limits: list[QuotaLimit] = []
+    #: What a quota demands of each container, and the pod's lack, such as ``cpu for: main``, after the quota's name.
+    unasked: list[str] = []
+    fits: int = 0
+    hints: list[str] = []
+    #: What the workload's controller said last.
+    event: str = ""
+
+    @property
+    def name(self) -> str:
+        """Namespace and name of the workload, ``namespace/name``."""
+        return f"{self.namespace}/{self.workload.partition('/')[2]}"
+
+
 class Explanation(_Struct, frozen=True, kw_only=True):
     """Explanation of pods: the document of ``kubesched explain`` and of a live scheduler."""
 
     api_version: str = "kubesched.io/v1alpha1"
     kind: str = "Explanation"
     pending: list[Pending] = []
+    #: Workloads that lack pods for quotas, most missing pods first.
+    not_created: list[NotCreated] = []
     placed: list[Placed] = []
     #: Preemptions in which a pod of the question was evicted, the newest last.
     evicted: list[PreemptionReport] = []
