@@ -40,9 +40,7 @@ def claim_changes(found: Storage, claim: PersistentVolumeClaim) -> Iterator[Chan
         yield _change(found, words, CLAIMS, key, claim, _shared)
     if BIND_COMPLETED in claim.metadata.annotations and claim.spec.volume_name:
         if storage_class is not None and _is_delayed(storage_class) and found.find(VOLUMES, claim.spec.volume_name):
-            words = (
-                f"make the claim {name} anew with a new volume ({claim.spec.volume_name} keeps the data)"
-            )
+            words = f"make the claim {name} anew with a new volume ({claim.spec.volume_name} keeps the data)"
             yield _change(found, words, CLAIMS, key, claim, _unbound)
         return
     if storage_class is not None and _is_delayed(storage_class):
