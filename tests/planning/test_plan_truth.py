@@ -13,7 +13,9 @@ from kubesched.lab.node_groups import NodeGroup
 from kubesched.lab.node_groups.offers import template_of
 from kubesched.lab.simulate.entry import options_of
 from kubesched.lab.simulate.inputs.given import manifests_of
+from kubesched.lab.simulate.planning.drains import drained
 from kubesched.lab.simulate.planning.plan import demanded, plan_of
+from kubesched.lab.simulate.planning.removing import removal_of
 from planning_kit import APPS, nodes, pod, running, specs
 
 #: Few cases in the ordinary profile: a case takes some 300 ms.
@@ -80,3 +82,26 @@ def test_no_choice_of_nodes_is_better_than_the_plan(data: st.DataObject) -> None
         assert plan.bound <= plan.cost + 1e-9
     else:
         assert found is None
+
+
+@settings(max_examples=_CASES)
+@given(st.data())
+def test_no_set_of_nodes_that_saves_more_can_go(data: st.DataObject) -> None:
+    there = data.draw(nodes(3))
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    pods = data.draw(running(there, 3))
+    for one in pods:
+        one["metadata"]["ownerReferences"] = [owner]
+    arguments = options_of([*there, *pods])
+    removal = removal_of(arguments).removal
+    assert removal is not None
+    assert removal.exact
+    kept = {one.node for one in removal.kept if one.why.startswith("budget")}
+    names = [one["metadata"]["name"] for one in there if one["metadata"]["name"] not in kept]
+    most = 0
+    for size in range(1, len(names) + 1):
+        for going in itertools.permutations(names, size):
+            if not drained(arguments, going, dict.fromkeys(going, ("", 0.0))).failed:
+                most = size
+                break
+    assert len(removal.drains) == most

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
+<<<<<<< HEAD
 from kubesched import (
     ApiError,
     Comparison,
@@ -30,10 +31,17 @@ from kubesched import (
     simulate,
     sweep,
 )
+=======
+from kubesched import Simulation, SimulationResult, capacity, decisions, plan, simulate, sweep
+>>>>>>> capacity
 from kubesched.explain.records import Record
 from kubesched.lab.comparisons.report import ComparisonReport, Figure, PodDifference
 from kubesched.lab.decisions.table import Decisions
+<<<<<<< HEAD
 from kubesched.lab.simulate.inputs.trace_files import ArrivalTable
+=======
+from kubesched.lab.simulate.planning.entry import CapacityResult, PlanResult
+>>>>>>> capacity
 from kubesched.lab.simulate.results.result import Result
 from kubesched.lab.sweeps import SweepTable
 from kubesched.scheduler.framework import (
@@ -67,17 +75,23 @@ def contract_page(made: str) -> str:
 
 
 def python_page(made: str) -> str:
-    """Page of the names that programs import: simulations, sweeps, decisions, and tests of plugins."""
+    """Page of the names that programs import: simulations, sweeps, plans, decisions, and tests of plugins."""
     intro = (
+<<<<<<< HEAD
         "`kubesched` has simulations, sweeps and recorded decisions, `kubesched.testing` has tests of plugins. The guides are "
         "[simulations in Python](python.md), [sweeps](sweeps.md), [decisions](decisions.md) and [writing a plugin](plugins.md). `Plugin` and `Status` are on "
         "[a page of their own](plugin-contract.md)."
+=======
+        "`kubesched` has simulations, sweeps, plans and recorded decisions, `kubesched.testing` has tests of plugins. The guides are "
+        "[simulations in Python](python.md), [sweeps](sweeps.md), [capacity](capacity.md), [plans](plan.md), [decisions](decisions.md) and [writing a plugin](plugins.md)."
+>>>>>>> capacity
     )
     parts = [
         *(_function(simulate), _class(Simulation), _class(SimulationResult), _class(Result)),
         *(_function(arrivals), _class(ArrivalTable)),
         *(_function(diff), _class(Comparison), _class(ComparisonReport), _class(PodDifference), _class(Figure)),
         *(_function(sweep), _class(SweepTable)),
+        *(_function(capacity), _class(CapacityResult), _function(plan), _class(PlanResult)),
         *(_function(decisions), _class(Decisions), _class(Record)),
         *(_class(PluginCluster), _function(node), _function(pod)),
         *map(_error, (ManifestError, ConfigError, PluginError, SweepError, TraceError, ApiError, TaskCrashedError)),

@@ -26,17 +26,22 @@ __all__ = ["EFFORT", "Choice", "Purchase", "Rules", "buy"]
 
 #: Most placements of pods that are tried in a search, by default.
 EFFORT: Final = 100_000
+#: Most groups of which one more node is tried at a step, those that look best first.
+_MOST_GROUPS: Final = 16
 #: Most choices that are looked at from below; most of them that only a run has refused or not.
-_MOST_CHOICES: Final = 200_000
+_MOST_CHOICES: Final = 50_000
 _MOST_RUNS: Final = 100
+#: Runs that there may be to confirm a choice, however much work was done.
+_FEW_RUNS: Final = 5
 #: Most repairs of a choice that leaves pods without a node.
 _MOST_REPAIRS: Final = 16
 
 #: Number of new nodes of each group.
 Choice = tuple[int, ...]
-#: Function that runs the whole cluster with a choice. It returns the number of pods, apart from the given ones, that have no
-#: node then, with those that were evicted.
-Verify = Callable[[Choice, set[tuple[int, str]]], int]
+#: Pod that has no node, as (number of the demand, name); the number is -1 for a pod that was evicted.
+Waiting = tuple[int, str]
+#: Function that runs the whole cluster with a choice. It returns the pods, apart from the given ones, that have no node then.
+Verify = Callable[[Choice, set[Waiting]], list[Waiting]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +95,10 @@ class _Search:
         self.without: list[tuple[int, str]] = []
         self.tried = self.runs = 0
         self._known: dict[Choice, bool] = {}
+        #: Groups that replace others: all, if they are few, else those that seemed promising.
+        self.active = set(range(len(self.prices))) if len(self.prices) <= _MOST_GROUPS else set()
         self._left: dict[Choice, int] = {}
-        self._waiting: dict[Choice, int] = {}
+        self._waiting: dict[Choice, list[Waiting]] = {}
 
     def want(self, without: Sequence[tuple[int, str]]) -> None:
         """Want all pods but some."""
@@ -100,6 +107,22 @@ class _Search:
         self._known.clear()
         self._left.clear()
         self._waiting.clear()
+
+    def promising(self, choice: Sequence[int], left: Sequence[Waiting], weights: Sequence[float]) -> list[int]:
+        """Return the groups that may have one more node and seem to hold most for its price, the best first."""
+        count: dict[int, int] = {}
+        for index, _ in left:
+            count[index] = count.get(index, 0) + 1
+        found = []
+        for group in range(len(choice)):
+            if not self.rules.allow([one + (index == group) for index, one in enumerate(choice)]):
+                continue
+            worth = max(weights[index] * min(number, self.site.held(index)[group]) for index, number in count.items())
+            if worth:
+                found.append((-worth / max(self.prices[group], 1e-9), group))
+        best = [group for _, group in sorted(found)[:_MOST_GROUPS]]
+        self.active.update(best)
+        return best
 
     def counts(self) -> list[int]:
         """Return the number of wanted pods of each demand."""
@@ -133,8 +156,8 @@ class _Search:
             self._known[choice] = not self._left[choice]
         return self._left[choice]
 
-    def waiting(self, choice: Choice) -> int:
-        """Return the number of wanted pods without a node after a run of the whole cluster with these nodes."""
+    def waiting(self, choice: Choice) -> list[Waiting]:
+        """Return the wanted pods without a node after a run of the whole cluster with these nodes."""
         if choice not in self._waiting:
             self.runs += 1
             self.site.work += self.site.run_work
@@ -142,12 +165,7 @@ class _Search:
         return self._waiting[choice]
 
 
-def buy(
-    site: Site,
-    rules: Rules,
-    verify: Verify,
-    effort: int = EFFORT,
-) -> Purchase:
+def buy(site: Site, rules: Rules, verify: Verify, effort: int = EFFORT) -> Purchase:
     """Return the cheapest choice that was found for the site's pods.
 
     ``effort`` is a number of placements after which the search ends with what it has.
@@ -156,15 +174,23 @@ def buy(
         NeedsRunError, PluginFailedError: see :class:`.trial.Trial`.
     """
     search = _Search(site, rules, verify, effort)
-    choice = None if site.by_run else _greedy(search)
-    if search.without and (whole := _all_held(search)) is not None:
-        return _purchase(search, whole, search.price(whole), exact=True, verified=True)
+    with site.trial.same_ties():
+        choice = None if site.by_run else _greedy(search)
+    if search.without:
+        left = search.without
+        search.want(())
+        whole = _lowest(search)
+        if whole is not None:
+            return _purchase(search, whole, search.price(whole), exact=True, verified=True)
+        search.want(left)
     problem = site.problem(rules.most, search.counts())
     least, fractions = lower_bound(problem)
     least = max(least, search.price(rules.least))
     rounded = _rounded(rules, fractions)
     choice = rounded if choice is None else _best_of(search, [choice, rounded])
-    choice, verified = _repaired(search, choice, search.waiting)
+    choice, verified = _confirmed(search, choice)
+    if not verified and (whole := _lowest(search)) is not None:
+        return _purchase(search, whole, search.price(whole), exact=True, verified=True)
     if site.by_run and verified:
         choice = _improved(search, choice)
     choice, bound, exact = _from_below(search, problem, choice, least, verified)
@@ -183,18 +209,16 @@ def _purchase(search: _Search, choice: Choice, bound: float, *, exact: bool, ver
     )
 
 
-def _all_held(search: _Search) -> Choice | None:
-    """Return the best choice that holds all pods, although the greedy one does not; None if there may be none."""
-    left = search.without
-    search.want(())
+def _lowest(search: _Search) -> Choice | None:
+    """Return the best choice that holds all wanted pods, where no other way has found one; None if there may be none."""
     top = search.rules.most
     problem = search.site.problem(top, search.counts())
-    if problem.is_met(np.array(top, dtype=float)):
-        least, _ = lower_bound(problem)
-        choice, _, exact = _from_below(search, problem, top, max(least, search.price(search.rules.least)), True)
-        if exact and (choice != top or (search.rules.allow(top) and not search.waiting(top))):
-            return choice
-    search.want(left)
+    if not problem.is_met(np.array(top, dtype=float)):
+        return None
+    least, _ = lower_bound(problem)
+    choice, _, exact = _from_below(search, problem, top, max(least, search.price(search.rules.least)), True)
+    if exact and (choice != top or (search.rules.allow(top) and not search.waiting(top))):
+        return choice
     return None
 
 
@@ -225,10 +249,7 @@ def _greedy(search: _Search) -> Choice:
         left = site.place(search.wanted)
         while left:
             best: tuple[float, int, int, int] | None = None
-            for group in range(len(choice)):
-                more = tuple(one + (index == group) for index, one in enumerate(choice))
-                if not rules.allow(more):
-                    continue
+            for group in search.promising(choice, left, weights):
                 placed = _placed_by_one_more(site, choice, group, left)
                 value = sum(weights[index] for index, _ in placed)
                 if placed:
@@ -288,7 +309,7 @@ def _best_of(search: _Search, starts: Sequence[Choice]) -> Choice:
     total = search.effort
     for number, start in enumerate(dict.fromkeys(starts)):
         search.effort = search.site.work + (total - search.site.work) // (len(starts) + 1 - number)
-        choice, holds = _repaired(search, start, search.left)
+        choice, holds = _repaired(search, start)
         found.append((not holds, search.rank(_improved(search, choice) if holds else choice)))
     search.effort = total
     return min(found)[1][2]
@@ -320,7 +341,7 @@ def _neighbours(search: _Search, choice: Choice) -> Iterator[Choice]:
             continue
         for step in {1, 2, choice[less] // 4, choice[less] // 2} - {0}:
             found.add(_changed(choice, {less: -step}))
-            for more in groups:
+            for more in sorted(search.active):
                 if more != less:
                     found |= {_changed(choice, {less: -step, more: count}) for count in (1, 2, step)}
     rank = search.rank(choice)
@@ -332,31 +353,62 @@ def _changed(choice: Choice, changes: dict[int, int]) -> Choice:
     return tuple(one + changes.get(index, 0) for index, one in enumerate(choice))
 
 
-def _repaired(search: _Search, choice: Choice, count: Callable[[Choice], int]) -> tuple[Choice, bool]:
-    """Return a choice with which ``count`` finds no pod without a node: the given one, or one with more nodes.
+def _repaired(search: _Search, choice: Choice) -> tuple[Choice, bool]:
+    """Return a choice with which the cycle leaves no pod without a node: the given one, or one with more nodes.
 
-    Where no choice with more nodes of one group has fewer such pods, the last one is returned, and False.
+    Where no choice with more nodes of one group leaves fewer, the last one is returned, and False.
     """
     for _ in range(_MOST_REPAIRS):
-        waiting = count(choice)
+        waiting = search.left(choice)
         if not waiting:
             return choice, True
-        better = next(_more(search, choice, lambda one: count(one) < waiting), None)  # noqa: B023 - used at once
-        if better is None or search.is_spent:
+        better = next((one for one in _more(search, choice) if search.left(one) < waiting), None)
+        if better is None:
             return choice, False
         choice = better
-    return choice, not count(choice)
+    return choice, not search.left(choice)
 
 
-def _more(search: _Search, choice: Choice, helps: Callable[[Choice], bool]) -> Iterator[Choice]:
-    """Yield the cheapest choices that help, with 1, 2, 4, … more nodes of a group."""
+def _more(search: _Search, choice: Choice) -> Iterator[Choice]:
+    """Yield choices with 1, 2, 4, … more nodes of a group, the cheapest first, as long as the work allows."""
     step, most = 1, max(search.rules.most, default=0)
     while step <= most:
-        more = [_changed(choice, {group: step}) for group in range(len(choice))]
+        more = [_changed(choice, {group: step}) for group in sorted(search.active)]
         for one in sorted((one for one in more if search.rules.allow(one)), key=search.rank):
-            if helps(one):
-                yield one
+            if search.is_spent:
+                return
+            yield one
         step *= 2
+
+
+def _confirmed(search: _Search, choice: Choice) -> tuple[Choice, bool]:
+    """Return a choice that a run of the whole cluster has placed all wanted pods with, and True.
+
+    Each time pods are left, as many nodes as they fill are added, of the cheapest group that can hold them.
+    """
+    for _ in range(_MOST_REPAIRS):
+        waiting = search.waiting(choice)
+        if not waiting:
+            return choice, True
+        more = _for_waiting(search, choice, waiting)
+        if more is None or (search.is_spent and search.runs >= _FEW_RUNS):
+            return choice, False
+        choice = more
+    return choice, not search.waiting(choice)
+
+
+def _for_waiting(search: _Search, choice: Choice, waiting: Sequence[Waiting]) -> Choice | None:
+    kind = next((index for index, _ in waiting if index >= 0), None)
+    if kind is None:
+        return None
+    alike = sum(index == kind for index, _ in waiting)
+    found = []
+    for group, held in enumerate(search.site.held(kind)):
+        if held:
+            count = -(-alike // held)
+            options = [_changed(choice, {group: one}) for one in (count, 1)]
+            found += [one for one in options if search.rules.allow(one)][:1]
+    return min(found, key=search.rank, default=None)
 
 
 # -- from below --------------------------------------------------------------------------------------------
@@ -396,13 +448,15 @@ def _by_price(search: _Search, best: Choice, least: float) -> Iterator[Choice | 
     rules = search.rules
     top = search.rank(best)
     heap = [(search.rank(rules.least), 0)]
-    for _ in range(_MOST_CHOICES):
+    made = 0
+    while made < _MOST_CHOICES:
         if not heap:
             return
         (price, _, choice), first = heapq.heappop(heap)
         if price >= least - 1e-9:
             yield choice
         for group in range(first, len(choice)):
+            made += 1
             if choice[group] < rules.most[group]:
                 other = _changed(choice, {group: 1})
                 rank = search.rank(other)

@@ -27,7 +27,7 @@ from ..results.result import NodeUse, Stopped
 from ..run.own_thread import outside_any_loop
 from ..run.simulation import Session, simulate
 from ..run.virtual_time import run_virtual
-from .buying import EFFORT, Choice, Purchase, Rules, buy, shared_limits
+from .buying import EFFORT, Choice, Purchase, Rules, Waiting, buy, shared_limits
 from .capacity import QUIET, sizes_of
 from .plan_report import Bought, NewNode, Plan
 from .site import Site, daemon_pods, pending_pods
@@ -161,12 +161,13 @@ def _bought(
     outcomes: dict[Choice, Outcome] = {}
     wanted = {f"{site.demands[index].pod.namespace}/{name}": (index, name) for index, name in site.order}
 
-    def verify(choice: Choice, without: set[tuple[int, str]]) -> int:
+    def verify(choice: Choice, without: set[Waiting]) -> list[Waiting]:
         if choice not in outcomes:
             outcomes[choice] = _outcome(arguments, site.groups, choice)
             on_progress(len(outcomes))
         outcome = outcomes[choice]
-        return sum(wanted.get(key) not in without for key in outcome.waiting if key in wanted) + outcome.evicted
+        waiting = [wanted[key] for key in outcome.waiting if key in wanted]
+        return [one for one in waiting if one not in without] + [(-1, "")] * outcome.evicted
 
     with site.trial.begun():
         purchase = buy(site, _rules(site, existing), verify, effort)

@@ -195,9 +195,9 @@ class _Removing:
                 self.kept[name] = self.trial.why
         self.trial.undo()
         # Pods that went to a node which goes later must find their place at once, when all are cordoned.
-        while going and not self.trial.drain_all(going):
-            self.kept[self.trial.failed] = self.trial.why
-            going.remove(self.trial.failed)
+        failed = self.trial.drain_all(going)
+        self.kept |= failed
+        going = [name for name in going if name not in failed]
         self.trial.undo()
         for _ in range(_MOST_REPAIRS):
             result = self._run(going)
@@ -247,11 +247,19 @@ class _DrainTrial:
                 return False
         return True
 
-    def drain_all(self, names: Sequence[str]) -> bool:
-        """Cordon nodes and drain them in order; False with the first that fails."""
+    def drain_all(self, names: Sequence[str]) -> dict[str, str]:
+        """Cordon nodes and drain them in order. Return those that stay, with the reasons; later ones may use them."""
+        cache = self._embedded.scheduler.cache
+        before = {name: info.node for name in names if (info := cache.table.get(name)) is not None}
         for name in names:
             self._cordon(name)
-        return all(self.drain(name) for name in names)
+        failed: dict[str, str] = {}
+        for name in names:
+            node = before.get(name)
+            if not self.drain(name) and node is not None:
+                failed[name] = self.why
+                cache.set_node(node)
+        return failed
 
     def drain(self, name: str) -> bool:
         """Move the pods of a node to others; False, and everything is as before, when one finds none."""
@@ -259,31 +267,33 @@ class _DrainTrial:
         before, undone = len(self._trial), len(self._undone)
         self._cordon(name)
         again = self._moved.get(name, [])
-        waiting: list[tuple[TriedPod | None, str]] = [(tried, f"{pod}-again") for tried, pod in again]
+        waiting: list[tuple[TriedPod | None, str]] = [(tried, pod) for tried, pod in again]
         for pod in self._pods[name]:
             info = cache.get_pod(pod.uid)
             if info is not None:
                 cache.remove_pod(info.pod)
                 self._undone.append(info)
-            waiting.append((self._tried_pod(pod), f"{pod.name}-again"))
+            waiting.append((self._tried_pod(pod), pod.name))
         placed: list[tuple[str, TriedPod, str]] = []
         for tried, pod_name in waiting:
             if tried is None:
                 continue  # only a run can tell
             self.work += 1
             try:
-                node = self._trial.place(tried, pod_name)
+                # A new name each time: what moves twice is in two places until the trial ends.
+                node = self._trial.place(tried, f"{pod_name}-{self.work}")
             except NeedsRunError:
                 continue
             if node is None:
                 self.failed, self.why = (
                     name,
-                    f"{tried.pod.namespace}/{pod_name.removesuffix('-again')} would have no other node",
+                    f"{tried.pod.namespace}/{pod_name} would have no other node",
                 )
                 self._trial.take_back(before)
                 self.undo(undone)
                 return False
             placed.append((node, tried, pod_name))
+        self._moved.pop(name, None)
         for node, tried, pod_name in placed:
             self._moved.setdefault(node, []).append((tried, pod_name))
         return True

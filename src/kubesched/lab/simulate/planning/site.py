@@ -32,6 +32,8 @@ __all__ = ["Demand", "Site", "daemon_pods", "pending_pods"]
 
 #: Most comparisons of kinds of pods with existing nodes, for the bound.
 _MOST_COMPARISONS: Final = 2_000_000
+#: Nodes about which is computed in the time of a placement.
+_NODES_PER_PLACEMENT: Final = 100
 #: Fewest nodes of a group that are made at once.
 _AT_ONCE: Final = 8
 
@@ -120,6 +122,7 @@ class Site:
         self.requests = [one.info.fit_requests for one in self._tried]
         self.work = 0
         self._nodes: list[list[Node]] = [[] for _ in groups]
+        self._held: dict[int, list[int]] = {}
         self._daemons: dict[str, list[tuple[TriedPod, str]]] = {}
         self._taken = {node.name for node in embedded.nodes()}
 
@@ -142,7 +145,13 @@ class Site:
     def standing(self, counts: Sequence[int]) -> Iterator[None]:
         """Context in which the cluster has so many more nodes of each group, with the pods of DaemonSets."""
         before = len(self.trial)
+        with self.trial.same_ties():
+            yield from self._stood(before, counts)
+
+    def _stood(self, before: int, counts: Sequence[int]) -> Iterator[None]:
         names = self.add(counts)
+        # When nodes come or go, what is known about a kind of pod is computed again for all nodes.
+        self.work += len(self.demands) * len(self.embedded.scheduler.cache.table) // _NODES_PER_PLACEMENT
         try:
             yield
         finally:
@@ -165,8 +174,8 @@ class Site:
         return names
 
     def remove(self, names: Iterable[str]) -> None:
-        """Take nodes down, from which all pods were taken back."""
-        for name in names:
+        """Take nodes down, from which all pods were taken back; the last first, so that the next get the same rows."""
+        for name in reversed(list(names)):
             self.embedded.scheduler.cache.remove_node(name)
 
     def _daemons_of(self, name: str) -> list[tuple[TriedPod, str]]:
@@ -247,17 +256,9 @@ class Site:
             asked = {**amounts(requests), "pods": 1}
             here = self._room_now(index, asked)
             need = max(0, wanted[index] - here)
-            able = [
-                group for group in range(len(self.groups)) if self.may_hold(index, self.node(group, 0)) and most[group]
-            ]
-            held = [
-                float(min(capacity[group].get(name, 0) // amount for name, amount in asked.items()))
-                if group in able
-                else 0.0
-                for group in range(len(self.groups))
-            ]
+            held = [float(one) if most[group] else 0.0 for group, one in enumerate(self.held(index))]
             rows.append((held, float(need)))
-            able = [group for group in able if held[group]]
+            able = [group for group, one in enumerate(held) if one]
             if not here:
                 sums = by_set.setdefault(frozenset(able), {})
                 for name, amount in asked.items():
@@ -277,6 +278,19 @@ class Site:
             np.array([need for _, need in rows]),
             np.array(most, dtype=float),
         )
+
+    def held(self, index: int) -> list[int]:
+        """Return how many pods of a kind an empty node of each group holds at most, by amounts, taints and labels."""
+        if index in self._held:
+            return self._held[index]
+        asked = {**amounts(self.requests[index]), "pods": 1}
+        found = self._held[index] = []
+        for group in range(len(self.groups)):
+            one = self.capacity(group)
+            there = {**amounts(one), "pods": one.allowed_pods}
+            able = self.may_hold(index, self.node(group, 0))
+            found.append(min(there.get(name, 0) // amount for name, amount in asked.items()) if able else 0)
+        return found
 
     def _room_now(self, index: int, asked: dict[str, int]) -> int:
         """Return a number of pods of a kind that existing nodes have room for at most, by amounts, taints and labels."""

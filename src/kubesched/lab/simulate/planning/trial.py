@@ -139,14 +139,20 @@ class Trial:
         return self._placings[name]
 
     @contextmanager
+    def same_ties(self) -> Iterator[None]:
+        """Context that begins with the ties of a run at this moment; at its end they are as before."""
+        with ExitStack() as stack:
+            for profile in self.embedded.scheduler.profiles.values():
+                stack.enter_context(profile.search.aside())
+            yield
+
+    @contextmanager
     def begun(self, *, last: bool = False) -> Iterator[None]:
         """Context of the trial; at its end all pods are taken back, and ties are broken as if nothing had happened.
 
         After the ``last`` trial of a cluster that is then forgotten, they are left.
         """
-        with ExitStack() as stack:
-            for profile in self.embedded.scheduler.profiles.values():
-                stack.enter_context(profile.search.aside())
+        with self.same_ties():
             try:
                 yield
             finally:

@@ -136,12 +136,14 @@ class Session(AttemptObserver):
         )
         explainer = Explainer(self.embedded.scheduler, self.embedded.objects, live=True)
         evicted = [one for one in self._preemptions if not set(names).isdisjoint(one.victims)]
-        gone = {name for one in evicted for name in one.victims}
+        lacking = explainer.not_created(pods.values(), names=names)
         groups = {name for name in names if explainer.groups.knows(name)}
+        known = {*pods, *groups, *(name for one in evicted for name in one.victims), *(one.name for one in lacking)}
         return msgspec.structs.replace(
             explainer.explain(chosen, against, groups=groups, as_groups=not names),
             evicted=evicted,
-            absent=[name for name in names if name not in pods and name not in gone and name not in groups],
+            not_created=lacking,
+            absent=[name for name in names if name not in known],
         )
 
     def attempted(self, record: QueuedPodInfo) -> None:

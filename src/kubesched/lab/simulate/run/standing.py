@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kubesched.api.groups import GATES
-from kubesched.api.kinds import PODS
+from kubesched.api.kinds import PODS, RESOURCE_QUOTAS
 from kubesched.api.requests import pod_requests
 from kubesched.api.types import Pod
 from kubesched.base.said_once import said_once
@@ -94,10 +94,12 @@ async def _explain(
         known = {node.name for node in embedded.nodes()}
         explainer = Explainer(embedded.scheduler, embedded.objects)
         groups = [name for name in names if explainer.groups.knows(name)]
+        lacking = explainer.not_created(pods.values(), namespace, names)
+        known_names = {*pods, *groups, *(one.name for one in lacking)}
+        absent = [name for name in names if name not in known_names]
         document = explainer.explain(wanted, against, on_progress, groups=groups, as_groups=not names)
-        absent = [name for name in names if name not in pods and name not in groups]
         return Standing(
-            document=msgspec.structs.replace(document, absent=absent),
+            document=msgspec.structs.replace(document, absent=absent, not_created=lacking),
             unknown_nodes=[name for name in against if name not in known],
             warnings=warnings,
         )
@@ -192,7 +194,7 @@ async def _standing(
     embedded = Embedded(config, registry, clock=clock, gates=gates, kubelets=False)
     prepare(embedded)
     try:
-        objects = list(intake.everything())
+        objects = sorted(intake.everything(), key=_turn)
         refused = store_objects(embedded.store, objects)
     except RefusedError as error:
         raise ManifestError(*error.problems) from None
@@ -203,6 +205,13 @@ async def _standing(
         yield embedded, list(said_once([*intake.warnings, *(f"{item.source}: {item.message}" for item in refused)]))
     finally:
         await embedded.stop()
+
+
+def _turn(item: Manifest) -> int:
+    """Place of an object among those that are stored: quotas come after pods that are there, and before new ones."""
+    if item.kind == RESOURCE_QUOTAS:
+        return 1
+    return 2 if item.kind == PODS and not item.data.get("status") else 0
 
 
 def _mark_deleted(store: Store, objects: Iterable[Manifest]) -> None:
