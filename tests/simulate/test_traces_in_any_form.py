@@ -96,6 +96,13 @@ def test_bad_files_are_named_by_line_and_column(tmp_path: Path, name: str, text:
     assert message in str(found.value)
 
 
+def test_the_problems_of_a_long_table_are_cut() -> None:
+    with pytest.raises(ManifestError) as found:
+        trace_pods({"cpu": ["lots"] * 5000}, 0)
+    assert len(found.value.problems) == 101
+    assert found.value.problems[-1].startswith("there are more problems")
+
+
 def test_bad_columns_and_forms_are_named() -> None:
     for given, message in (
         ({"cpu": [1, 2], "name": ["a"]}, "trace: its columns have 1, 2 values; expected equal numbers"),

@@ -155,3 +155,21 @@ def test_pods_of_a_table_have_a_workload() -> None:
         "single": "Trace/pods",
         "extra": "Trace/nightly",
     }
+
+
+def deployed(name: str, node_name: str) -> JSON:
+    """Pod of the Deployment ``web``, as a dump without ReplicaSets has it."""
+    labels = {"app": "web", "pod-template-hash": "abc12"}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc12", "uid": "u-set", "controller": True}
+    return pod(name, node_name, uid=f"u-{name}", namespace="default", labels=labels, ownerReferences=[owner])
+
+
+def test_a_deployment_without_its_replica_set_gets_it_back() -> None:
+    web = deployment("web", 3)
+    web["metadata"] |= {"uid": "u-web", "namespace": "default"}
+    pods = [deployed("web-abc12-x", "n1"), deployed("web-abc12-y", "n1")]
+    result = kubesched.simulate([node("n1"), web, *pods], controllers=True)
+    assert result.totals.placed == 3  # the two, and the one that is missing
+    assert {one.workload for one in result.placements} == {"Deployment/web"}
+    assert {"web-abc12-x", "web-abc12-y"} < {one.name for one in result.placements}
+    assert not any("owned by objects" in text for text in result.warnings)

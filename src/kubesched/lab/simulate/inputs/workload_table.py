@@ -46,6 +46,8 @@ COLUMNS: Final = {
 }
 _RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 _EXIT: Final = "kubesched.io/exit"
+#: Most problems that are named.
+_MOST_PROBLEMS: Final = 100
 #: Most pods in one line; more are taken for a mistake.
 _MOST: Final = 250_000
 
@@ -101,7 +103,7 @@ def pods_of_rows(rows: Iterable[Row], problems: Sequence[str] = ()) -> list[Mani
     """Return the pods of rows in their order, after the pod groups of their gangs. ``problems`` were met before.
 
     Raises:
-        ManifestError: with every value that cannot be used.
+        ManifestError: with every value that cannot be used, at most a hundred.
     """
     found: list[str] = list(problems)
     pods: list[Manifest] = []
@@ -111,6 +113,8 @@ def pods_of_rows(rows: Iterable[Row], problems: Sequence[str] = ()) -> list[Mani
         if made and row.cells.get("gang"):
             _join(gangs, made)
         pods += made
+        if len(found) > _MOST_PROBLEMS:
+            raise ManifestError(*found[:_MOST_PROBLEMS], "there are more problems; rows after these were not looked at")
     if found:
         raise ManifestError(*found)
     return [*gangs.values(), *pods]

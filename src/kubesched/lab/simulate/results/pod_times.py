@@ -142,11 +142,13 @@ class PodBook:
         return None if entry is None else entry.bound
 
     def evicted(self) -> dict[str, int]:
-        """Return the number of pods that were deleted or are going, but for preempted ones, by workload."""
+        """Return the number of pods that were deleted or are going, by workload; but for preempted and ended ones."""
         return Counter(
             entry.workload
             for entry in self._entries.values()
-            if not entry.preempted and (entry.removed is not None or entry.pod.metadata.deletion_timestamp is not None)
+            if not entry.preempted
+            and entry.finished is None
+            and (entry.removed is not None or entry.pod.metadata.deletion_timestamp is not None)
         )
 
     def pods(

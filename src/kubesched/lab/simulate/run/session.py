@@ -212,7 +212,16 @@ class Session(AttemptObserver):
         left, following = len(self._arrivals), self._arrivals.next
         said = list(
             dict.fromkeys(
-                filter(None, (*self._later_remarks, self._endless, self._not_replaced(), *self._happenings.remarks()))
+                filter(
+                    None,
+                    (
+                        *self._later_remarks,
+                        self._endless,
+                        self._not_replaced(),
+                        self._bare_gone(),
+                        *self._happenings.remarks(),
+                    ),
+                )
             )
         )
         if following is None:
@@ -230,6 +239,14 @@ class Session(AttemptObserver):
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         text = f"{sum(lost.values()):,} evicted or deleted pods of {names[0]}{more} are not replaced"
         return f"{text}: the controllers of workloads do not run without --controllers (in Python controllers=True)"
+
+    def _bare_gone(self) -> str:
+        """Return a remark about evicted pods that have no controller, in a run with events; "" for none."""
+        gone = self._book.evicted() if self._happenings.reports() else {}
+        count = sum(number for name, number in gone.items() if not name or name.startswith("Trace/"))
+        if not count:
+            return ""
+        return f"{count:,} evicted or deleted pods have no controller, such as pods of a table: nothing replaces them"
 
     @property
     def now(self) -> float:
