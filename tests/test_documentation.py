@@ -30,7 +30,7 @@ _SUFFIXES = (".py", ".yaml", ".yml", ".txt", ".tpl", ".json", ".toml", ".ipynb",
 _OTHERS_WORDS = {"kubectl-session.md", "CHANGELOG.md", "glossary.md", "rules"}
 #: Names that are not this project's: other programs, placeholders, what tables are called at run time.
 _OF_OTHERS = {"--build-arg", "--from-file", "ACCOUNT", "IMAGE", "ci", "escalate", "MyPlugin", "O2", "VERB",
-              "fastjsonschema", "get_executor", "missingNodes", "mv", "native_class", "nodeCount", "onMissingNodes", "sport", "ss", "wait_p95"}  # fmt: skip
+              "fastjsonschema", "get_executor", "missingNodes", "mv", "native_class", "nodeCount", "onFailedNodes", "onMissingNodes", "sport", "ss", "wait_p95"}  # fmt: skip
 
 
 def _anchors(page: Path) -> set[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any, ClassVar
@@ -11,6 +13,8 @@ from typing import Any, ClassVar
 import pytest
 from cli_cluster import cluster
 from cli_kit import run
+
+from kubesched.cli import explain_server
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "explain" / "two-causes.yaml"
 PLACED = """
@@ -84,8 +88,8 @@ def test_the_holder_of_a_host_port_is_named_and_its_eviction_helps(
 def test_many_groups_are_cut_unless_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "pods.yaml").write_text("".join(SAME.format(number=number, cpu=20 + number) for number in range(12)))
     short = run(capsys, "explain", "-f", EXAMPLE, tmp_path / "pods.yaml")
-    assert short.out.count(": Unschedulable") == 8
-    assert short.out.endswith("5 more groups with 5 pods: --wide shows all\n")
+    assert short.out.count(": Unschedulable") == 5
+    assert short.out.endswith("8 more groups with 8 pods: --wide shows all\n")
     assert run(capsys, "explain", "-f", EXAMPLE, tmp_path / "pods.yaml", "--wide").out.count(": Unschedulable") == 13
 
 
@@ -220,6 +224,15 @@ class _Hostile(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.tokens.append(self.headers["Authorization"])
+        if self.path.endswith(("/slow", "/endless")):
+            piece, pause = (b"x", 0.01) if self.path.endswith("/slow") else (b"x" * (1 << 20), 0.0)
+            with suppress(OSError):
+                self.send_response(200)
+                self.end_headers()
+                for _ in range(200):  # each byte ends the time-out of a socket
+                    self.wfile.write(piece)
+                    time.sleep(pause)
+            return
         if self.path.endswith("/moved"):
             self.send_response(302)
             self.send_header("Location", "/explain/pods/default/refused")
@@ -250,6 +263,23 @@ def test_a_hostile_server_neither_writes_to_the_terminal_nor_gets_the_token_move
     assert _Hostile.tokens == ["Bearer secret", None]
 
 
+def test_an_answer_is_bounded_in_time_and_bytes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain_server, "_MOST_BYTES", 1 << 20)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Hostile) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        slow = run(capsys, "explain", "slow", "--server", address, "--request-timeout", "300ms")
+        endless = run(capsys, "explain", "endless", "--server", address)
+        server.shutdown()
+        thread.join()
+    assert (slow.code, slow.out, endless.code, endless.out) == (1, "", 1, "")
+    assert f"--server {address}: no whole answer within 0.3 s; --request-timeout gives it more time" in slow.err
+    assert "the answer has more than 1 MiB" in endless.err
+
+
 def test_a_gated_pod_says_which_gate_and_whether_it_would_fit_then(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -267,24 +297,42 @@ def test_a_gated_pod_says_which_gate_and_whether_it_would_fit_then(
         "what would help: remove the gate example.com/quota from the pod; then ask for 2 less cpu: 1 node would fit\n"
     )
     assert gate in large
+    remedies = []
+    for name in ("small", "large"):
+        ran = run(capsys, "explain", "-f", tmp_path / f"{name}.json", "-o", "json")
+        (group,) = json.loads(ran.out)["pending"]
+        remedies.append(group["remedies"])
+    remove = "remove the gate example.com/quota from the pod"
+    (node_name,) = remedies[0][0]["examples"]
+    assert remedies == [
+        [{"changes": [remove], "nodes": 1, "examples": [node_name]}],
+        [{"changes": [remove, "ask for 2 less cpu"], "nodes": 1, "examples": [node_name]}],
+    ]
 
 
 def test_where_nothing_helps_there_is_advice_about_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node, waiting = SAID["items"]
-    many = {"nodeSelector": {f"key-{number}": "x" for number in range(3000)}, **waiting["spec"]}
+    full = {**node, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "0"}}}
     claims = {"resourceClaims": [{"name": "r", "resourceClaimName": "gone"}], **waiting["spec"]}
     said = []
-    for spec in (many, claims):
+    for there, spec in ((full, waiting["spec"]), (node, claims)):
         path = tmp_path / "pods.json"
-        path.write_text(json.dumps({**SAID, "items": [node, {**waiting, "spec": spec, "status": {}}]}))
+        path.write_text(json.dumps({**SAID, "items": [there, {**waiting, "spec": spec, "status": {}}]}))
         (group,) = json.loads(run(capsys, "explain", "-f", path, "-o", "json").out)["pending"]
         assert not group["remedies"]
         said.append(group["hints"])
-    assert "node(s) didn't match Pod's node affinity/selector: Compare `kubectl get nodes --show-labels`" in said[0][0]
+    assert said[0][0].startswith("Too many pods: ")
     assert said[0][1:] == ["no change that was tried, no eviction, and no more nodes like these"]
     assert said[1] == [
         'could not find ResourceClaim "default/gone": Create it, or correct `resourceClaimName`: '
         "`kubectl get resourceclaims -n NAMESPACE`."
     ]
+
+
+@pytest.mark.parametrize("flag", ["--annotate-why-pending", "--event-why-pending", "--annotate-simulator-results"])
+def test_a_cluster_without_a_scheduler_explains_no_attempts(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "up", "--no-scheduler", flag)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{flag}: nothing is attempted with --no-scheduler" in ran.err

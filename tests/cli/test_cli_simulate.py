@@ -69,16 +69,16 @@ demo       on-blue  blue  Running          0s
 demo       on-red   red   Succeeded        0s
 
 Nodes (requested/allocatable)
-NODE  ZONE          CPU       MEMORY      PODS  EXAMPLE.COM/FPGA
-blue  z1    1500m/2 75%  1Gi/4Gi 25%  1/10 10%                 -
-red   z2         0/4 0%     0/8Gi 0%   0/10 0%            0/1 0%
+NODE  STATUS  ZONE        CPU       MEMORY      PODS  EXAMPLE.COM/FPGA
+blue  Ready   z1    1.5/2 75%  1Gi/4Gi 25%  1/10 10%                 -
+red   Ready   z2       0/4 0%   0Gi/8Gi 0%   0/10 0%            0/1 0%
 
 Cluster
-RESOURCE          REQUESTED  ALLOCATABLE  SHARE   PEAK
-cpu                   1500m            6    25%  1500m
-memory                  1Gi         12Gi     8%    1Gi
-pods                      1           20     5%      2
-example.com/fpga          0            1     0%      1
+RESOURCE          REQUESTED  ALLOCATABLE  SHARE  PEAK  MEAN  GOODPUT
+cpu                     1.5            6    25%   1.5   25%      25%
+memory                  1Gi         12Gi     8%   1Gi    8%       8%
+pods                      1           20     5%     2   10%      10%
+example.com/fpga          0            1     0%     1  100%     100%
 
 Pending
 demo/elsewhere: UnknownScheduler
@@ -311,7 +311,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, str], list[str], str]] = {
     "node amount": (
         {"a.yaml": _POD},
         ["-f", "a.yaml", "--node-cpu", "many"],
-        "hollow nodes: Node hollow-00000 was refused",
+        "--node-cpu many: 'many' is not a quantity; write a number",
     ),
 }
 
@@ -523,3 +523,42 @@ def test_feature_gates_and_settings_without_effect_are_said_also_when_quiet(
     assert len(json.loads(ran.out)["warnings"]) == 2
     bad = run(capsys, "simulate", *common, "--feature-gates", "Nonsense=true")
     assert (bad.code, "unrecognized feature gate: Nonsense" in bad.err, "Traceback" in bad.err) == (1, True, False)
+
+
+def test_the_saved_cluster_has_the_results_of_attempts_and_the_run_is_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = [EXAMPLES / "explain" / "why-here.yaml", EXAMPLES / "explain" / "two-causes.yaml"]
+    plain, annotated = tmp_path / "plain.jsonl", tmp_path / "annotated.jsonl"
+    given = ("simulate", "-f", *manifests, "-o", "json")
+    one = run(capsys, *given, "--save-cluster", plain)
+    two = run(capsys, *given, "--save-cluster", annotated, "--annotate-simulator-results")
+    assert (one.code, two.code, two.err) == (0, 0, one.err)
+    assert one.out == two.out
+    pods = {}
+    for line in annotated.read_text().splitlines():
+        item = json.loads(line)
+        if item.get("kind") == "Pod":
+            pods[item["metadata"]["name"]] = item
+    prefix = "kube-scheduler-simulator.sigs.k8s.io/"
+    db, trainer = (pods[name]["metadata"]["annotations"] for name in ("db", "trainer"))
+    assert db[f"{prefix}selected-node"] == pods["db"]["spec"]["nodeName"]
+    assert db[f"{prefix}selected-node"] in json.loads(db[f"{prefix}finalscore-result"])
+    assert trainer[f"{prefix}selected-node"] == ""
+    assert json.loads(trainer[f"{prefix}filter-result"])["gpu-1"]
+    assert prefix not in plain.read_text()
+    again = run(capsys, "explain", "--from", annotated)
+    assert again.out.startswith("\nPending\ndefault/trainer: Unschedulable\n")
+
+
+def test_results_of_attempts_need_a_saved_cluster_that_overwrites_no_other_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("simulate", "-f", EXAMPLES / "explain" / "why-here.yaml")
+    ran = run(capsys, *given, "--annotate-simulator-results")
+    assert (ran.code, "give --save-cluster FILE, too" in ran.err) == (2, True)
+    other = tmp_path / "notes.txt"
+    other.write_text("mine\n")
+    ran = run(capsys, *given, "--save-cluster", other)
+    assert (ran.code, "exists and is not a saved cluster" in ran.err) == (1, True)
+    assert other.read_text() == "mine\n"

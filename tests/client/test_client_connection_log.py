@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from kubesched.api.kinds import KINDS, NODES
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import ApiError, NotLeaderError
 from kubesched.client.access import ClusterAccess
 from kubesched.client.connection_log import REMIND_SECONDS, ConnectionLog, connection_failure
 from kubesched.client.http import HttpTransport
 from kubesched.client.http_reading import AnswerTooLongError
-from kubesched.client.metered import NotLeaderError
 from kubesched.client.port import ApiPort
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kubesched.api.kinds import CORE_EVENTS, LEASES, PODS
-from kubesched.api.wire import ApiError, Item
+from kubesched.api.wire import ApiError, Item, NotLeaderError
 from kubesched.client.lease import LeaderElector, LeaseConfig, LeaseError
-from kubesched.client.metered import MeteredTransport, NotLeaderError
+from kubesched.client.metered import MeteredTransport
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.lab.simulate.run.virtual_time import run_virtual
 

@@ -58,6 +58,25 @@ def test_the_status_a_client_sends_is_not_believed_but_a_restored_one_is() -> No
     assert (item.uid == "kept", item.data()["status"]["phase"]) == (False, "Pending")
 
 
+def test_restored_pods_with_equal_specs_keep_their_own_nodes() -> None:
+    store = a_store()
+
+    def restored(name: str, **spec: Any) -> dict[str, Any]:
+        pod = {**a_pod(name, priority=77, **spec), "status": {"phase": "Running"}}
+        spec_as_stored: dict[str, Any] = store.create(PODS, "default", pod, restore=True).data()["spec"]
+        return spec_as_stored
+
+    specs = [restored(f"p{number}", nodeName=f"n{number}") for number in range(3)]
+    assert [spec.pop("nodeName") for spec in specs] == ["n0", "n1", "n2"]
+    assert specs[0] == specs[1] == specs[2] == restored("waits")
+    assert (specs[0]["priority"], specs[0]["restartPolicy"]) == (77, "Always")
+    with refused(422, match="spec.nodeName"):
+        restored("q", nodeName="No Name")
+    with refused(422, match="until all schedulingGates have been cleared"):
+        restored("gated", nodeName="n1", schedulingGates=[{"name": "example.com/wait"}])
+    restored("gated", schedulingGates=[{"name": "example.com/wait"}])
+
+
 def test_tolerations_are_added_only_where_missing_and_only_when_wanted() -> None:
     everything = [{"operator": "Exists"}]
     assert spec_of(a_store(), tolerations=everything)["tolerations"] == everything

@@ -161,6 +161,57 @@ def test_a_foreground_owner_waits_for_what_blocks_it() -> None:
     assert store.list(CONFIG_MAPS).items == []
 
 
+def test_a_foreground_deletion_spares_what_another_owner_keeps() -> None:
+    """The dependent loses its references to owners that go and to owners that are gone."""
+    store = a_store()
+    first, second, gone = an_owner(store, "first"), an_owner(store, "second"), an_owner(store, "gone")
+    store.delete(CONFIG_MAPS, "default", "gone")
+    running(store, "both", ownerReferences=owned_by(first, gone, second, block=True))
+    store.delete(CONFIG_MAPS, "default", "first", propagation_policy="Foreground")
+    metadata = store.get(PODS, "default", "both").data()["metadata"]
+    assert [item["name"] for item in metadata["ownerReferences"]] == ["second"]
+    assert "deletionTimestamp" not in metadata
+    assert [item.name for item in store.list(CONFIG_MAPS).items] == ["second"]
+
+
+def test_a_dependent_goes_when_all_of_its_owners_wait_for_that() -> None:
+    store = a_store()
+    first, second = an_owner(store, "first"), an_owner(store, "second")
+    store.create(
+        PODS,
+        "default",
+        a_pod("both", finalizers=["example.com/hold"], ownerReferences=owned_by(first, second, block=True)),
+    )
+    store.delete(CONFIG_MAPS, "default", "first", propagation_policy="Foreground")
+    assert [item["name"] for item in store.get(PODS, "default", "both").data()["metadata"]["ownerReferences"]] == [
+        "second"
+    ]
+    store.delete(CONFIG_MAPS, "default", "second", propagation_policy="Foreground")
+    assert "deletionTimestamp" in store.get(PODS, "default", "both").data()["metadata"]
+    store.patch(PODS, "default", "both", {"metadata": {"finalizers": None}}, patch_type=MERGE_PATCH)
+    assert store.list(CONFIG_MAPS).items == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_circle_of_owners_goes_as_a_whole(size: int) -> None:
+    store = a_store()
+    circle = [an_owner(store, f"o{number}") for number in range(size)]
+    for number, owner in enumerate(circle):
+        references = {"metadata": {"ownerReferences": owned_by(circle[number - 1], block=True)}}
+        store.patch(CONFIG_MAPS, "default", owner.name, references, patch_type=MERGE_PATCH)
+    store.delete(CONFIG_MAPS, "default", "o0", propagation_policy="Foreground")
+    assert store.list(CONFIG_MAPS).items == []
+
+
+def test_a_foreground_owner_goes_when_its_dependent_is_released() -> None:
+    store = a_store()
+    owner = an_owner(store)
+    running(store, "slow", ownerReferences=owned_by(owner, block=True))
+    store.delete(CONFIG_MAPS, "default", "o", propagation_policy="Foreground")
+    store.patch(PODS, "default", "slow", {"metadata": {"ownerReferences": None}}, patch_type=MERGE_PATCH)
+    assert store.list(CONFIG_MAPS).items == []
+
+
 def test_garbage_is_collected_on_the_loops_next_turn() -> None:
     async def main() -> None:
         store = a_store()

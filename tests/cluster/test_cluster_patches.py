@@ -66,7 +66,7 @@ STRATEGIC: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
                 "containers": [
                     {
                         "name": "a",
-                        "env": [{"name": "X", "value": "1"}, {"name": "Y"}],
+                        "env": [{"name": "Y"}, {"name": "X", "value": "1"}],
                         "ports": [{"containerPort": 1, "name": "p"}],
                     }
                 ]
@@ -92,7 +92,7 @@ STRATEGIC: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"metadata": {"finalizers": ["b"]}},
     ),
     (
-        "order is set for what is named and kept for the rest",
+        "order is set for what is named, and others stay behind what they followed",
         {"status": {"conditions": [{"type": "A"}, {"type": "X"}, {"type": "B"}]}},
         {
             "status": {
@@ -100,7 +100,30 @@ STRATEGIC: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
                 "conditions": [{"type": "B", "s": 1}],
             }
         },
-        {"status": {"conditions": [{"type": "B", "s": 1}, {"type": "X"}, {"type": "A"}]}},
+        {"status": {"conditions": [{"type": "X"}, {"type": "B", "s": 1}, {"type": "A"}]}},
+    ),
+    (
+        "order alone moves items",
+        {"metadata": {"ownerReferences": [{"uid": "1"}, {"uid": "2"}, {"uid": "3"}]}},
+        {"metadata": {"$setElementOrder/ownerReferences": [{"uid": "3"}, {"uid": "2"}, {"uid": "1"}]}},
+        {"metadata": {"ownerReferences": [{"uid": "3"}, {"uid": "2"}, {"uid": "1"}]}},
+    ),
+    (
+        "new items go ahead of those that the patch does not name",
+        {"spec": {"tolerations": [{"key": "t"}], "volumes": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}},
+        {"spec": {"volumes": [{"name": "new"}, {"name": "b"}, {"name": "last"}]}},
+        {
+            "spec": {
+                "tolerations": [{"key": "t"}],
+                "volumes": [{"name": "new"}, {"name": "a"}, {"name": "b"}, {"name": "last"}, {"name": "c"}],
+            }
+        },
+    ),
+    (
+        "new scalars of a set go first, too",
+        {"metadata": {"finalizers": ["a", "b"]}},
+        {"metadata": {"finalizers": ["c", "b"]}},
+        {"metadata": {"finalizers": ["c", "a", "b"]}},
     ),
     (
         "retained keys",
@@ -112,7 +135,7 @@ STRATEGIC: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         "a new volume drops nothing of the others",
         {"spec": {"volumes": [{"name": "a", "emptyDir": {}}]}},
         {"spec": {"volumes": [{"name": "b", "emptyDir": {"sizeLimit": None}}]}},
-        {"spec": {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}]}},
+        {"spec": {"volumes": [{"name": "b", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]}},
     ),
     (
         "owner references merge by uid",
@@ -218,7 +241,10 @@ CHANGES = st.builds(_item, NAMES, st.integers(0, 9), st.sampled_from(["", "", "d
 
 @given(st.lists(ITEMS, max_size=5), st.lists(CHANGES, max_size=6))
 def test_items_merge_by_key_one_after_the_other(items: list[dict[str, Any]], changes: list[dict[str, Any]]) -> None:
-    """Against the plain rule: the first item with the key is changed, else one is added; all with it are deleted."""
+    """Against the plain rule: the first item with the key is changed, else one is added; all with it are deleted.
+
+    Items that the patch does not name keep their order among each other.
+    """
     wanted = [dict(item) for item in items]
     for change in changes:
         same = [item for item in wanted if _is_name(item, change["name"])]
@@ -230,8 +256,13 @@ def test_items_merge_by_key_one_after_the_other(items: list[dict[str, Any]], cha
         else:
             wanted.append(plain)
     patch = {"spec": {"containers": changes}}
-    found = apply_strategic_patch({"spec": {"containers": [dict(item) for item in items]}}, patch)
-    assert found["spec"]["containers"] == wanted
+    found = apply_strategic_patch({"spec": {"containers": [dict(item) for item in items]}}, patch)["spec"]["containers"]
+    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    assert _without(found, changes) == _without(wanted, changes)
+
+
+def _without(items: list[dict[str, Any]], named: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [item for item in items if not any(_is_name(item, change["name"]) for change in named)]
 
 
 def _is_name(item: dict[str, Any], name: Any) -> bool:
@@ -243,7 +274,7 @@ EXACT: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         "a set of scalars takes true although it has 1",
         {"metadata": {"finalizers": [1, "a"]}},
         {"metadata": {"finalizers": [True, 1]}},
-        {"metadata": {"finalizers": [1, "a", True]}},
+        {"metadata": {"finalizers": [True, 1, "a"]}},
     ),
     (
         "true is deleted from a set, and 1 stays",

@@ -142,6 +142,8 @@ def test_an_update_with_a_stale_version_conflicts_and_one_without_does_not() -> 
         store.update(CONFIG_MAPS, "default", "c", stale)
     del stale["metadata"]["resourceVersion"]
     assert store.update(CONFIG_MAPS, "default", "c", stale).data()["data"] == {"k": "1"}
+    zero = {**stale, "metadata": {**stale["metadata"], "resourceVersion": "0"}, "data": {"k": "3"}}
+    assert store.update(CONFIG_MAPS, "default", "c", zero).data()["data"] == {"k": "3"}
     with refused(409, "Conflict", "UID in precondition"):
         store.update(CONFIG_MAPS, "default", "c", {"metadata": {"name": "c", "uid": "other"}})
     with refused(400, match="does not match the name on the URL"):
@@ -167,7 +169,8 @@ def test_a_boolean_in_place_of_a_number_is_a_change(before: Any, after: Any) -> 
 
     def write(way: str, value: Any) -> Any:
         if way == "update":
-            return store.update(frogs, "default", "f", {"metadata": {"name": "f"}, "spec": {"value": value}})
+            metadata = {"name": "f", "resourceVersion": str(store.resource_version)}
+            return store.update(frogs, "default", "f", {"metadata": metadata, "spec": {"value": value}})
         patch: Any = {"spec": {"value": value}}
         if way == JSON_PATCH:
             patch = [{"op": "replace", "path": "/spec/value", "value": value}]
@@ -270,7 +273,7 @@ def test_conditions_merge_by_type_as_the_scheduler_writes_them() -> None:
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
     ready = {"type": "Ready", "status": "True"}
     assert _conditions(store, {"conditions": [unschedulable]}) == [unschedulable]
-    assert _conditions(store, {"conditions": [ready]}) == [unschedulable, ready]
+    assert _conditions(store, {"conditions": [ready]}) == [ready, unschedulable]
     patch = {
         "$setElementOrder/conditions": [{"type": "Ready"}, {"type": "PodScheduled"}],
         "conditions": [{"type": "PodScheduled", "message": "0/2 nodes"}],

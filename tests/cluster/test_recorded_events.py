@@ -13,7 +13,7 @@ from kubesched.api.event_record import EventRecord
 from kubesched.api.kinds import CORE_EVENTS, EVENTS, RESOURCE_QUOTAS
 from kubesched.api.types import ObjectMeta, Pod
 from kubesched.api.wire import ApiError, Item
-from kubesched.client.event_writer import SERIES, EventWriter, Key, Reference
+from kubesched.client.event_writer import EventWriter, Key, Reference, Series
 from kubesched.cluster.store import InProcessClient, Store
 from kubesched.cluster.store.events import RecordedEvent
 
@@ -43,7 +43,7 @@ def world(*, eager: bool = False) -> tuple[Store, EventWriter, list[str]]:
     store, problems = Store(StillClock(), random=Random(0)), list[str]()
     client: Any = InProcessClient(store)
     transport = Eager(client) if eager else client
-    return store, EventWriter(transport, StillClock(), SERIES, rng=Random(1), report=problems.append), problems
+    return store, EventWriter(transport, StillClock(), Series(), rng=Random(1), report=problems.append), problems
 
 
 def take(

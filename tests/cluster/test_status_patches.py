@@ -111,7 +111,7 @@ def test_it_is_used_for_what_a_kubelet_writes() -> None:
             store.patch(PODS, "default", "p", patch, subresource="status")
             found = store.get(PODS, "default", "p").section("status")
             assert found.items() >= {name: value for name, value in status.items() if name != "conditions"}.items()
-    assert found["conditions"][0]["type"] == "PodScheduled"
+    assert found["conditions"][-1]["type"] == "PodScheduled"  # the others are new, and go ahead of it
     assert found["podIPs"] == [{"ip": "10.0.0.1"}]
 
 

@@ -38,7 +38,12 @@ from kubesched.client.informer import Informer
 from kubesched.cluster.kubelets import HollowKubelets
 
 LEASE = ("kube-system", "kube-scheduler")
-SHIPPED_ROLE = Path(__file__).parents[2] / "deploy" / "kustomize" / "base" / "rbac.yaml"
+_KUSTOMIZE = Path(__file__).parents[2] / "deploy" / "kustomize"
+#: Shipped roles by the name of their service account.
+SHIPPED_ROLES = {
+    "kubesched": _KUSTOMIZE / "base" / "rbac.yaml",
+    "kubesched-reader": _KUSTOMIZE / "components" / "reader" / "rbac.yaml",
+}
 #: leaseDuration, renewDeadline and retryPeriod for scenarios in which no lease may be lost by a slow machine.
 CALM = (60, 50, 1)
 #: The same where a lease has to run out.
@@ -246,17 +251,17 @@ class World:
                     await self.client.delete(kind, item.namespace, item.name, grace_period_seconds=0)
 
 
-async def shipped_account(plane: ControlPlane, folder: Path, client: HttpTransport) -> Path:
-    """A kubeconfig of the service account that the manifests make, with their role and nothing else."""
-    for item in yaml.safe_load_all(SHIPPED_ROLE.read_text(encoding="utf-8")):
+async def shipped_account(plane: ControlPlane, folder: Path, client: HttpTransport, account: str = "kubesched") -> Path:
+    """A kubeconfig of a service account that the manifests make, with their role and nothing else."""
+    for item in yaml.safe_load_all(SHIPPED_ROLES[account].read_text(encoding="utf-8")):
         if item["metadata"]["name"] == "kubesched" and item["kind"] == "Role":
             item["rules"][1]["resourceNames"] = [LEASE[1]]  # as the variant that replaces kube-scheduler
         await create_once(client, item)
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}}
-    raw = await client._request("POST", "/api/v1/namespaces/kube-system/serviceaccounts/kubesched/token", body=body)
+    raw = await client._request("POST", f"/api/v1/namespaces/kube-system/serviceaccounts/{account}/token", body=body)
     config = yaml.safe_load(plane.kubeconfig.read_text(encoding="utf-8"))
     config["users"][0]["user"] = {"token": json.loads(raw)["status"]["token"]}
-    place = folder / "scheduler.kubeconfig"
+    place = folder / f"{account}.kubeconfig"
     place.write_text(to_yaml(config))
     place.chmod(0o600)
     return place

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
-from scenario_world import BRISK, LEASE, World, create_once
+import pytest
+from scenario_world import BRISK, LEASE, World, create_once, shipped_account
 
 from kubesched.api.kinds import DEVICE_CLASSES, LEASES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kubesched.api.wire import ApiError
+from kubesched.client.access import load_kubeconfig
+from kubesched.client.http import HttpTransport
 
 
 @dataclass(frozen=True)
@@ -236,6 +244,46 @@ async def selectors_that_take_as_long_as_they_may(world: World) -> None:
     assert await scheduler.terminate() == 0
 
 
+async def explained_and_audited_by_a_reader(world: World) -> None:
+    """``kubesched explain`` and ``audit`` read the cluster by the role that is shipped for them, and change nothing."""
+    await world.nodes(2, cpu="2")
+    await world.create_pods(["fits"], cpu="500m")
+    await world.create_pods(["huge"], cpu="3")
+    await world.until(lambda: len(world.pods.values()) == 2, "both pods are seen")
+    await world.client.bind("default", "fits", world.pods.get("default", "fits").uid, "n1")
+    await world.until(lambda: world.pods.get("default", "fits").status.phase == "Running", "the pod runs")
+    versions = {pod.key: pod.metadata.resource_version for pod in world.pods.values()}
+    kubeconfig = await shipped_account(world.plane, world.folder, world.client, "kubesched-reader")
+
+    async def read(*words: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "kubesched.cli", *words, "--kubeconfig", str(kubeconfig), "-o", "json", "-q"]
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        assert "forbidden" not in err.decode()
+        document: dict[str, Any] = json.loads(out)
+        return document
+
+    (group,) = (await read("explain"))["pending"]
+    assert (group["pods"], group["reason"]) == (["default/huge"], "Unschedulable")
+    assert group["message"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+    assert group["remedies"] == [{"changes": ["ask for 1 less cpu"], "nodes": 1, "examples": ["n2"]}]
+    (placed,) = (await read("explain", "fits"))["placed"]
+    assert (placed["node"], placed["feasible"]) == ("n1", 2)
+    audit = await read("audit")
+    assert (audit["totals"]["nodes"], audit["totals"]["pods"], audit["totals"]["pending"]) == (2, 2, 1)
+    found = {finding["rule"]: finding["objects"] for finding in audit["findings"]}
+    assert found["pod-never-schedulable"] == ["default/huge"]
+    async with HttpTransport.connect(await load_kubeconfig(kubeconfig)) as reader:
+        with pytest.raises(ApiError, match="forbidden"):
+            await reader.patch(PODS, "default", "fits", {"metadata": {"labels": {"a": "b"}}})
+        with pytest.raises(ApiError, match="forbidden"):
+            await reader.delete(PODS, "default", "huge")
+    assert {
+        item.key: item.data()["metadata"]["resourceVersion"] for item in (await world.client.list(PODS)).items
+    } == versions
+
+
 SCENARIOS = (
     Scenario("events and conditions", schedules_and_reports),
     Scenario("restart among a thousand pods", restarted_among_a_thousand_pods),
@@ -244,6 +292,7 @@ SCENARIOS = (
     Scenario("selectors at their limit", selectors_that_take_as_long_as_they_may),
     Scenario("conflicts", another_scheduler_binds_the_same_pods),
     Scenario("lease taken", the_lease_is_taken),
+    Scenario("explained and audited by a reader", explained_and_audited_by_a_reader),
     Scenario(
         "coordinated election",
         the_election_is_coordinated,

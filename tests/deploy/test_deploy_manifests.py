@@ -18,6 +18,7 @@ from chart_kit import configuration_definitions
 from rbac_kit import DEPLOY, KUSTOMIZE, ROOT, documents, permissions
 
 from kubesched.cli.run.flags import FLAG_SET
+from kubesched.cluster.files import IMPORTED_KINDS
 from kubesched.retired.config import load_any
 from kubesched.scheduler.config import KubeSchedulerConfiguration
 from kubesched.scheduler.loading import load_registry
@@ -26,7 +27,7 @@ CHART = DEPLOY / "helm" / "kubesched"
 HELM = shutil.which("helm", path=sysconfig.get_path("scripts")) or shutil.which("helm")
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
 VARIANTS = {"second-scheduler": ("kubesched", "kubesched"), "replacement": ("default-scheduler", "kube-scheduler")}
-COMPONENTS = ("monitoring", "network-policy", "own-plugins")
+COMPONENTS = ("monitoring", "network-policy", "own-plugins", "pod-groups", "reader")
 BASE = documents(KUSTOMIZE / "base" / "rbac.yaml", KUSTOMIZE / "base" / "deployment.yaml")
 STATIC_POD = documents(DEPLOY / "static-pod" / "kubesched.yaml")[0]
 
@@ -175,6 +176,21 @@ def test_the_chart_has_the_permissions_of_the_manifests() -> None:
     assert rules == one(BASE, "ClusterRole")["rules"]
 
 
+def test_pod_groups_have_the_same_flag_and_permissions_in_the_chart_and_the_component(tmp_path: Path) -> None:
+    rules = yaml.safe_load((CHART / "files" / "pod-group-rules.yaml").read_text(encoding="utf-8"))
+    assert rules == one(documents(KUSTOMIZE / "components" / "pod-groups" / "rbac.yaml"), "ClusterRole")["rules"]
+    flags = FLAG_SET.parse(["--feature-gates=AllPodGroups=true"])["feature-gates"]
+    where = [os.path.relpath(KUSTOMIZE / name, tmp_path) for name in ("second-scheduler", "components/pod-groups")]
+    content = {"resources": where[:1], "components": where[1:]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    twin = built_folder(tmp_path)
+    assert FLAG_SET.parse(pod_spec(twin)["containers"][0]["args"])["feature-gates"] == flags
+    objects = rendered({"podGroups": {"enabled": True}})
+    assert FLAG_SET.parse(pod_spec(objects)["containers"][0]["args"])["feature-gates"] == flags
+    granted = permissions(objects, ("schedulers", "mine-kubesched"))
+    assert sorted(granted) == sorted(permissions(twin, ("kube-system", "kubesched")))
+
+
 @pytest.mark.parametrize(("mode", "variant"), [("second", "second-scheduler"), ("replacement", "replacement")])
 def test_helm_renders_what_kustomize_builds(mode: str, variant: str) -> None:
     objects, twin = rendered({"mode": mode}), built(variant)
@@ -318,6 +334,14 @@ def test_own_plugins_volumes_and_permissions_reach_the_pods() -> None:
     assert {"name": "plugins", "configMap": {"name": "mine"}} in spec["volumes"]
     assert {"name": "PYTHONPATH", "value": "/opt/plugins"} in spec["containers"][0]["env"]
     assert one(objects, "ClusterRole")["rules"] == [*one(BASE, "ClusterRole")["rules"], extra]
+
+
+def test_the_reader_may_list_what_is_read_of_a_cluster_and_nothing_else() -> None:
+    role = one(documents(KUSTOMIZE / "components" / "reader" / "rbac.yaml"), "ClusterRole")
+    rules = role["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"list"}
+    listed = [(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]]
+    assert sorted(listed) == sorted([*((kind.group, kind.plural) for kind in IMPORTED_KINDS), ("", "events")])
 
 
 def test_the_components_fit_a_variant(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Annotations on pending pods: what is written, how often, and when it goes."""
+"""Annotations and events of pending pods: what is written, how often, and when it goes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from builders import create_nodes
 from kubesched.api.decode import from_builtins
-from kubesched.api.kinds import NODES, PODS
+from kubesched.api.kinds import EVENTS, NODES, PODS
 from kubesched.api.types import Pod
 from kubesched.base.tasks import Supervisor
 from kubesched.cluster.kubelets import make_nodes, node_template
-from kubesched.explain.annotations import AnnotationWriter, WhyPending
+from kubesched.explain.annotations import PodWriter, WhyPending
 from kubesched.explain.annotations.why import WHY_PENDING, why_line
 from kubesched.explain.live import LivePages
 from kubesched.explain.report import Pending
@@ -63,7 +63,72 @@ def test_a_pending_pod_says_why_until_it_has_a_node() -> None:
     run_virtual(run())
 
 
+def test_a_pending_pod_has_one_event_for_each_text() -> None:
+    async def run() -> None:
+        why = WhyPending(annotate=False, event=True)
+        clock = VirtualClock(asyncio.get_running_loop())
+        embedded = Embedded(default_config(), in_tree_registry(), clock=clock, observers=[why])
+        create_nodes(embedded.store, 2, node_template(cpu="4"))
+        live = LivePages(embedded.scheduler)
+        why.attach(embedded.scheduler, embedded.port)
+
+        def events() -> list[dict[str, Any]]:
+            found = [item.data() for item in embedded.store.list(EVENTS).items]
+            return [event for event in found if event["reason"] == "WhyPending"]
+
+        tasks = Supervisor("test")
+        async with embedded.running():
+            tasks.spawn(why.run(live.explain), "why")
+            tasks.spawn(why.write(), "writes")
+            embedded.store.create(PODS, "default", _pod("waits", "9"))
+            await asyncio.sleep(10)
+            (event,) = events()
+            assert event["note"] == (
+                "0/2 nodes are available: 2 Insufficient cpu. What would help: ask for 5 less cpu: 2 nodes would fit"
+            )
+            assert (event["type"], event["action"], event["regarding"]["name"]) == ("Normal", "Explaining", "waits")
+            assert event["reportingController"] == "default-scheduler"
+            assert "annotations" not in embedded.store.get(PODS, "default", "waits").data()["metadata"]
+            version = event["metadata"]["resourceVersion"]
+            await asyncio.sleep(900)  # tried again, with the same result
+            assert [one["metadata"]["resourceVersion"] for one in events()] == [version]
+            await asyncio.sleep(1200)  # an old event is confirmed, before the server removes it
+            (event,) = events()
+            assert event["series"]["count"] == 2
+            [node] = make_nodes(1, node_template(cpu="6"), now=embedded.store.now())
+            node["metadata"]["name"] = "larger"
+            embedded.store.create(NODES, "", node)
+            await asyncio.sleep(400)  # the node is too small to wake the pod
+            assert sorted(one["note"].rpartition("What would help: ")[2] for one in events()) == [
+                "ask for 3 less cpu: 1 node would fit",
+                "ask for 5 less cpu: 2 nodes would fit",
+            ]
+        await tasks.stop()
+
+    run_virtual(run())
+
+
+def test_an_event_has_the_size_that_servers_take() -> None:
+    async def run() -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        embedded = Embedded(default_config(), in_tree_registry(), clock=clock)
+        item = embedded.store.create(PODS, "default", _pod("waits", "9"))
+        writer = PodWriter(embedded.port, clock)
+        task = asyncio.create_task(writer.run())
+        writer.wish(item.typed, {}, "é" * 1000)
+        await asyncio.sleep(1)
+        (event,) = embedded.store.list(EVENTS).items
+        note = event.data()["note"]
+        assert len(note.encode()) <= 1024
+        assert note.endswith("é ...")
+        task.cancel()
+
+    run_virtual(run())
+
+
 class _Port:
+    event_transport = None
+
     def __init__(self, clock: VirtualClock) -> None:
         self.written: list[tuple[float, str, Any]] = []
         self._clock = clock
@@ -76,7 +141,7 @@ def test_writes_are_limited_for_each_pod_and_in_total() -> None:
     async def run() -> None:
         clock = VirtualClock(asyncio.get_running_loop())
         port = _Port(clock)
-        writer = AnnotationWriter(port, clock)  # type: ignore[arg-type]
+        writer = PodWriter(port, clock)  # type: ignore[arg-type]
         task = asyncio.create_task(writer.run())
         pods = [from_builtins({"metadata": {"name": f"p{n}", "uid": f"u{n}"}}, Pod) for n in range(3)]
         for text in ("a", "b"):

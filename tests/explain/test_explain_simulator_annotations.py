@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
+
+import pytest
 
 from builders import create_nodes
 from kubesched.api.kinds import PODS
 from kubesched.base.tasks import Supervisor
+from kubesched.base.times import RealClock
 from kubesched.cluster.kubelets import node_template
-from kubesched.explain.annotations import SimulatorResults
+from kubesched.cluster.store import Store
+from kubesched.explain.annotations import CollectedAnnotations, SimulatorResults, collected
 from kubesched.explain.annotations.simulator import CUT, key, texts
 from kubesched.lab.simulate.embedded import Embedded
 from kubesched.lab.simulate.run.virtual_time import VirtualClock, run_virtual
@@ -66,6 +71,23 @@ def test_a_bound_pod_has_the_results_of_every_point() -> None:
         assert json.loads(attempt[key("filter-result")]) == verdicts
 
     _cluster(check)
+
+
+def test_collected_annotations_are_written_at_the_end_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collected, "_MOST_BYTES", 100)
+    store = Store(clock=RealClock(), random=Random(1))
+    pods = [store.create(PODS, "default", _pod(f"p{number}", "1")).typed for number in range(4)]
+    notes = CollectedAnnotations()
+    for text in ("a" * 90, "b" * 30):
+        notes.wish(pods[0], {"k": text, "gone": None})
+    notes.wish(pods[1], {"k": "c" * 40})
+    notes.wish(pods[2], {"k": "d" * 40})  # more than is kept
+    notes.wish(pods[3], {"k": "e" * 10})
+    store.delete(PODS, "default", "p1")
+    store.create(PODS, "default", _pod("p1", "1"))  # another pod of this name
+    assert notes.write(store) == ["1 pods have no annotations: together they would have more than 0 MiB"]
+    written = [store.get(PODS, "default", f"p{number}").data()["metadata"].get("annotations") for number in range(4)]
+    assert written == [{"k": "b" * 30}, None, None, {"k": "e" * 10}]
 
 
 def test_a_rejected_pod_has_the_first_rejection_of_each_node() -> None:

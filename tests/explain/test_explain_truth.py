@@ -6,7 +6,7 @@ from itertools import combinations
 
 from hypothesis import event, given
 from msgspec.structs import replace
-from truth_clusters import World, drops, explained, replace_world, worlds
+from truth_clusters import FEWER, World, device_worlds, drops, explained, replace_world, worlds
 
 from kubesched.api.resource import ResourceSlice
 from kubesched.explain.new_nodes import copy_of
@@ -16,6 +16,7 @@ from kubesched.scheduler.nodes import PodInfo
 KINDS = 4
 
 
+@FEWER
 @given(worlds())
 def test_obstacles_are_where_the_filters_reject(world: World) -> None:
     told = explained(world)
@@ -30,6 +31,7 @@ def test_obstacles_are_where_the_filters_reject(world: World) -> None:
         event(one.plugin)
 
 
+@FEWER
 @given(worlds())
 def test_remedies_hold_and_no_smaller_set_of_changes_does(world: World) -> None:
     told = explained(world)
@@ -49,6 +51,7 @@ def test_remedies_hold_and_no_smaller_set_of_changes_does(world: World) -> None:
         assert not world.after(house, fewer).fitting()
 
 
+@FEWER
 @given(worlds())
 def test_amounts_are_the_least_that_help(world: World) -> None:
     told = explained(world)
@@ -68,22 +71,34 @@ def test_amounts_are_the_least_that_help(world: World) -> None:
             assert not replace_world(after, new=replace(after.new, spec=spec)).fitting()
 
 
+@FEWER
 @given(worlds())
 def test_evictions_make_room_and_no_part_of_them_does(world: World) -> None:
+    check_evictions(world)
+
+
+@FEWER
+@given(device_worlds())
+def test_evictions_free_devices_and_no_part_of_them_does(world: World) -> None:
+    check_evictions(world)
+
+
+def check_evictions(world: World) -> None:
     told = explained(world)
     if told is None or told[1].evictions is None:
         return
     evictions = told[1].evictions
     gone = set(evictions.pods)
-    event(f"{len(gone)} evictions from {len(set(evictions.nodes))} nodes")
+    event(f"{len(gone)} evictions from {len(set(evictions.nodes))} nodes{', with claims' if evictions.frees else ''}")
+    assert len(evictions.frees) == world.claims_held() - world.without(gone).claims_held() or not evictions.frees
     where = {one.key: one.spec.node_name for one in world.pods}
     assert [where[key] for key in evictions.pods] == list(evictions.nodes)
     for size in range(len(gone) + 1):
         for some in combinations(sorted(gone), size):
-            left = tuple(one for one in world.pods if one.key not in some)
-            assert (evictions.node in replace_world(world, pods=left).fitting()) == (size == len(gone))
+            assert (evictions.node in world.without(some).fitting()) == (size == len(gone))
 
 
+@FEWER
 @given(worlds())
 def test_one_more_node_helps_where_it_is_said_and_nowhere_else(world: World) -> None:
     told = explained(world)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from explain_kit import a_claim, a_class, a_house, a_slice
+from explain_kit import a_claim, a_class, a_house, a_slice, uses
+from hypothesis import settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from builders import a_node, a_taint
 from kubesched.api.decode import from_builtins
@@ -23,6 +25,8 @@ from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes import PodInfo
 from search_kit import House, brute_force
 
+#: Fewer examples than in other tests, which are cheaper; a sweep has all of its own.
+FEWER = settings(max_examples=24 if settings().max_examples < 100 else settings().max_examples)
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 ZONES, DISKS, APPS = ("a", "b"), ("ssd", "hdd"), ("web", "db")
 NUMA, DRIVER = "gpu.example.com/numa", "disk.example.com"
@@ -55,6 +59,23 @@ class World:
             claims = {one.key: one for one in house.framework.plugins["DynamicResources"]._manager.claims.values()}
         objects = tuple(claims[one.key] if isinstance(one, ResourceClaim) else one for one in self.objects)
         return replace_world(self, new=pod.pod, objects=objects)
+
+    def without(self, keys: Collection[str]) -> World:
+        """The world without some pods. Claims that only they used have no devices any more."""
+        left = {one.key for one in self.pods} - set(keys)
+
+        def released(one: Any) -> Any:
+            users = one.status.reserved_for if isinstance(one, ResourceClaim) else ()
+            if not users or any(f"{one.metadata.namespace}/{user.name}" in left for user in users):
+                return one
+            return replace(one, status=replace(one.status, allocation=None, reserved_for=()))
+
+        pods = tuple(one for one in self.pods if one.key in left)
+        return replace_world(self, pods=pods, objects=tuple(map(released, self.objects)))
+
+    def claims_held(self) -> int:
+        """Number of claims with devices."""
+        return sum(isinstance(one, ResourceClaim) and one.status.allocation is not None for one in self.objects)
 
 
 def replace_world(world: World, **members: Any) -> World:
@@ -115,7 +136,7 @@ def node(draw: st.DrawFn, number: int) -> Node:
 
 def slice_of(draw: st.DrawFn, name: str, objects: list[Any]) -> list[str]:
     """Put a node's slice among the objects, or none. The names of its devices."""
-    count = draw(st.sampled_from([0, 0, 2, 3]))
+    count = draw(st.sampled_from([0, 2, 3, 0]))
     devices = []
     for _ in range(count):
         device: dict[str, Any] = {"attributes": {NUMA: {"int": draw(st.integers(0, 1))}}}
@@ -208,11 +229,49 @@ def device_claim(draw: st.DrawFn, name: str, node: str, free: dict[str, list[str
     """The claim of a pod: with a device of its node, or pending with a constraint and a selector."""
     if node:
         return a_claim(name, held=[free[node].pop()], node=node, users=[name])
+    return wanted_devices(draw, name)
+
+
+def wanted_devices(draw: st.DrawFn, name: str) -> ResourceClaim:
+    """A claim without devices: with a constraint, a selector, or a choice of subrequests."""
     constraints = [{draw(st.sampled_from(["matchAttribute", "distinctAttribute"])): NUMA}]
     selectors = [{"cel": {"expression": 'device.attributes["gpu.example.com"].numa == 1'}}]
+    requests = None
+    if draw(st.integers(0, 3)) == 0:
+        subs = [
+            {
+                "name": f"s{place}",
+                "deviceClassName": "gpu",
+                "allocationMode": "ExactCount",
+                "count": draw(st.integers(1, 3)),
+                "selectors": selectors if draw(st.booleans()) else [],
+            }
+            for place in range(draw(st.integers(1, 2)))
+        ]
+        requests = [{"name": "gpu", "firstAvailable": subs}]
     return a_claim(
         name,
         draw(st.integers(1, 3)),
         constraints=constraints if draw(st.booleans()) else (),
         selectors=selectors if draw(st.integers(0, 2)) == 0 else [],
+        requests=requests,
     )
+
+
+@st.composite
+def device_worlds(draw: st.DrawFn) -> World:
+    """Nodes whose devices are in use, some by several pods, and a pod that wants some."""
+    nodes = tuple(a_node(f"n{number}") for number in range(draw(st.integers(1, 3))))
+    objects: list[Any] = [a_class()]
+    pods: list[Pod] = []
+    for one in nodes:
+        for device in slice_of(draw, one.name, objects):
+            users = [f"{one.name}-{device}-{number}" for number in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2])))]
+            if users:
+                objects.append(a_claim(users[0], held=[device], node=one.name, users=users))
+            pods += [
+                uses(users[0], name=name, uid=name, on=one.name, cpu=draw(st.sampled_from(["250m", "1"])))
+                for name in users
+            ]
+    objects.append(wanted_devices(draw, "new"))
+    return World(nodes, tuple(pods), tuple(objects), uses("new", name="new", uid="new", cpu="250m"))

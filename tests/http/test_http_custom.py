@@ -218,6 +218,19 @@ def test_rules_about_changes_see_the_last_state() -> None:
     with_widgets(main)
 
 
+def test_an_update_names_the_version_that_it_replaces() -> None:
+    async def main(api: Api) -> None:
+        created = (await api.post(WIDGETS, widget(size=5))).data
+        for version in ({}, {"resourceVersion": "0"}):
+            answer = await api.put(f"{WIDGETS}/w", {**created, "metadata": {"name": "w", **version}})
+            text = "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update"
+            assert (answer.status, text in answer.message) == (422, True), answer.raw
+        assert (await api.put(f"{WIDGETS}/w", created)).status == 200
+        assert (await api.patch(f"{WIDGETS}/w", {"spec": {"size": 6}}, type=MERGE)).status == 200
+
+    with_widgets(main)
+
+
 def test_what_was_wrong_before_does_not_stop_other_changes() -> None:
     async def main() -> None:
         async with served() as api:

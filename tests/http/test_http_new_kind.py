@@ -128,7 +128,7 @@ def test_every_further_row_does_what_the_page_says(tmp_path: Path) -> None:
         "[spec.colour: Required value, spec.legs: Invalid value: -1: must be greater than or equal to 0]"
     )
     assert seen["strict"] == 400, "colour is spelt with a u"
-    assert seen["patch"]["spec"]["ponds"] == [{"name": "x", "depth": 1}, {"name": "y", "depth": 2}]
+    assert seen["patch"]["spec"]["ponds"] == [{"name": "y", "depth": 2}, {"name": "x", "depth": 1}]
     assert seen["patch"]["metadata"]["generation"] == 2
     assert "status" not in seen["patch"]
     assert seen["status"] == 200

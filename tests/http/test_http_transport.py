@@ -14,11 +14,10 @@ from http_world import FakeClock, a_deployment, a_node, a_pod, a_store, run, ser
 
 from kubesched.api.kinds import NODES, PODS, Kind, kind_by_plural
 from kubesched.api.tombstone import final_state
-from kubesched.api.wire import ApiError, ListOptions, ListPage, WatchEvent
+from kubesched.api.wire import ApiError, ListOptions, ListPage, NotLeaderError, WatchEvent
 from kubesched.client.access import AccessError, load_kubeconfig
 from kubesched.client.http import HttpTransport
 from kubesched.client.informer import Informer
-from kubesched.client.metered import NotLeaderError
 from kubesched.cluster.http import HttpServer, make_certificates, write_kubeconfig
 
 DEPLOYMENTS = kind_by_plural("apps", "deployments")

@@ -12,10 +12,9 @@ import pytest
 from http_world import a_pod, a_store, run
 
 from kubesched.api.kinds import PODS
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import ApiError, NotLeaderError
 from kubesched.client.http import HttpTransport
 from kubesched.client.http_answer import Answer, AnswerReader, UnreadableAnswerError
-from kubesched.client.metered import NotLeaderError
 from kubesched.client.write_connections import WriteConnections
 from kubesched.cluster.http import HttpServer, make_certificates
 

@@ -51,6 +51,27 @@ def test_unknown_fields(query: dict[str, Any], status: int, warnings: int) -> No
     run(main())
 
 
+@pytest.mark.parametrize(("query", "status", "warnings"), [c[1:] for c in VALIDATIONS], ids=[c[0] for c in VALIDATIONS])
+def test_unknown_fields_that_a_json_patch_adds(query: dict[str, Any], status: int, warnings: int) -> None:
+    change = [
+        {"op": "add", "path": "/frogs", "value": 1},
+        {"op": "add", "path": "/data", "value": {"a": "b"}},
+        {"op": "add", "path": "/metadata/label", "value": {}},
+    ]
+
+    async def main() -> None:
+        async with served() as api:
+            maps = "/api/v1/namespaces/default/configmaps"
+            assert (await api.post(maps, {"metadata": {"name": "m"}})).status == 201
+            answer = await api.patch(f"{maps}/m", change, type=JSON_PATCH, **query)
+            assert (answer.status, len(answer.warnings)) == ({201: 200}.get(status, status), warnings)
+            if query.get("fieldValidation") == "Strict":
+                assert 'strict decoding error: unknown field "metadata.label"' in answer.message
+            assert ("data" in (await api.get(f"{maps}/m")).data) == (answer.status == 200)
+
+    run(main())
+
+
 def test_looking_for_unknown_fields_leaves_no_cycles_for_the_collector() -> None:
     gc.collect()
     assert unknown_paths(root_type("", "Pod"), UNKNOWN) == ["spec.containers[0].comand", "spec.frogs"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from node_bench import Bench, is_skip
+from node_twins import fit
 
 from builders import (
     a_container,
@@ -29,6 +31,7 @@ from kubesched.scheduler.config.args import NodeAffinityArgs, NodeResourcesFitAr
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.status import Code, Status
 from kubesched.scheduler.nodes.podinfo import PodInfo
+from kubesched.scheduler.plugins import many_resources
 from kubesched.scheduler.plugins.node_affinity import NodeAffinity
 from kubesched.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from kubesched.scheduler.plugins.node_name import NodeName
@@ -415,6 +418,32 @@ def test_a_pod_with_more_resources_than_a_verdict_has_bits_is_filtered_all_the_s
         "poor": unresolvable(f"Insufficient {names[0]}"),
         "full": unschedulable(f"Insufficient {names[3]}"),
     }
+
+
+@pytest.mark.parametrize("at_once", [1, 100, 1 << 20])
+def test_many_resources_have_the_reasons_that_each_node_gives(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_resources, "_MOST_AT_ONCE", at_once)
+    rng = random.Random(7)
+    names = [f"example.com/r{index:02}" for index in range(45)]
+    nodes = [
+        a_node(
+            f"n{number}",
+            cpu=rng.choice(["1", "4"]),
+            pods=rng.choice([1, 9]),
+            allocatable={name: 2 for name in names[:40] if rng.random() < 0.95},
+        )
+        for number in range(60)
+    ]
+    pods = {
+        node.name: [a_pod(f"x-{node.name}", on=node.name, requests={rng.choice(names[:40]): 2})]
+        for node in nodes
+        if rng.random() < 0.5
+    }
+    bench = Bench(nodes, [pod for some in pods.values() for pod in some])
+    for asked in (names[:35], names[:40], names):
+        new = a_pod(requests={"cpu": "2", **dict.fromkeys(asked, 1)})
+        found = bench.outcomes(bench.build(NodeResourcesFit), new)
+        assert found == {node.name: fit(new, node, pods.get(node.name, [])) for node in nodes}
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ Global|version|false
 OURS = {
     "annotate-simulator-results",
     "annotate-why-pending",
+    "event-why-pending",
     "decisions",
     "decisions-kept",
     "enable-plugin",

@@ -10,6 +10,7 @@ from recording import Answers, holder
 
 from kubesched.api.decode import from_builtins
 from kubesched.api.types import Pod
+from kubesched.api.wire import NotLeaderError
 from kubesched.scheduler.framework.interface import PostFilterResult
 from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes.nominating import NominatingInfo
@@ -373,3 +374,20 @@ def test_the_queue_learns_which_plugins_have_a_pod_pending(answer: Status, pendi
         assert (record.unschedulable_plugins, record.pending_plugins) == ({"Later"}, pending)
 
     play(scenario, plugins=[holder(diary, "Later", "filter", "events_to_register")])
+
+
+def test_a_lost_lease_is_one_line_for_all_pods(caplog: pytest.LogCaptureFixture) -> None:
+    """Their failures are no news about the pods, and nothing about them could be written."""
+    caplog.set_level("INFO", "kubesched.scheduler")
+
+    async def scenario(found: World) -> None:
+        found.nodes(1, "20")
+        found.faults.fail("bind", error=NotLeaderError, times=20)
+        found.create(*(a_pod(f"p{number}", "1") for number in range(20)))
+        await found.sleep(0.5)
+        assert [record.getMessage() for record in caplog.records] == [
+            "this process does not hold the lease any more; pods that it was binding are left to the next leader"
+        ]
+        assert found.events(reason="FailedScheduling") == []
+
+    play(scenario)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -18,7 +21,14 @@ from kubesched.api.types import Pod
 from kubesched.base.pages import Answer as PageAnswer
 from kubesched.client.lease import LeaseConfig
 from kubesched.scheduler.config import default_config, dump_config
-from kubesched.scheduler.server import HealthCheck, HealthChecks, PodResources, election_check, scheduler_checks
+from kubesched.scheduler.server import (
+    HealthCheck,
+    HealthChecks,
+    PodResources,
+    election_check,
+    profiling,
+    scheduler_checks,
+)
 from kubesched.scheduler.server.health import run_checks
 from kubesched.scheduler.server.profiling import encode_profile
 from kubesched.scheduler.server.zpages import StatusInfo, negotiate, statusz_text
@@ -323,14 +333,42 @@ def test_profiling(tmp_path: Path) -> None:
     run(main())
 
 
+def _work() -> None:
+    until = time.thread_time() + 0.2
+    while time.thread_time() < until:
+        pass
+
+
 def test_a_cpu_profile_is_one_that_pprof_reads(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(serving(tmp_path), pages={"profiling": True}, authorization=OPEN) as client:
+            asyncio.get_running_loop().call_later(0.3, _work)
             answer = await client("/debug/pprof/profile?seconds=1")
             assert answer.headers["Content-Type"] == "application/octet-stream"
             assert b"BaseEventLoop.run_forever" in gzip.decompress(answer.body)
 
     run(main())
+
+
+def test_a_profile_counts_the_time_of_work_and_not_of_waiting() -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().call_later(0.3, _work)
+        begun = time.thread_time()
+        with mock.patch.object(profiling, "encode_profile", lambda samples, _: samples):
+            samples: Any = await profiling.Profiler().cpu(1)
+        used = time.thread_time() - begun
+        at_work = sum(count for stack, count in samples.items() if any(name == "_work" for name, *_ in stack))
+        assert 0 < at_work / 100 <= used
+        assert samples.total() / 100 <= used
+        assert not any("selectors.py" in stack[0][1] for stack in samples)
+
+    run(main())
+
+
+def test_a_frame_between_two_lines_has_the_line_of_its_function() -> None:
+    code = mock.Mock(co_qualname="f", co_filename="f.py", co_firstlineno=7)
+    frame = mock.Mock(f_code=code, f_lineno=None, f_back=None)
+    assert profiling._stack(frame) == (("f", "f.py", 7),)
 
 
 def test_the_profile_format() -> None:
@@ -512,9 +550,9 @@ def test_added_pages_are_authorized_and_get_path_and_query(tmp_path: Path) -> No
     async def main() -> None:
         pages = {"added": {"explain": page}}
         async with running(serving(tmp_path), pages=pages, authorization=OPEN) as client:
-            answer = await client("/explain/pods/a/b?node=x&node=y", headers=[("Accept", "text/plain")])
+            answer = await client("/explain/pods/a/b?node=x&node=y%20z&deep", headers=[("Accept", "text/plain")])
             assert (answer.status, answer.text, answer.headers["Retry-After"]) == (429, "later\n", "7")
-            assert asked == [("/explain/pods/a/b", {"node": ["x", "y"]}, "text/plain")]
+            assert asked == [("/explain/pods/a/b", {"node": ["x", "y z"], "deep": [""]}, "text/plain")]
             assert (await client("/explain/x", "POST")).status == 405
         async with running(serving(tmp_path), pages=pages) as client:
             assert (await client("/explain/pods/a/b")).status in (401, 403)

@@ -152,7 +152,7 @@ def test_hollow_nodes_have_the_resources_and_zones_asked_for() -> None:
     assert (totals["nvidia.com/gpu"], totals["cpu"]) == (32, 256_000)
     template = {"metadata": {"labels": {"a": "b"}}, "status": {"allocatable": {"cpu": "2", "memory": "1Gi"}}}
     result = kubesched.simulate(nodes=2, node_template=template, node_resources={"memory": "2Gi"}, zones=1)
-    assert [(item.zone, item.resources[0].allocatable) for item in result.nodes] == [("zone-1", 2000)] * 2
+    assert [(item.zone, item.resources[0].allocatable) for item in result.nodes] == [("zone-a", 2000)] * 2
     assert result.nodes[0].resources[1].allocatable == 2 << 30
 
 

@@ -215,9 +215,8 @@ def test_the_same_run_has_the_same_times() -> None:
             {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "x"}},
             "PodGroup x has no effect: pods are scheduled one by one without the feature gate GenericWorkload",
         ),
-        (pod("p", duration="-2h"), "annotation kubesched.io/duration: '-2h' is negative; write how long it lasts"),
     ],
-    ids=["misspelled annotation", "scheduling group", "pod group", "negative duration"],
+    ids=["misspelled annotation", "scheduling group", "pod group"],
 )
 def test_what_is_not_honoured_is_a_warning(object_: JSON, said: str) -> None:
     result = run(object_, nodes=1)

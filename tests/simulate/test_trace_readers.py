@@ -2,15 +2,18 @@
 
 import gzip
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import kubesched
 from kubesched.cli.main import main
 from kubesched.cli.trace_command import READERS
 from kubesched.lab.simulate import run_simulation
+from kubesched.lab.simulate.inputs.workload_table import parse_table
 from kubesched.lab.traces import (
     Trace,
     TraceError,
@@ -175,8 +178,8 @@ def test_philly_reads_the_published_example(tmp_path: Path) -> None:
     found = read_philly(path, cpu_milli_per_gpu=1000, memory_mib_per_gpu=10)
     seconds = 74 + (2 * 86_400 + 5 * 3600 + 39 * 60 + 42)
     assert found.tasks == (
-        TraceTask("b", 0, 10, 2, 8000, 80, 8, failed=True),
-        TraceTask("b-part-2", 0, 10, 1, 4000, 40, 4, failed=True),
+        TraceTask("b", 0, 10, 2, 8000, 80, 8, failed=True, job="b", members=3),
+        TraceTask("b-part-2", 0, 10, 1, 4000, 40, 4, failed=True, job="b", members=3),
         TraceTask("application-1506638472019-14199", 60, seconds, 1, 8000, 80, 8),
     )
     assert found.left_out == {"never started": 1, "unknown times": 1}
@@ -373,7 +376,7 @@ def test_pods_of_a_task() -> None:
         "requests": {"cpu": "1500m", "memory": "64Mi", "nvidia.com/gpu": "1"},
         "limits": {"nvidia.com/gpu": "1"},
     }
-    shared = next(task.as_pods(shared_gpus=True, gang=True))
+    shared = next(task.as_pods(shared_gpus=True, gang="labels"))
     assert shared["metadata"]["annotations"]["alibabacloud.com/gpu-milli"] == "250"
     assert shared["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io/min-available"] == "2"
     assert "limits" not in shared["spec"]["containers"][0]["resources"]
@@ -388,6 +391,63 @@ def test_a_trace_is_simulated(tmp_path: Path) -> None:
     assert {placement.name: placement.bound_at for placement in result.placements} == {
         "j-1-m1-0": 0, "j-1-m1-1": 0, "j-1-r2-1": 60, "j-2-m1": 200,
     }  # fmt: skip
+
+
+def gangs(objects: Iterable[dict[str, Any]]) -> tuple[dict[str, int], Counter[str]]:
+    """Return ``minCount`` of each group, and the number of pods that name it."""
+    counts, members = {}, Counter[str]()
+    for each in objects:
+        if each["kind"] == "PodGroup":
+            counts[each["metadata"]["name"]] = each["spec"]["schedulingPolicy"]["gang"]["minCount"]
+        elif "schedulingGroup" in each["spec"]:
+            members[each["spec"]["schedulingGroup"]["podGroupName"]] += 1
+    return counts, members
+
+
+#: Job "wide" had machines with different numbers of GPUs.
+WIDE = {
+    **JOB,
+    "jobid": "wide",
+    "attempts": [attempt("2017-10-07 02:00:00", "2017-10-07 02:00:10", 8, 4, 8)],
+}
+#: Job "pai" has two tasks.
+PAI = "pai,ps,1,Terminated,10,60,600,1,,\npai,worker,3,Terminated,10,60,600,1,100,T4\nalone,w,1,Terminated,20,60,600,1,100,T4\n"
+
+
+@pytest.mark.parametrize(
+    ("reader", "text", "expected"),
+    [
+        (read_philly, json.dumps([JOB, WIDE]), {"wide": 3}),
+        (read_alibaba_2020, PAI, {"pai-ps": 4}),
+        (read_alibaba_2018, TASKS_2018, {"j-1-m1": 2}),
+    ],
+)
+def test_a_job_of_several_pods_is_a_gang_also_in_copies(
+    tmp_path: Path, reader: Callable[..., Trace], text: str, expected: dict[str, int]
+) -> None:
+    trace = reader(written(tmp_path, text))
+    counts, members = gangs(each for task in trace.tasks for each in task.as_objects(gang="PodGroup"))
+    assert counts == members == expected
+    assert gangs(pod for task in trace.tasks for pod in task.as_pods()) == ({}, {})
+    for factor in (0.5, 3):
+        drawn = inflated(trace, factor, seed=5)
+        counts, members = gangs(each for task in drawn.tasks for each in task.as_objects(gang="PodGroup"))
+        assert counts == members
+        assert all(task.arrival >= 0 for task in drawn.tasks)
+    assert len(counts) > 1
+    in_table = gangs(item.data for item in parse_table(table_text(drawn, gang=True), "table"))
+    assert in_table == (counts, members)
+
+
+def test_a_gang_of_a_trace_waits_until_all_of_it_fits(tmp_path: Path) -> None:
+    table = "arrival,name,count,duration,cpu,gang\n0,first,1,100,2,\n10,ps,1,60,1,job\n10,worker,2,60,1,job\n"
+    objects = [item.data for item in parse_table(table, "table")]
+    result = kubesched.simulate(objects, nodes=1, node_resources={"cpu": 4}, gates="AllPodGroups=true")
+    bound = {each.name: each.bound_at or 0.0 for each in result.placements}
+    assert bound.pop("first") == 0
+    assert sorted(bound) == ["ps", "worker-0", "worker-1"]
+    assert len(set(bound.values())) == 1, "all are bound in one moment"
+    assert 100 <= bound["ps"] < 110
 
 
 def test_the_table(tmp_path: Path) -> None:
@@ -413,10 +473,15 @@ def test_the_command_writes_a_table_or_manifests(capsys: pytest.CaptureFixture[s
     code, out, err = traced(capsys, "alibaba-2018", path, "--inflate", "2", "--set", "memory_mib=1000")
     assert (code, err) == (0, "kubesched: 1 left out: never started\n")
     assert len(out.splitlines()) == 7
-    code, out, _ = traced(capsys, "alibaba-2018", path, "-o", "yaml", "--gang")
+    code, out, _ = traced(capsys, "alibaba-2018", path, "-o", "yaml", "--gang-labels")
     assert code == 0
     assert out.count("kind: Pod\n") == 4
     assert out.count("pod-group.scheduling.sigs.k8s.io/name: j-1-m1\n") == 2
+    code, out, _ = traced(capsys, "alibaba-2018", path, "-o", "yaml", "--gang")
+    assert (code, out.count("kind: PodGroup\n"), out.count("podGroupName: j-1-m1\n")) == (0, 1, 2)
+    code, out, err = traced(capsys, "alibaba-2018", path, "--gang-labels")
+    assert (code, out) == (2, "")
+    assert "give -o yaml, too, or --gang" in err
 
 
 def test_parts_of_gpus_are_remarked_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -26,13 +26,18 @@ def test_each_line_becomes_pods_with_arrival_duration_and_requests(tmp_path: Pat
     file.write_text("\ufeff" + TABLE, encoding="utf-8")
     warm, first, second = read_table(file)
     assert (warm.name, first.name, second.name, first.namespace) == ("warm", "train-0", "train-1", "ml")
-    assert warm.data["metadata"]["annotations"] == {"kubesched.io/arrival": "0s", "kubesched.io/duration": "600s"}
+    assert warm.data["metadata"]["annotations"] == {
+        "kubesched.io/arrival": "0s",
+        "kubesched.io/duration": "600s",
+        "kubesched.io/workload": "Trace/pods",
+    }
     assert warm.data["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "500m", "memory": "1Gi"}}
     assert first.data["metadata"]["labels"] == {"app": "t", "tier": "x"}
     assert first.data["metadata"]["annotations"] == {
         "kubesched.io/arrival": "5400s",
         "kubesched.io/duration": "90s",
         "kubesched.io/exit": "Failed",
+        "kubesched.io/workload": "Trace/train",
     }
     spec = first.data["spec"]
     assert (spec["nodeSelector"], spec["priorityClassName"]) == ({"zone": "a"}, "urgent")
@@ -100,8 +105,9 @@ def test_a_table_may_be_gzipped_or_in_utf_16(tmp_path: Path) -> None:
     files = {"plain": text.encode(), "wide": text.encode("utf-16"), "zipped": gzip.compress(text.encode("utf-16"))}
     found = []
     for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-        found.append([item.data for item in read_table(tmp_path / name)])
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pods").write_bytes(content)
+        found.append([item.data for item in read_table(tmp_path / name / "pods")])
     assert found == [found[0]] * 3
     (tmp_path / "cut").write_bytes(gzip.compress(text.encode() * 99)[:50])
     with pytest.raises(ManifestError, match="cut: cannot be read: Compressed file ended"):

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from . import groups, resource, storage, types
+from . import groups, other_groups, resource, storage, types
 
 __all__ = [
     "BUDGETS",
     "CLAIMS",
     "CORE_EVENTS",
+    "COSCHEDULING_GROUPS",
     "CRON_JOBS",
     "CSI_DRIVERS",
     "CSI_NODES",
@@ -47,6 +48,7 @@ __all__ = [
     "SERVICE_ACCOUNTS",
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
+    "VOLCANO_GROUPS",
     "VOLUMES",
     "VOLUME_ATTACHMENTS",
     "WORKLOADS",
@@ -117,10 +119,12 @@ def _k(
     version: str = "v1",
     also: tuple[str, ...] = (),
     gate: str = "",
+    custom: bool = False,
 ) -> Kind:
     """Return a row of the table. Each kind is stored in one version; ``also`` names other versions that are served."""
     categories = ("all",) if in_all else ()
-    return Kind(group, version, kind, plural, namespaced, kind.lower(), short, categories, decoded_as, also, gate=gate)
+    names = (kind, plural, namespaced, kind.lower(), short, categories)
+    return Kind(group, version, *names, decoded_as, also, custom=custom, gate=gate)
 
 
 #: Older versions of ``resource.k8s.io`` that 1.36 serves.
@@ -234,6 +238,25 @@ KINDS: Final[tuple[Kind, ...]] = (
     _k(
         "apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", "crd", "crds", namespaced=False
     ),
+    # Pod groups of other projects: custom resources elsewhere, read by the plugin PodGroupMigration.
+    _k(
+        "scheduling.x-k8s.io",
+        "PodGroup",
+        "podgroups",
+        version="v1alpha1",
+        decoded_as=other_groups.OtherPodGroup,
+        gate="GenericWorkload",
+        custom=True,
+    ),
+    _k(
+        "scheduling.volcano.sh",
+        "PodGroup",
+        "podgroups",
+        version="v1beta1",
+        decoded_as=other_groups.OtherPodGroup,
+        gate="GenericWorkload",
+        custom=True,
+    ),
 )
 
 _BY_KIND: Final = {
@@ -261,6 +284,7 @@ def kind_by_plural(group: str, plural: str) -> Kind | None:
 BUDGETS: Final = _BY_PLURAL["policy", "poddisruptionbudgets"]
 CLAIMS: Final = _BY_PLURAL["", "persistentvolumeclaims"]
 CORE_EVENTS: Final = _BY_PLURAL["", "events"]
+COSCHEDULING_GROUPS: Final = _BY_PLURAL["scheduling.x-k8s.io", "podgroups"]
 CRON_JOBS: Final = _BY_PLURAL["batch", "cronjobs"]
 CSI_DRIVERS: Final = _BY_PLURAL["storage.k8s.io", "csidrivers"]
 CSI_NODES: Final = _BY_PLURAL["storage.k8s.io", "csinodes"]
@@ -290,6 +314,7 @@ SERVICE_ACCOUNTS: Final = _BY_PLURAL["", "serviceaccounts"]
 SERVICES: Final = _BY_PLURAL["", "services"]
 STATEFUL_SETS: Final = _BY_PLURAL["apps", "statefulsets"]
 STORAGE_CLASSES: Final = _BY_PLURAL["storage.k8s.io", "storageclasses"]
+VOLCANO_GROUPS: Final = _BY_PLURAL["scheduling.volcano.sh", "podgroups"]
 VOLUMES: Final = _BY_PLURAL["", "persistentvolumes"]
 VOLUME_ATTACHMENTS: Final = _BY_PLURAL["storage.k8s.io", "volumeattachments"]
 WORKLOADS: Final = _BY_PLURAL["scheduling.k8s.io", "workloads"]

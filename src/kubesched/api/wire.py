@@ -24,6 +24,7 @@ __all__ = [
     "Item",
     "ListOptions",
     "ListPage",
+    "NotLeaderError",
     "PatchOptions",
     "Transport",
     "WatchEvent",
@@ -117,6 +118,13 @@ class ApiError(Exception):
         if self.details or self._has_details:
             status["details"] = self.details
         return status
+
+
+class NotLeaderError(ConnectionAbortedError):
+    """A write was refused because this process does not hold the lease."""
+
+    def __init__(self) -> None:
+        super().__init__("this process does not hold the lease: nothing may be written")
 
 
 @contextmanager

@@ -17,14 +17,13 @@ from kubesched.lab.simulate.run.standing import audit_standing
 
 from .cluster_source import given_cluster
 from .console import print_lines, progress_bar, warn, write
-from .loading import load_gates, load_setup
+from .loading import load_setup
 
 __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    gates = load_gates(options)
-    registry, config, remarks = load_setup(options, options.config, gates=gates)
+    registry, config, gates, remarks = load_setup(options, options.config)
     manifests = given_cluster(options)
     is_document = options.output in ("json", "yaml")
     # Output of plugins must not be part of a document.

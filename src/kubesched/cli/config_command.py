@@ -44,7 +44,7 @@ def _header(loaded: Loaded) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    registry, config, remarks = load_setup(options, options.file, remark_unused=False)
+    registry, config, _, remarks = load_setup(options, options.file, remark_unused=False)
     for remark in remarks:
         warn(remark)
     expanded = expand(config, registry, options.file)

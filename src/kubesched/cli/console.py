@@ -35,6 +35,8 @@ __all__ = [
 
 _STYLES: Final = {"": "", "title": "bold", "dim": "dim", "good": "green", "warn": "yellow", "bad": "red"}
 _REFRESH_SECONDS: Final = 0.1
+#: Seconds between lines of progress where there is no terminal.
+_LINE_SECONDS: Final = 10.0
 #: White space that remarks and errors may have.
 KEPT: Final = "\n\t"
 
@@ -108,11 +110,29 @@ class ProgressBar:
         """Take note of the progress. ``total`` 0 means unknown."""
 
 
+class _Lines(ProgressBar):
+    """Progress of long work as lines on stderr, for logs and pipes."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._last = time.monotonic()
+
+    def update(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._last >= _LINE_SECONDS:
+            self._last = now
+            of = f" of {total:,}" if total else ""
+            warn(f"{self._title}: {done:,}{of}")
+
+
 @contextmanager
 def progress_bar(title: str, *, quiet: bool = False) -> Iterator[ProgressBar]:
-    """Show a progress bar that disappears at the end of the block. No effect unless stderr is a terminal."""
-    if quiet or not sys.stderr.isatty() or _plain():
+    """Show a progress bar that disappears at the end of the block; every ten seconds a line if stderr is no terminal."""
+    if quiet:
         yield ProgressBar()
+        return
+    if not sys.stderr.isatty() or _plain():
+        yield _Lines(title)
         return
     from rich.console import Console  # noqa: PLC0415 - only for a terminal
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415

@@ -23,7 +23,7 @@ from kubesched.lab.simulate.run.virtual_time import run_virtual
 
 from .console import flush, print_lines, progress_bar, terminal_width, warn, write, write_json
 from .errors import CliError
-from .loading import load_gates, load_setup
+from .loading import load_setup
 
 __all__ = ["run"]
 
@@ -204,8 +204,7 @@ def _replay(path: str, options: argparse.Namespace) -> int:
         raise CliError("--follow: a replay reads the file as it is", code=2)
     if options.node or options.plugin or options.outcome or options.last:
         raise CliError("a replay is narrowed by --pod, --since and --until only", code=2)
-    gates = load_gates(options)
-    registry, config, remarks = load_setup(options, options.config, gates=gates)
+    registry, config, gates, remarks = load_setup(options, options.config)
     wanted = _wanted(options)
     # Output of plugins must not be part of a document.
     aside = redirect_stdout(sys.stderr) if options.output in ("json", "yaml") else nullcontext()

@@ -23,7 +23,7 @@ from .explain_message import explain_message
 from .explain_server import explanation_from_server
 from .import_command import preemptions_of
 from .interrupts import run_loop
-from .loading import load_gates, load_setup
+from .loading import load_setup
 
 __all__ = ["run", "show"]
 
@@ -37,8 +37,7 @@ def run(options: argparse.Namespace) -> int:
             raise CliError("--server reads a live scheduler: give no --kubeconfig, --from or -f with it", code=2)
         show(explanation_from_server(options, names), options)
         return 0
-    gates = load_gates(options)
-    registry, config, remarks = load_setup(options, options.config, gates=gates)
+    registry, config, gates, remarks = load_setup(options, options.config)
     manifests = given_cluster(options)
     # Output of plugins must not be part of a document.
     aside = redirect_stdout(sys.stderr) if options.output in ("json", "yaml") else nullcontext()
@@ -62,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         absent = [name for name in document.absent if name not in gone]
         document = msgspec.structs.replace(document, notes=notes, absent=absent)
     if document.absent:
-        raise CliError(_unknown(document.absent, "pod"))
+        raise CliError(_unknown(document.absent, "pod or pod group" if gates.enabled("GenericWorkload") else "pod"))
     if found.unknown_nodes:
         raise CliError(f"--node {_unknown(found.unknown_nodes, 'node')}")
     show(document, options)

@@ -12,6 +12,8 @@ import urllib.request
 from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -23,22 +25,47 @@ from .errors import CliError
 
 __all__ = ["explanation_from_server"]
 
-#: Most bytes of an answer, and seconds without any byte of it.
-_MOST_BYTES: Final = 256 << 20
-_SECONDS: Final = 120
+#: Most bytes of an answer.
+_MOST_BYTES: Final = 64 << 20
+#: Seconds by which the time-out of the socket is longer than that of the whole, which has the better message.
+_LATER: Final = 10.0
 
 
 def explanation_from_server(options: argparse.Namespace, names: Sequence[str]) -> Explanation:
     """Ask the server of ``options`` about pods, as ``namespace/name``, or about all that are pending.
 
     Raises:
-        CliError: when the server cannot be reached, or refuses, or answers anything but an explanation.
+        CliError: when the server cannot be reached, refuses, takes too long in all, or answers anything but an
+            explanation.
     """
+    box: SimpleQueue[Explanation | BaseException] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            box.put(_all_of(options, names))
+        except BaseException as error:  # raised by the caller of this function
+            box.put(error)
+
+    # A time-out of a socket ends with each byte that arrives. A thread that is not waited for bounds the whole.
+    Thread(target=work, daemon=True).start()
+    try:
+        found = box.get(timeout=options.request_timeout)
+    except Empty:
+        text = f"--server {options.server}: no whole answer within {options.request_timeout:g} s"
+        raise CliError(f"{text}; --request-timeout gives it more time") from None
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _all_of(options: argparse.Namespace, names: Sequence[str]) -> Explanation:
     nodes = urlencode([("node", name) for name in options.node])
     if names:
         paths = ["pods/" + "/".join(quote(part, safe="") for part in name.split("/", 1)) for name in names]
         found = [_ask(options, path, nodes) for path in paths]
+        groups = {one.group: one for each in found for one in each.pod_groups}
         return Explanation(
+            pod_groups=list(groups.values()),
             pending=[one for each in found for one in each.pending],
             placed=[one for each in found for one in each.placed],
             evicted=[one for each in found for one in each.evicted],
@@ -57,7 +84,9 @@ def _ask(options: argparse.Namespace, path: str, query: str) -> Explanation:
     if options.token_file is not None:
         request.add_unredirected_header("Authorization", f"Bearer {_text(options.token_file, '--token-file')}")
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS, context=_tls(options, base)) as answer:
+        with urllib.request.urlopen(
+            request, timeout=options.request_timeout + _LATER, context=_tls(options, base)
+        ) as answer:
             body = answer.read(_MOST_BYTES + 1)
     except urllib.error.HTTPError as error:
         with error:

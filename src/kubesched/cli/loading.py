@@ -10,15 +10,16 @@ import contextlib
 import difflib
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kubesched.scheduler import loading
-from kubesched.scheduler.config import DEFAULT_GATES, FeatureGateError, FeatureGates, KubeSchedulerConfiguration
+from kubesched.scheduler.config import FeatureGateError, FeatureGates, KubeSchedulerConfiguration
 from kubesched.scheduler.framework.registry import Registry
 
 from .console import warn
 from .errors import CliError
 
-__all__ = ["load_gates", "load_registry", "load_setup"]
+__all__ = ["Setup", "load_registry", "load_setup"]
 
 
 def load_registry(modules: Sequence[str] = ()) -> tuple[Registry, list[str]]:
@@ -34,30 +35,24 @@ def load_registry(modules: Sequence[str] = ()) -> tuple[Registry, list[str]]:
     return registry, own
 
 
-def load_gates(options: argparse.Namespace) -> FeatureGates:
-    """Parse ``--feature-gates``.
+class Setup(NamedTuple):
+    """Plugins and configuration that a command works with, and remarks about them."""
 
-    Raises:
-        CliError: if a gate does not exist or cannot be set.
-    """
-    try:
-        return FeatureGates.parse(*options.feature_gates)
-    except FeatureGateError as error:
-        raise CliError(f"--feature-gates: {error}") from None
+    registry: Registry
+    config: KubeSchedulerConfiguration
+    gates: FeatureGates
+    remarks: list[str]
 
 
-def load_setup(
-    options: argparse.Namespace,
-    path: str | None,
-    *,
-    remark_unused: bool = True,
-    gates: FeatureGates = DEFAULT_GATES,
-) -> tuple[Registry, KubeSchedulerConfiguration, list[str]]:
-    """Load plugins and configuration by ``--plugin-module``, ``--enable-plugin`` and a file. Return remarks, too.
+def load_setup(options: argparse.Namespace, path: str | None, *, remark_unused: bool = True) -> Setup:
+    """Load what ``--feature-gates`` (where there is one), ``--plugin-module``, ``--enable-plugin`` and a file say.
+
+    ``path`` is the file of the configuration; None for the default.
 
     Raises:
         CliError, PluginError, ConfigError: if one of them cannot be used.
     """
+    gates = _gates(getattr(options, "feature_gates", ()))
     registry, own = load_registry(options.plugin_module)
     for name in options.enable_plugin:
         if name not in registry:
@@ -68,4 +63,11 @@ def load_setup(
             raise CliError("\n".join((f"--enable-plugin {name}: no plugin has this name; {hint}", *registry.problems)))
     named = own if remark_unused or path is None else []
     config, remarks = loading.load_configuration(path, registry, named, enable=options.enable_plugin, gates=gates)
-    return registry, config, remarks
+    return Setup(registry, config, gates, remarks)
+
+
+def _gates(texts: Sequence[str]) -> FeatureGates:
+    try:
+        return FeatureGates.parse(*texts)
+    except FeatureGateError as error:
+        raise CliError(f"--feature-gates: {error}") from None

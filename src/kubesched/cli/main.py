@@ -54,6 +54,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
         "recorded decisions of a scheduler, and which would differ by another configuration",
         simulations.decisions,
     ),
+    ("diff", "two results, clusters or recorded runs side by side: figures, and pods that differ", simulations.diff),
     ("sweep", "many runs with different parameters, on processes or a cluster, into one table", simulations.sweep),
     ("trace", "read a published batch trace, and write its tasks as pods that arrive over time", simulations.trace),
     ("up", "an embedded cluster that kubectl can talk to, until Ctrl-C", clusters.up),

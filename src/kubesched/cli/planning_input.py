@@ -11,7 +11,7 @@ from kubesched.lab.simulate.inputs.given import node_template_of
 
 from .cluster_source import given_cluster
 from .errors import CliError
-from .loading import load_gates, load_setup
+from .loading import load_setup
 
 __all__ = ["arguments_of"]
 
@@ -25,8 +25,7 @@ def arguments_of(options: argparse.Namespace, *, hollow: bool = False) -> dict[s
         CliError: when the options contradict each other, or name no cluster.
         ManifestError, ConfigError, PluginError: for input that cannot be used.
     """
-    gates = load_gates(options)
-    registry, config, remarks = load_setup(options, options.config, gates=gates)
+    registry, config, gates, remarks = load_setup(options, options.config)
     with collector_off():
         manifests = given_cluster(options, option="--cluster", hollow=hollow or bool(options.nodes), deleting=False)
         template = node_template_of(options.node_template or node_template(), dict(options.node_resources))

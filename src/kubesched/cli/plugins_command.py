@@ -6,8 +6,8 @@ import argparse
 
 from kubesched.base.lines import Line, columns
 from kubesched.scheduler.config import default_config
-from kubesched.scheduler.config.intree import IN_TREE
 from kubesched.scheduler.framework.points import POINTS
+from kubesched.scheduler.plugins import in_tree_registry
 
 from .console import print_lines, write_json
 from .loading import load_registry
@@ -17,7 +17,7 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     registry, own = load_registry(options.plugin_module)
-    in_tree = {row.name for row in IN_TREE.values() if row.module}
+    in_tree = in_tree_registry().keys()
     default = {name for profile in default_config().profiles for name in profile.plugins.enabled_names()}
     rows = []
     for name, extended in sorted(registry.capabilities().items()):

@@ -12,12 +12,15 @@ from time import perf_counter
 from typing import Any
 
 from kubesched.base.collector import collector_off, settle_collector
-from kubesched.cluster.files import Manifests, load_manifests
-from kubesched.cluster.kubelets import load_stages, node_template
+from kubesched.cluster.files import Manifests, load_manifests, save
+from kubesched.cluster.kubelets import load_stages, node_template, zone_names
+from kubesched.cluster.store import Store
+from kubesched.explain.annotations import CollectedAnnotations, SimulatorResults
 from kubesched.explain.records import Recorder
-from kubesched.lab.simulate.inputs.given import cluster_of, node_template_of
+from kubesched.lab.simulate.inputs.events import PlannedEvent, planned_events, with_configurations
+from kubesched.lab.simulate.inputs.given import check_amounts, cluster_of, node_template_of
 from kubesched.lab.simulate.inputs.table_files import TableFileError, check_file, write_table
-from kubesched.lab.simulate.inputs.workload_table import read_table
+from kubesched.lab.simulate.inputs.trace_files import trace_pods
 from kubesched.lab.simulate.results.html_report import render_html
 from kubesched.lab.simulate.results.report import error_text, render_json, render_table, render_yaml
 from kubesched.lab.simulate.results.result import Result
@@ -26,16 +29,15 @@ from kubesched.lab.simulate.run.simulation import run_simulation
 
 from .console import print_lines, progress_bar, terminal_width, warn, write
 from .errors import CliError
-from .loading import load_gates, load_setup
-from .saved_file import decision_file, output_file, refuse_inputs
+from .loading import load_setup
+from .saved_file import claimed, decision_file, output_file, refuse_inputs, refuse_other_file
 
 __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
     _check_outputs(options)
-    gates = load_gates(options)
-    registry, config, remarks = load_setup(options, options.config, gates=gates)
+    registry, config, gates, remarks = load_setup(options, options.config)
     manifests, template, title = _input(options)
     # Output of plugins must not become part of a document.
     aside = nullcontext() if options.output == "table" else redirect_stdout(sys.stderr)
@@ -43,6 +45,11 @@ def run(options: argparse.Namespace) -> int:
         # The files are opened before the run, so that an error is reported before it.
         page = outputs.enter_context(output_file(options.report, "--report")) if options.report is not None else None
         tables = [(name, path, outputs.enter_context(output_file(path, "--save"))) for name, path in options.save]
+        outputs.enter_context(
+            claimed(options.save_cluster, "--save-cluster") if options.save_cluster else nullcontext()
+        )
+        results, collected = SimulatorResults(), CollectedAnnotations()
+        results.collect(collected)
         recorder = None
         if options.decisions is not None:
             recorder = Recorder(kept=0, file=decision_file(options.decisions))
@@ -52,18 +59,21 @@ def run(options: argparse.Namespace) -> int:
             registry=registry,
             nodes=options.nodes,
             node_template=template,
-            zones=[f"zone-{number}" for number in range(1, options.zones + 1)],
+            zones=zone_names(options.zones),
             config=config,
             gates=gates,
             seed=options.seed,
             stages=load_stages(options.stages),
             controllers=options.controllers,
             until=options.until,
+            events=_events(options),
             remarks=[*registry.problems, *remarks],
             on_progress=bar.update,
             on_slow_plugin=warn,
             recorder=recorder,
             timer=perf_counter if options.profile else None,
+            observers=[results] if options.annotate_simulator_results else (),
+            at_end=lambda store: _save_cluster(store, collected, options),
             explain=[name if "/" in name else f"default/{name}" for name in options.explain],
         )
         if page is not None:
@@ -80,8 +90,35 @@ def run(options: argparse.Namespace) -> int:
     _check_result(result)
     if result.explanation is not None and result.explanation.absent:
         absent = ", ".join(result.explanation.absent)
-        raise CliError(f"--explain {absent}: no such pod is in the cluster at the end, and none was evicted")
+        raise CliError(
+            f"--explain {absent}: no such pod is in the cluster at the end, nor a pod group, and none was evicted"
+        )
     return 0
+
+
+def _save_cluster(store: Store, collected: CollectedAnnotations, options: argparse.Namespace) -> list[str]:
+    """Save the cluster with the annotations of its pods, if that is wanted. Return remarks about annotations."""
+    if not options.save_cluster:
+        return []
+    remarks = collected.write(store)
+    try:
+        save(store, options.save_cluster)
+    except OSError as error:
+        raise CliError(f"--save-cluster {options.save_cluster}: cannot be written: {error.strerror or error}") from None
+    return remarks
+
+
+def _events(options: argparse.Namespace) -> list[PlannedEvent]:
+    """Return the events of all files, with their configurations loaded."""
+    found = [one for path in options.events for one in planned_events(path)]
+    if (options.decisions is not None or options.profile) and (
+        one := next((e for e in found if e.action == "configure"), None)
+    ):
+        option = "--profile" if options.profile else "--decisions"
+        raise CliError(
+            f"{option}: cannot follow the change of the configuration in {one.where}; leave out one of them", code=2
+        )
+    return with_configurations(sorted(found, key=lambda one: one.at), lambda path: load_setup(options, path).config)
 
 
 def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]:
@@ -99,13 +136,15 @@ def _input(options: argparse.Namespace) -> tuple[Manifests, dict[str, Any], str]
             paths.append(options.start)
         template: dict[str, Any] = {}
         with manifests.collecting():
+            given = {"cpu": options.node_cpu, "memory": options.node_memory}
+            check_amounts({f"--node-{name} {amount}": (name, amount) for name, amount in given.items()})
             template = node_template_of(
                 options.node_template or node_template(cpu=options.node_cpu, memory=options.node_memory),
                 dict(options.node_resources),
             )
         for path in options.trace:
             with manifests.collecting():
-                manifests.objects += read_table(path)
+                manifests.objects += trace_pods(path, options.seed)
     if not manifests.objects and not manifests.problems:
         nothing = f"{', '.join(paths)}: there are no manifests (YAML or JSON files with Kubernetes objects)"
         raise CliError("\n".join((nothing, *manifests.warnings)))
@@ -129,14 +168,26 @@ def _check_outputs(options: argparse.Namespace) -> None:
     """Refuse names of outputs that cannot be written, before a long run and not after it."""
     given = [*([options.report] if options.report is not None else []), *(path for _, path in options.save)]
     read = (
-        [path for group in options.filename for path in group] + options.trace + options.stages + options.plugin_module
+        [path for group in options.filename for path in group]
+        + options.trace
+        + options.events
+        + options.stages
+        + options.plugin_module
     )
     read += [path for path in (options.start, options.config, options.node_template) if path]
     names = [("--report" if path == options.report else "--save", path) for path in given]
-    if options.decisions:
-        given.append(options.decisions)
-        names.append(("--decisions", options.decisions))
+    for option, name in (("--decisions", options.decisions), ("--save-cluster", options.save_cluster)):
+        if name:
+            given.append(name)
+            names.append((option, name))
     refuse_inputs(names, read)
+    if options.save_cluster == "":
+        raise CliError("--save-cluster: the name of the file is empty", code=2)
+    if options.save_cluster:
+        refuse_other_file(options.save_cluster, "--save-cluster")
+    elif options.annotate_simulator_results:
+        text = "--annotate-simulator-results: annotations are part of the saved cluster; give --save-cluster FILE, too"
+        raise CliError(text, code=2)
     places = [os.path.realpath(path) for path in given]
     for path, place in zip(given, places, strict=True):
         if places.count(place) > 1:

@@ -40,15 +40,17 @@ def run(options: argparse.Namespace) -> int:
         trace = inflated(trace, options.inflate, options.seed)
     if options.output == "yaml":
         for task in trace.tasks:
-            for pod in task.as_pods(shared_gpus=options.shared_gpus, gang=options.gang):
-                write(f"---\n{to_yaml(pod, sort_keys=False)}")
+            for each in task.as_objects(shared_gpus=options.shared_gpus, gang=options.gang):
+                write(f"---\n{to_yaml(each, sort_keys=False)}")
         return 0
+    if options.gang == "labels":
+        raise CliError("--gang-labels: a table has no such labels; give -o yaml, too, or --gang", code=2)
     parts = sum(bool(task.gpus) and task.gpu_milli < 1000 for task in trace.tasks)
     if parts:
         warn(
             f"{parts:,} tasks request a part of a GPU, which counts as a whole one in a table; see -o yaml --shared-gpus"
         )
-    write(table_text(trace))
+    write(table_text(trace, gang=options.gang == "PodGroup"))
     sys.stderr.flush()
     return 0
 

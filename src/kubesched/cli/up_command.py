@@ -20,7 +20,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from kubesched.api.kinds import NODES
+from kubesched.api.kinds import NODES, PODS
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import read_single
 from kubesched.base.collector import PASS_SECONDS, collector_paused
@@ -33,6 +33,7 @@ from kubesched.cluster.files import (
     ManifestError,
     Snapshot,
     SnapshotError,
+    absent_owners_remark,
     import_dump,
     is_saved_cluster,
     load_manifests,
@@ -47,7 +48,7 @@ from kubesched.cluster.http import (
     make_certificates,
     write_kubeconfig,
 )
-from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of
+from kubesched.cluster.kubelets import Stage, default_stages, job_end, load_stages, make_nodes, rules_of, zone_names
 from kubesched.cluster.store import Store
 from kubesched.explain.records import Recorder
 from kubesched.explain.watchers import Watchers
@@ -57,12 +58,14 @@ from kubesched.lab.simulate.inputs.intake import (
     in_order,
     is_served,
     unknown_fields,
+    unread_groups,
     with_default_class,
     without_gates,
     wrong_devices,
 )
 from kubesched.lab.simulate.inputs.storing import ensure_namespace
 from kubesched.lab.simulate.run.scaled_time import ScaledClock, ScaledTimeLoop
+from kubesched.scheduler.config import KubeSchedulerConfiguration
 from kubesched.scheduler.core.observer import AttemptObserver
 from kubesched.scheduler.extenders.http import http_extenders
 from kubesched.scheduler.framework.slow_calls import loop_progress, plugins_of, watching_plugins, work_of
@@ -71,7 +74,7 @@ from .busy_plugins import watch_busy_plugins
 from .console import progress_bar, warn, write
 from .errors import CliError
 from .interrupts import run_loop
-from .loading import load_gates, load_setup
+from .loading import load_setup
 from .memory import EVENT_CACHE, MOST_EVENTS, give_back
 from .preemption_log import PreemptionLog
 from .saved_file import claimed, decision_file, refuse_missing_directory, save_or_rescue
@@ -110,11 +113,7 @@ async def _up(options: argparse.Namespace) -> int:
                 with stop.interrupts():
                     recorder = _recorder(options)
                     stack.callback(recorder.close)
-                    watchers = Watchers(
-                        recorder,
-                        why_pending=options.annotate_why_pending,
-                        simulator_results=options.annotate_simulator_results,
-                    )
+                    watchers = _watchers(options, recorder)
                     embedded = _build(options, loop, watchers.observers)
                     watchers.attach(embedded.scheduler, embedded.port)
                 pages = {} if options.no_scheduler else watchers.pages
@@ -214,6 +213,23 @@ def _check_kubeconfig(given: str) -> None:
         raise CliError(f"--kubeconfig-out {given}: holds {found}, which is not overwritten; give another name")
 
 
+def _watchers(options: argparse.Namespace, recorder: Recorder) -> Watchers:
+    """Return the watchers that the options ask for.
+
+    Raises:
+        CliError: if there is no scheduler whose attempts they could watch.
+    """
+    for name in ("annotate_why_pending", "event_why_pending", "annotate_simulator_results"):
+        if options.no_scheduler and getattr(options, name):
+            raise CliError(f"--{name.replace('_', '-')}: nothing is attempted with --no-scheduler", code=2)
+    return Watchers(
+        recorder,
+        annotate_why=options.annotate_why_pending,
+        event_why=options.event_why_pending,
+        simulator_results=options.annotate_simulator_results,
+    )
+
+
 def _recorder(options: argparse.Namespace) -> Recorder:
     if options.decisions is None:
         return Recorder()
@@ -226,8 +242,7 @@ def _build(
     options: argparse.Namespace, loop: asyncio.AbstractEventLoop, observers: Sequence[AttemptObserver]
 ) -> Embedded:
     """Return the cluster that the options describe, with all its objects. Nothing moves yet."""
-    gates = load_gates(options)
-    registry, config, remarks = load_setup(options, options.config, gates=gates)
+    registry, config, gates, remarks = load_setup(options, options.config)
     for remark in remarks:
         warn(remark)
     start = options.start or (options.snapshot if options.snapshot and Path(options.snapshot).exists() else None)
@@ -256,7 +271,7 @@ def _build(
         event_cache_size=EVENT_CACHE,
     )
     embedded.store.most_events = MOST_EVENTS
-    _fill(embedded.store, options, start or "", snapshot, dump)
+    _fill(embedded.store, options, start or "", snapshot, dump, config)
     return embedded
 
 
@@ -293,7 +308,12 @@ def _clock(options: argparse.Namespace, loop: asyncio.AbstractEventLoop, snapsho
 
 
 def _fill(
-    store: Store, options: argparse.Namespace, start: str, snapshot: Snapshot | None, dump: Import | None
+    store: Store,
+    options: argparse.Namespace,
+    start: str,
+    snapshot: Snapshot | None,
+    dump: Import | None,
+    config: KubeSchedulerConfiguration,
 ) -> None:
     """Fill the store with a saved or imported cluster if there is one, hollow nodes, and manifests."""
     started = snapshot is not None or dump is not None
@@ -305,13 +325,16 @@ def _fill(
             for text in (*dump.warnings, *dump.store_in(store)):
                 warn(text)
             count = len(dump.objects)
+        if not options.no_controllers:
+            for text in absent_owners_remark(item.data() for item in store.table(PODS).items()):
+                warn(text)
         if options.nodes:
             warn(f"--nodes {options.nodes}: ignored, because the nodes come from {start}")
         if not options.quiet:
             write(f"{'restored' if snapshot is not None else 'read'} {count} objects from {start}\n")
     elif options.nodes:
         template = node_template_of(options.node_template, dict(options.node_resources))
-        zones = [f"zone-{chr(ord('a') + index)}" for index in range(options.zones)]
+        zones = zone_names(options.zones)
         with progress_bar("creating nodes", quiet=options.quiet) as bar:
             for done, node in enumerate(make_nodes(options.nodes, template, zones=zones, now=store.now()), 1):
                 _create(store, Manifest(NODES, node, options.node_template or "hollow nodes"))
@@ -325,7 +348,7 @@ def _fill(
         warn(warning)
     loaded.problems += wrong_devices(loaded.objects)
     features = store.admission.features
-    for text in without_gates(loaded.objects, features):
+    for text in (*without_gates(loaded.objects, features), *unread_groups(loaded.objects, config, features)):
         warn(text)
     loaded.objects = [item for item in loaded.objects if is_served(item.kind, features)]
     for item in in_order(loaded.objects if started else with_default_class(loaded.objects)):

@@ -82,6 +82,7 @@ class TokenBucket:
         self.burst = burst
         self._tokens = float(burst)
         self._updated: float | None = None
+        self._silent_until = 0.0
 
     def reserve(self, now: float) -> float:
         """Take a token, on credit if need be. Return the seconds until it is available."""
@@ -102,8 +103,15 @@ class TokenBucket:
             self._tokens += 1.0
             raise
         if delay > SLOW_WAIT_SECONDS:
-            logger.info("a request waited %.1f s because of client-side throttling", delay)
+            self._say(delay)
         return delay
+
+    def _say(self, delay: float) -> None:
+        """Log a long wait, at most once a second: thousands of requests may wait in line."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._silent_until:
+            self._silent_until = now + 1.0
+            logger.info("a request waited %.1f s because of client-side throttling", delay)
 
 
 def retry_after(value: object) -> float | None:

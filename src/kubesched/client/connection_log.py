@@ -16,10 +16,9 @@ import ssl
 from collections.abc import Iterator
 from typing import Final
 
-from kubesched.api.wire import ApiError
+from kubesched.api.wire import ApiError, NotLeaderError
 
 from .http_reading import AnswerTooLongError
-from .metered import NotLeaderError
 
 __all__ = ["ConnectionLog", "connection_failure"]
 

@@ -4,7 +4,7 @@ An :class:`EventWriter` keeps recorded events by key, builds the API object and 
 repetition, POST again if the server has lost it. A :class:`Counting` decides which events are repetitions and which are
 sent:
 
-* :data:`SERIES`: events.k8s.io, upstream's ``tools/events`` (rules/metrics-and-client §5.3);
+* :class:`Series`: events.k8s.io, upstream's ``tools/events`` (rules/metrics-and-client §5.3);
 * :class:`Counts`: core/v1, upstream's ``tools/record``, ``events_cache.go`` (rules/metrics-and-client §5.5).
 
 Callers: :mod:`.events`, which adds a queue and tasks for the scheduler. Controllers and hollow kubelets await
@@ -35,7 +35,7 @@ from kubesched.api.types import Node, ObjectReference, Pod
 from kubesched.api.wire import ApiError, Item, Transport
 from kubesched.base.times import Clock, micro_time, timestamp
 
-__all__ = ["NORMAL", "SERIES", "WARNING", "Counting", "Counts", "Entry", "EventWriter", "Key", "Referable", "Reference"]
+__all__ = ["NORMAL", "WARNING", "Counting", "Counts", "Entry", "EventWriter", "Key", "Referable", "Reference", "Series"]
 
 logger = logging.getLogger("kubesched.client")
 
@@ -159,7 +159,7 @@ class Counting(ABC):
         return None
 
 
-class _Series(Counting):
+class Series(Counting):
     """Series of equal events. First: POST. Second: PATCH of ``series``.
 
     From the third event on, only the count in memory grows.
@@ -232,9 +232,6 @@ class _Recorded(msgspec.Struct, frozen=True, gc=False):
 
     def make(self) -> dict[str, Any]:
         return {**_head(EVENTS, self.key, self.namespace, self.name, self.time), **_first(self.key, self.note)}
-
-
-SERIES: Final = _Series()
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from kubesched.api.wire import Transport
 from kubesched.base.tasks import Supervisor
 from kubesched.base.times import Clock
 
-from .event_writer import CACHE_SIZE, SERIES, Entry, EventWriter, Key, Referable, Reference
+from .event_writer import CACHE_SIZE, Entry, EventWriter, Key, Referable, Reference, Series
 from .running import Background
 
 __all__ = ["NOTE_LIMIT", "QUEUE_SIZE", "EventBroadcaster", "EventRecorder", "EventStatistics", "limit_note"]
@@ -84,7 +84,7 @@ class EventBroadcaster(Background):
         """``refresh_seconds`` is the interval of the reports of running series; infinite if events do not expire."""
         super().__init__()
         self._writer = EventWriter(
-            transport, clock, SERIES, rng=rng, report=logger.warning, retry=self._again, cache_size=cache_size
+            transport, clock, Series(), rng=rng, report=logger.warning, retry=self._again, cache_size=cache_size
         )
         self._clock = clock
         self._rng = rng

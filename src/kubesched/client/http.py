@@ -8,7 +8,8 @@ batches. Needs the ``server`` extra (aiohttp). Callers: :class:`.port.ApiPort` a
     not reached, cut off        -> OSError (ConnectionRefusedError if nothing listens)
     lease lost meanwhile        -> NotLeaderError: a write that waited for a connection, or for a retry, is not sent
     401                         -> one more try with new credentials, if they can be renewed; then ApiError
-    429 or 5xx with Retry-After -> wait, at most a minute, and retry, at most ``max_retries`` times
+    429 or 5xx with Retry-After -> wait, at most a minute, and retry, at most ``max_retries`` times; after a 429 all
+                                   requests slow down (:mod:`.pace`)
     more bytes than a limit     -> AnswerTooLongError, which is an OSError
 """
 
@@ -35,6 +36,7 @@ from kubesched.api.wire import (
     Item,
     ListOptions,
     ListPage,
+    NotLeaderError,
     PatchOptions,
     WatchEvent,
     WatchOptions,
@@ -48,7 +50,8 @@ from .access import AccessError, ClusterAccess, Credentials
 from .backoff import retry_after
 from .bodies import MOST_LIST, MOST_REFUSAL, Held, read_body
 from .http_reading import has_cause, read_events, read_item, reading_list, status_error
-from .metered import NO_RESPONSE, NotLeaderError
+from .metered import NO_RESPONSE
+from .pace import Pace
 from .proxies import environment_proxy
 from .write_connections import WriteConnections
 
@@ -150,7 +153,7 @@ class HttpTransport:
         self._tls = FollowedContext(lambda: context) if isinstance(context, ssl.SSLContext) else context
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._max_retries = max_retries
-        self._slots = asyncio.Semaphore(REQUESTS_AT_A_TIME)
+        self._pace = Pace(REQUESTS_AT_A_TIME)
         self._held = Held()
         self._headers_without_body = {"Accept": "application/json", "User-Agent": user_agent}
         #: Options of every request.
@@ -265,12 +268,14 @@ class HttpTransport:
     ) -> bytes | bytearray:
         """Return the answer's body; a large one is a bytearray."""
         raw = None if body is None else _encode(body)
-        tries = 0
+        tries = token = 0
         renewed = False
         while True:
             try:
-                async with self._slots:
-                    return await self._once(method, path, query, raw, content_type)
+                async with self._pace as token:
+                    answer = await self._once(method, path, query, raw, content_type)
+                self._pace.taken()
+                return answer
             except ApiError as error:
                 if error.code == 401 and self._credentials is not None and not renewed:
                     renewed = True
@@ -278,6 +283,8 @@ class HttpTransport:
                     continue
                 after = retry_after(error.details.get("retryAfterSeconds"))
                 may = retry and (error.code == 429 or error.code >= 500)
+                if error.code == 429 and not has_cause(error, "DisruptionBudget"):
+                    self._pace.refused(token, after or 0.0)
                 # The server has not yet seen the requested version. Waiting does not help; the reflector asks without a
                 # version.
                 if (

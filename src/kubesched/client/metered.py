@@ -18,6 +18,7 @@ from kubesched.api.wire import (
     Item,
     ListOptions,
     ListPage,
+    NotLeaderError,
     PatchOptions,
     Transport,
     WatchEvent,
@@ -26,19 +27,12 @@ from kubesched.api.wire import (
 
 from .backoff import TokenBucket
 
-__all__ = ["NO_RESPONSE", "MeteredTransport", "NotLeaderError"]
+__all__ = ["NO_RESPONSE", "MeteredTransport"]
 
 T = TypeVar("T")
 
 #: Code under which a request without an answer is counted, as upstream writes it.
 NO_RESPONSE = "<error>"
-
-
-class NotLeaderError(ConnectionAbortedError):
-    """A write was refused because this process does not hold the lease."""
-
-    def __init__(self) -> None:
-        super().__init__("this process does not hold the lease: nothing may be written")
 
 
 class MeteredTransport:

@@ -127,6 +127,16 @@ class ApiPort:
             recorder = self._recorders[scheduler_name] = EventRecorder(self.events, scheduler_name, instance)
         return recorder
 
+    async def is_served(self, kind: Kind) -> bool:
+        """Return False if the API server does not know the kind."""
+        try:
+            await self.transport.list(kind, limit=1)
+        except ApiError as error:
+            if error.code == 404:
+                return False
+            raise
+        return True
+
     def bind(self, pod: Pod, node_name: str) -> Coroutine[Any, Any, None]:
         """Bind exactly this pod, by UID. Not retried.
 

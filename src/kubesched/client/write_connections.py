@@ -15,11 +15,11 @@ from ipaddress import ip_address
 from typing import cast
 from urllib.parse import urlsplit
 
+from kubesched.api.wire import NotLeaderError
 from kubesched.base.collector import forget_frames
 from kubesched.base.followed_files import FollowedContext
 
 from .http_answer import Answer, AnswerReader
-from .metered import NotLeaderError
 
 __all__ = ["WriteConnections"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -17,9 +18,10 @@ from kubesched.scheduler.nodes import NodeInfo, PodInfo
 from kubesched.scheduler.nodes.nominating import nominations_that_count
 from kubesched.scheduler.plugins.preemption.dry_run import victims_of
 
+from .eviction_trial import EvictionTrial
 from .obstacles import OF_SCHEDULER, Obstacles, rows_without
 
-__all__ = ["Evictions", "evictions_for"]
+__all__ = ["Evictions", "candidates", "evictions_for", "potential_victims"]
 
 #: Most nodes that are tried, those with the most room first; most pods that are tried on a node, and on all nodes.
 _MOST_NODES: Final = 32
@@ -36,31 +38,37 @@ class Evictions:
         pods: the pods that have to go, as ``namespace/name``; none of them is needless.
         of: number of pods on the node.
         nodes: the node of each pod.
+        frees: what they give back besides room, in words, such as claims with devices.
     """
 
     node: str
     pods: tuple[str, ...]
     of: int
     nodes: tuple[str, ...]
+    frees: tuple[str, ...] = ()
 
 
 def evictions_for(framework: Framework, search: Search, obstacles: Obstacles) -> Evictions | None:
-    """The fewest evictions found, of pods of any priority; None when none of the nodes that were tried would do."""
+    """The fewest evictions found that make room, of pods of any priority; None when none of the nodes tried would do."""
     state = prepared(CycleState(), False)
     try:
         outcome = framework.pre_filter(state, obstacles.pod, search.snapshot.nodes())
         if outcome.status is not None and not framework.has_active_extensions(state):
             return None
         best: Evictions | None = None
+        trial = EvictionTrial(framework, search, obstacles.pod)
         left = _MOST_TRIALS
-        for node in _candidates(framework, search, obstacles):
+        for node in islice(candidates(framework, search, obstacles), _MOST_NODES):
             if outcome.nodes is not None and node.name not in outcome.nodes:
                 continue
-            potential = _potential(obstacles, node)
+            potential = potential_victims(obstacles, node)
             left -= len(potential)
             if left < 0 and best is not None:
                 break
             victims = _victims(framework, search, state, obstacles.pod, node, potential)
+            # The plugins' accounts of a removed pod are upstream's; that of VolumeRestrictions counts two users once.
+            if victims and not trial.fits(node, victims):
+                victims = trial.least(node, potential)
             if victims and (best is None or len(victims) < len(best.pods)):
                 ordered = sorted((one.pod.key, at.name) for at, one in victims)
                 keys, names = zip(*ordered, strict=True)
@@ -72,9 +80,15 @@ def evictions_for(framework: Framework, search: Search, obstacles: Obstacles) ->
     return best
 
 
-def _candidates(framework: Framework, search: Search, obstacles: Obstacles) -> list[NodeInfo]:
-    """Nodes whose obstacles may all be gone with some pods, the most promising first."""
-    may_go = {entry.name for entry in framework.filters if entry.reads_pods or not entry.is_local} | {OF_SCHEDULER}
+def candidates(
+    framework: Framework, search: Search, obstacles: Obstacles, also: Collection[str] = ()
+) -> Iterator[NodeInfo]:
+    """Nodes whose obstacles may all be gone with some pods, the most promising first.
+
+    Pods may be the reason for obstacles of ``also``, names of plugins, too.
+    """
+    may_go = {entry.name for entry in framework.filters if entry.reads_pods or not entry.is_local}
+    may_go |= {OF_SCHEDULER, *also}
     staying = [obstacle for obstacle in obstacles.found if obstacle.plugin not in may_go]
     rows = obstacles.rows[rows_without(staying, len(obstacles.rows))]
     wanted, table = obstacles.pod.fit_requests, search.table
@@ -85,10 +99,10 @@ def _candidates(framework: Framework, search: Search, obstacles: Obstacles) -> l
             capacity = table.allocatable[index, rows]
             rows, room, capacity = rows[capacity >= amount], room[capacity >= amount], capacity[capacity >= amount]
             room = np.minimum(room, (capacity - table.requested[index, rows]) / amount)
-    return [table.info(row) for row in rows[np.argsort(-room, kind="stable")[:_MOST_NODES]].tolist()]
+    return map(table.info, rows[np.argsort(-room, kind="stable")].tolist())
 
 
-def _potential(obstacles: Obstacles, node: NodeInfo) -> list[tuple[NodeInfo, PodInfo]]:
+def potential_victims(obstacles: Obstacles, node: NodeInfo) -> list[tuple[NodeInfo, PodInfo]]:
     """The pods that may have to go: those of the node, and those elsewhere that demands name; none when too many."""
     found = {one.uid: (node, one) for one in node.pods.values()}
     place = int(np.argmax(obstacles.rows == node.row))

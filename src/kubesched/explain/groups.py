@@ -73,8 +73,9 @@ def explaining_pending(
         if finding is None:
             finding = findings[text] = _look(scheduler, pod, against)
             yield
-        # Pods without a workload are one group if they are equal, by their text.
-        key = (pod.namespace, workload or text, pod.spec.scheduler_name, finding.reason, finding.message)
+        # Pods without a controller are one group if they are equal, by their text.
+        is_owned = any(owner.controller for owner in pod.metadata.owner_references)
+        key = (pod.namespace, workload if is_owned else text, pod.spec.scheduler_name, finding.reason, finding.message)
         groups.setdefault(key, (finding, workload, []))[2].append(pod)
         if pod.spec.volumes or pod.spec.resource_claims:
             waits.setdefault(key, {}).update(dict.fromkeys(claim_notes(objects, pod)))
@@ -171,6 +172,7 @@ def _tried(framework: Framework, search: Search, pod: PodInfo, rejection: Reject
             pods=list(found.evictions.pods),
             of=found.evictions.of,
             nodes=list(found.evictions.nodes),
+            frees=list(found.evictions.frees),
         )
         hints.append(_eviction_hint(evictions))
     new_nodes = [
@@ -208,11 +210,12 @@ def _eviction_hint(evictions: EvictionReport) -> str:
     pods, node = evictions.pods, evictions.node
     there = [pod for pod, at in zip(pods, evictions.nodes, strict=True) if at == node]
     shown = listed(pods[:EXAMPLES], len(pods))
+    frees = f", which frees {listed(evictions.frees[:EXAMPLES], len(evictions.frees))}" if evictions.frees else ""
     if len(there) == len(pods):
-        return f"remove {shown} from {node} ({len(pods):,} of its {evictions.of:,} pods): it would fit there"
+        return f"remove {shown} from {node} ({len(pods):,} of its {evictions.of:,} pods){frees}: it would fit there"
     others = sorted({at for at in evictions.nodes if at != node})
     where = listed([node, *others][:EXAMPLES] if there else others[:EXAMPLES], len(others) + bool(there))
-    return f"remove {shown} from {where}: it would fit {node}"
+    return f"remove {shown} from {where}{frees}: it would fit {node}"
 
 
 def _without_gates(framework: Framework, search: Search, pod: PodInfo, gates: list[str]) -> dict[str, Any]:
@@ -226,8 +229,12 @@ def _without_gates(framework: Framework, search: Search, pod: PodInfo, gates: li
     except PluginFailedError as error:
         return {"hints": [f"{remove}; then a plugin fails: {error}"]}
     if not isinstance(evaluation, Rejection):
-        return {"hints": [f"{remove}: {counted(len(evaluation.feasible), 'node')} would fit"]}
+        nodes = len(evaluation.feasible)
+        examples = names_at(search.table, evaluation.feasible, EXAMPLES)
+        remedy = RemedyReport(changes=[remove], nodes=nodes, examples=examples)
+        return {"remedies": [remedy], "hints": [f"{remove}: {counted(nodes, 'node')} would fit"]}
     if not evaluation.all_nodes:
         return {"hints": [f"{remove}; then add nodes: there are none"]}
     tried = _tried(framework, search, pod, evaluation)
-    return {**tried, "hints": [f"{remove}; then {hint}" for hint in tried["hints"]]}
+    remedies = [replace(one, changes=[remove, *one.changes]) for one in tried["remedies"]]
+    return {**tried, "remedies": remedies, "hints": [f"{remove}; then {hint}" for hint in tried["hints"]]}

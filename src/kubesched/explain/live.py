@@ -1,19 +1,23 @@
 """Pages of a live scheduler: explanations of its pods, and its recorded decisions.
 
-    /explain/pending              all pending pods; ``?namespace=``
-    /explain/pods/NAMESPACE/NAME  one pod; ``?node=`` compares with a node and may be repeated
+    /explain/pending              all pending pods; ``?namespace=&node=``
+    /explain/pods/NAMESPACE/NAME  one pod, or else the pod group of this name; ``?node=`` compares with a node and may be
+                                  repeated
+    /explain/podgroups/NAMESPACE/NAME
+                                  one pod group
     /explain/nodes/NAME           the pending pods, and what keeps each off this node
     /decisions                    recorded attempts, oldest first; ``?pod=&node=&plugin=&outcome=&since=&until=&limit=``
 
-An explanation is a document of kind Explanation (:mod:`.report`), or lines for people if the request accepts only plain
-text. Explanations are made one at a time, and take at most a share of the event loop while the scheduler has work.
+Other parameters are refused. An explanation is a document of kind Explanation (:mod:`.report`), or lines for people if
+the request accepts only plain text. Explanations are made one at a time, and take at most a share of the event loop while
+the scheduler has work.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -44,6 +48,9 @@ _MOST_WAITING: Final = 8
 #: Most nodes that one request compares with, and most records of one answer.
 _MOST_NODES: Final = 16
 _MOST_RECORDS: Final = 1000
+
+#: Parameters of the page of decisions.
+_FILTERS: Final = ("pod", "node", "plugin", "outcome", "since", "until", "limit")
 
 _JSON: Final = "application/json"
 _PLAIN: Final = "text/plain"
@@ -84,17 +91,26 @@ class LivePages:
         try:
             match path.strip("/").split("/"):
                 case ["decisions"]:
+                    _check_names(query, *_FILTERS)
                     return self._recorded(query)
                 case ["explain", "pending"]:
+                    _check_names(query, "namespace", "node")
                     namespace = _one(query, "namespace")
                     pods = [pod for pod in self._pending() if not namespace or pod.namespace == namespace]
-                    return await self._explained(pods, _nodes(query), accept)
+                    return await self._explained(pods, _nodes(query), accept, as_groups=True)
                 case ["explain", "nodes", name]:
+                    _check_names(query)
                     if self._scheduler.cache.table.row_of(name) is None:
                         return _text(404, f"no node is named {name}")
                     return await self._explained(self._pending(), [name], accept)
+                case ["explain", "podgroups", namespace, name]:
+                    _check_names(query)
+                    return await self._explained_group(f"{namespace}/{name}", accept)
                 case ["explain", "pods", namespace, name]:
+                    _check_names(query, "node")
                     pod = self._scheduler.informers.live_pod(namespace, name)
+                    if pod is None and self._explainer.groups.knows(f"{namespace}/{name}"):
+                        return await self._explained_group(f"{namespace}/{name}", accept)
                     last = (
                         self._decisions.last_of(namespace, name)
                         if pod is None and self._decisions is not None
@@ -119,8 +135,19 @@ class LivePages:
     def _was_evicted(self, key: str) -> bool:
         return bool(self._explainer.evictions_of(key))
 
+    async def _explained_group(self, key: str, accept: str) -> Answer:
+        if not self._explainer.groups.knows(key):
+            return _text(404, f"no pod group is named {key}")
+        return await self._explained([], (), accept, groups=[key])
+
     async def _explained(
-        self, pods: Sequence[Pod], nodes: Sequence[str], accept: str, evicted: str = "", last: Record | None = None
+        self,
+        pods: Sequence[Pod],
+        nodes: Sequence[str],
+        accept: str,
+        evicted: str = "",
+        last: Record | None = None,
+        **how: Any,
     ) -> Answer:
         if not self._ready():
             return _text(503, "the scheduler has not read the cluster yet", retry_after=1)
@@ -132,7 +159,7 @@ class LivePages:
         self._waiting += 1
         try:
             async with self._turn:
-                document = await self.paced(self._explainer.explaining(pods, nodes))
+                document = await self.paced(self._explainer.explaining(pods, nodes, **how))
         finally:
             self._waiting -= 1
         if evicted:
@@ -199,6 +226,14 @@ def _gone(last: Record) -> str:
 
 def _text(status: int, text: str, *, retry_after: int = 0) -> Answer:
     return Answer(status, f"{text}\n".encode(), _PLAIN, retry_after)
+
+
+def _check_names(query: Query, *known: str) -> None:
+    """Refuse a query with a parameter that the page does not know."""
+    unknown = next((name for name in query if name not in known), None)
+    if unknown is not None:
+        there_is = f"known are {', '.join(known)}" if known else "this page has none"
+        raise _BadQueryError(f"{printable(unknown[:32])!r}: no such parameter; {there_is}")
 
 
 def _one(query: Query, name: str) -> str:

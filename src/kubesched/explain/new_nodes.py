@@ -22,7 +22,7 @@ from kubesched.scheduler.nodes.columns import RowArray
 
 from .obstacles import Obstacles, rows_without
 
-__all__ = ["NewNode", "new_nodes_for"]
+__all__ = ["NewNode", "belongings", "copy_of", "kinds_of", "new_nodes_for"]
 
 #: Most kinds of nodes that are tried, the most frequent first; and nodes that are grouped into kinds.
 _MOST_KINDS: Final = 4
@@ -53,7 +53,7 @@ def new_nodes_for(framework: Framework, search: Search, obstacles: Obstacles) ->
     """The kinds of nodes of which one more would let the pod run, the most frequent first."""
     return [
         NewNode(like.name, count, copy)
-        for like, count in _kinds(framework, search.table, obstacles)
+        for like, count in kinds_of(framework, search.table, obstacles)
         if _fits(framework, search, obstacles, like, copy := copy_of(search.table, like))
     ]
 
@@ -75,7 +75,7 @@ def copy_of(table: NodeTable, like: NodeInfo) -> Node:
     )
 
 
-def _kinds(framework: Framework, table: NodeTable, obstacles: Obstacles) -> list[tuple[NodeInfo, int]]:
+def kinds_of(framework: Framework, table: NodeTable, obstacles: Obstacles) -> list[tuple[NodeInfo, int]]:
     """The first node of each kind that is large enough and has the right labels, with the number of such nodes."""
     may_change = {
         entry.name
@@ -107,7 +107,7 @@ def _sample(rows: RowArray) -> RowArray:
     return rows[:: max(1, step)]
 
 
-def _belongings(framework: Framework, name: str, like: NodeInfo) -> Iterator[AbstractContextManager[object]]:
+def belongings(framework: Framework, name: str, like: NodeInfo) -> Iterator[AbstractContextManager[object]]:
     """What-ifs of what belongs to a node besides its object, by plugin."""
     for plugin in framework.plugins.values():
         if hasattr(plugin, "new_node"):
@@ -120,7 +120,7 @@ def _fits(framework: Framework, search: Search, obstacles: Obstacles, like: Node
     state = prepared(CycleState(), False)
     with ExitStack() as stack:
         new = stack.enter_context(search.snapshot.with_node(copy))
-        for what_if in _belongings(framework, copy.name, like):
+        for what_if in belongings(framework, copy.name, like):
             stack.enter_context(what_if)
         try:
             outcome = framework.pre_filter(state, pod, search.snapshot.nodes())

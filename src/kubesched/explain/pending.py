@@ -19,6 +19,7 @@ from kubesched.scheduler.plugins.demands.words import listed
 from .evictions import Evictions, evictions_for
 from .new_nodes import NewNode, new_nodes_for
 from .obstacles import OF_SCHEDULER, Obstacle, Obstacles, fits_after, obstacles_of, rows_without
+from .releases import releases_for
 from .remedies import Remedy, remedies_for
 
 __all__ = ["PendingExplanation", "explain_pod"]
@@ -56,7 +57,9 @@ def explain_pod(framework: Framework, search: Search, pod: PodInfo) -> PendingEx
 
     obstacles = obstacles_of(framework, search.table, pod)
     obstacles.found.extend(_beyond_filters(search, obstacles, fits))
-    remedies, evictions = remedies_for(obstacles, fits), evictions_for(framework, search, obstacles)
+    remedies = remedies_for(obstacles, fits)
+    evicted = (evictions_for(framework, search, obstacles), releases_for(framework, search, obstacles))
+    evictions = min((one for one in evicted if one is not None), key=lambda one: len(one.pods), default=None)
     return PendingExplanation(obstacles, remedies, evictions, new_nodes_for(framework, search, obstacles))
 
 

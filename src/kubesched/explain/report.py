@@ -19,16 +19,24 @@ __all__ = [
     "Criteria",
     "EvictionReport",
     "Explanation",
+    "GroupEvictionReport",
+    "GroupNewNodeReport",
+    "GroupRemedyReport",
+    "GroupState",
     "LostCandidate",
     "NewNodeReport",
     "NodeScore",
+    "NotCreated",
     "ObstacleReport",
     "Pending",
     "PendingReason",
     "Placed",
+    "PlacementReport",
     "PluginScore",
+    "PodGroupReport",
     "PreemptionReport",
     "QueueState",
+    "QuotaLimit",
     "Reason",
     "RemedyReport",
     "Turn",
@@ -128,12 +136,16 @@ class RemedyReport(_Struct, frozen=True, kw_only=True):
 
 
 class EvictionReport(_Struct, frozen=True, kw_only=True):
-    """Pods without which a pod fits a node; ``of`` is the number of pods on the node, ``nodes`` the node of each pod."""
+    """Pods without which a pod fits a node; ``of`` is the number of pods on the node, ``nodes`` the node of each pod.
+
+    ``frees`` is what they give back besides room, in words, such as claims with devices.
+    """
 
     node: str
     pods: list[str]
     of: int
     nodes: list[str] = []
+    frees: list[str] = []
 
 
 class NewNodeReport(_Struct, frozen=True, kw_only=True):
@@ -259,7 +271,8 @@ class Pending(_Struct, frozen=True, kw_only=True):
 
     ``message`` is the text of the pod's PodScheduled condition. ``reasons`` has the first reason against each node,
     ``obstacles`` every one. ``remedies``, ``evictions`` and ``new_nodes`` were tried against the cluster as it stands at the end;
-    ``hints`` has them in words.
+    ``hints`` has them in words. For pods with scheduling gates each set of ``remedies`` begins with the removal of the
+    gates; ``obstacles``, ``evictions`` and ``new_nodes`` are as they would be after that.
     """
 
     reason: PendingReason
@@ -284,12 +297,153 @@ class Pending(_Struct, frozen=True, kw_only=True):
     queue: QueueState | None = None
 
 
+#: State of a pod group. ``Scheduled``: no member needs a node. ``Waiting``: it fits now, and its turn has not come.
+#: ``Unschedulable``: a gang fits nowhere, or members of a basic group do not fit. ``Incomplete``: fewer members exist than
+#: a gang needs. ``SchedulingGated``: too few members are free of scheduling gates. ``Missing``: the PodGroup object does
+#: not exist. ``SchedulerError``: a plugin failed, or the members' schedulerName is no profile's.
+GroupState = Literal[
+    "Scheduled", "Waiting", "Unschedulable", "Incomplete", "SchedulingGated", "Missing", "SchedulerError"
+]
+
+
+class PlacementReport(_Struct, frozen=True, kw_only=True):
+    """Placement of a pod group, and what came of its trial there.
+
+    ``name`` is the value of the topology label; empty for all nodes. Of the members that need a node, ``fit`` found one;
+    ``lacking`` more are needed.
+    """
+
+    name: str
+    nodes: int
+    fit: int
+    lacking: int
+    #: True if the group would be scheduled there.
+    fits: bool
+
+
+class GroupRemedyReport(_Struct, frozen=True, kw_only=True):
+    """Changes after which a pod group fits, all of them made to each member that needs a node, or to the group itself."""
+
+    changes: list[str]
+    #: Placement that holds the group then; empty for all nodes.
+    placement: str
+    #: Number of members that find a node there.
+    fit: int
+
+
+class GroupEvictionReport(_Struct, frozen=True, kw_only=True):
+    """Pods without which a pod group fits a placement.
+
+    ``lower_priority`` is True if all are of lower priority than the group, and its members may preempt.
+    """
+
+    placement: str
+    #: ``namespace/name``, sorted, and the node of each.
+    pods: list[str]
+    nodes: list[str]
+    lower_priority: bool
+
+
+class GroupNewNodeReport(_Struct, frozen=True, kw_only=True):
+    """Nodes without which a pod group does not fit: ``count`` empty ones like the node ``like``, in ``placement``."""
+
+    like: str
+    count: int
+    placement: str
+    allocatable: dict[str, str | int | float] = {}
+
+
+class PodGroupReport(_Struct, frozen=True, kw_only=True):
+    """Pod group with members that need a node, or that was asked for; each number is that of a trial of the group.
+
+    ``members`` exist, of which ``scheduled`` have a node, ``queued`` may be tried now, ``gated`` are held by scheduling
+    gates or other plugins, and ``deleting`` go away. ``fit`` of the queued members find a node in the placement where most do,
+    which is the first of ``placements``; ``lacking`` more are needed. ``obstacles`` are those of ``next``, the first member
+    that finds no node there when the others are on theirs.
+    """
+
+    #: ``namespace/name``.
+    group: str
+    state: GroupState
+    #: Sentence with the state, its numbers, and what is nearest to help.
+    summary: str
+    policy: Literal["gang", "basic", ""]
+    min_count: int
+    #: Label whose value is the same for the nodes of all members; empty for no constraint.
+    topology: str
+    members: int
+    scheduled: int
+    queued: int
+    gated: int
+    deleting: int = 0
+    fit: int = 0
+    lacking: int = 0
+    #: Message of the group's condition ``PodGroupScheduled``, or of the plugin that holds its members.
+    message: str = ""
+    #: Members that need a node, as ``namespace/name``, sorted.
+    pods: list[str] = []
+    #: Placements, the nearest first; only the first of the ``placements_tried``.
+    placements: list[PlacementReport] = []
+    placements_tried: int = 0
+    next: str = ""
+    obstacles: list[ObstacleReport] = []
+    remedies: list[GroupRemedyReport] = []
+    evictions: GroupEvictionReport | None = None
+    new_nodes: list[GroupNewNodeReport] = []
+    #: Proposals in words.
+    hints: list[str] = []
+    #: Sentences about what was not tried.
+    remarks: list[str] = []
+
+
+class QuotaLimit(_Struct, frozen=True, kw_only=True):
+    """Resource of a quota of which too little is left for one more pod. Amounts are as Kubernetes writes them.
+
+    ``needed`` is the limit with which all missing pods can be made.
+    """
+
+    quota: str
+    resource: str
+    asked: str
+    used: str
+    limit: str
+    needed: str
+
+
+class NotCreated(_Struct, frozen=True, kw_only=True):
+    """Workload whose pods cannot all be made, because quotas stand in the way of the next one.
+
+    ``fits`` is the number of nodes that the next pod would fit now.
+    """
+
+    namespace: str
+    workload: str
+    wanted: int
+    existing: int
+    limits: list[QuotaLimit] = []
+    #: What a quota demands of each container, and the pod's lack, such as ``cpu for: main``, after the quota's name.
+    unasked: list[str] = []
+    fits: int = 0
+    hints: list[str] = []
+    #: What the workload's controller said last.
+    event: str = ""
+
+    @property
+    def name(self) -> str:
+        """Namespace and name of the workload, ``namespace/name``."""
+        return f"{self.namespace}/{self.workload.partition('/')[2]}"
+
+
 class Explanation(_Struct, frozen=True, kw_only=True):
     """Explanation of pods: the document of ``kubesched explain`` and of a live scheduler."""
 
     api_version: str = "kubesched.io/v1alpha1"
     kind: str = "Explanation"
+    #: Pod groups of the pods in question, by name. Without a name in question, their members are not in ``pending``.
+    pod_groups: list[PodGroupReport] = []
     pending: list[Pending] = []
+    #: Workloads that lack pods for quotas, most missing pods first.
+    not_created: list[NotCreated] = []
     placed: list[Placed] = []
     #: Preemptions in which a pod of the question was evicted, the newest last.
     evicted: list[PreemptionReport] = []

@@ -1,4 +1,4 @@
-"""Watchers of one live scheduler: recorded decisions, preemptions, annotations on pods, and the pages about them.
+"""Watchers of one live scheduler: recorded decisions, preemptions, annotations and events of pods, and the pages about them.
 
     Watchers() ──▶ Scheduler(observers=watchers.observers) ──▶ watchers.attach(scheduler, port) ──▶ watchers.tasks()
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from kubesched.base.pages import Answer, Page
+from kubesched.client.port import ApiPort
 from kubesched.scheduler.core.observer import AttemptObserver
-from kubesched.scheduler.core.port import Port
 from kubesched.scheduler.scheduler import Scheduler
 
 from .annotations import SimulatorResults, WhyPending
@@ -31,18 +31,23 @@ class Watchers:
         pages: pages by the first segment of their paths; before :meth:`attach` they answer 503.
     """
 
-    def __init__(self, recorder: Recorder | None, *, why_pending: bool, simulator_results: bool) -> None:
-        """``why_pending`` and ``simulator_results`` turn the annotations on."""
+    def __init__(
+        self, recorder: Recorder | None, *, annotate_why: bool, event_why: bool, simulator_results: bool
+    ) -> None:
+        """``annotate_why`` and ``event_why`` have pending pods explained by an annotation and by an event.
+
+        ``simulator_results`` turns the annotations of kube-scheduler-simulator on.
+        """
         self._recorder = recorder
         self._memory = PreemptionMemory()
-        self._why = WhyPending() if why_pending else None
+        self._why = WhyPending(annotate=annotate_why, event=event_why) if annotate_why or event_why else None
         self._results = SimulatorResults() if simulator_results else None
         self._live: LivePages | None = None
         every = (self._memory, recorder, self._why, self._results)
         self.observers: list[AttemptObserver] = [one for one in every if one is not None]
         self.pages: dict[str, Page] = dict.fromkeys(("explain", "decisions"), self._page)
 
-    def attach(self, scheduler: Scheduler, port: Port, ready: Callable[[], bool] = lambda: True) -> None:
+    def attach(self, scheduler: Scheduler, port: ApiPort, ready: Callable[[], bool] = lambda: True) -> None:
         """Begin to watch. Call it before the scheduler starts.
 
         ``ready`` returns True once the scheduler's caches are filled.

@@ -9,7 +9,10 @@ from kubesched.api.types import Pod
 
 from .objects import Objects
 
-__all__ = ["Workloads"]
+__all__ = ["WORKLOAD", "Workloads"]
+
+#: Annotation of a pod without a controller: the ``Kind/name`` to count it under, such as the trace that it is from.
+WORKLOAD: Final = "kubesched.io/workload"
 
 _VERSIONS: Final = {"ReplicaSet": "apps/v1", "Job": "batch/v1"}
 _TEMPLATE_HASH: Final = "pod-template-hash"
@@ -23,14 +26,14 @@ class Workloads:
         self._known: dict[tuple[str, str, str], str] = {}
 
     def of(self, pod: Pod) -> str:
-        """Return the ``Kind/name`` of a pod's workload; empty for a bare pod."""
+        """Return the ``Kind/name`` of a pod's workload, or what its annotation says; empty for a bare pod."""
         for owner in pod.metadata.owner_references:
             if owner.controller:
                 key = (pod.namespace, owner.kind, owner.name)
                 if key not in self._known:
                     self._known[key] = self._above(pod, *key)
                 return self._known[key]
-        return ""
+        return pod.metadata.annotations.get(WORKLOAD, "")
 
     def _above(self, pod: Pod, namespace: str, kind: str, name: str) -> str:
         table = kind_of(_VERSIONS[kind], kind) if kind in _VERSIONS else None

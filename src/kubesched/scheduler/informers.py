@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from kubesched.api.kinds import KINDS, PODS, Kind
+from kubesched.api.groups import PodGroup, group_key
+from kubesched.api.kinds import KINDS, POD_GROUPS, PODS, Kind
 from kubesched.api.types import Pod
+from kubesched.api.wire import ApiError
 
 from .config import FeatureGates
 from .core.port import Informer, InformerHandler, Port
 from .framework.events import EventResource
 from .framework.gated_fields import pod_view
+from .framework.group_reading import GroupReader
 from .framework.registry import PluginError
+from .nodes.pod_groups import PodGroupStates
+from .read_groups import GroupSources, ReadGroups, grouped_view
 
 __all__ = ["Informers", "kind_of_event", "kinds_informed"]
+
+_log = logging.getLogger("kubesched.scheduler")
 
 #: Event resource to the kind of object that it is about, without pods and nodes.
 _EVENT_KINDS: Final[dict[str, str]] = {
@@ -31,7 +39,7 @@ _EVENT_KINDS: Final[dict[str, str]] = {
     EventResource.POD_GROUP: "PodGroup",
 }
 
-_KINDS: Final = [kind for kind in KINDS if kind.group != "events.k8s.io"]
+_KINDS: Final = [kind for kind in KINDS if kind.group != "events.k8s.io" and not kind.custom]
 _BY_PLURAL: Final = {kind.plural: kind for kind in _KINDS}
 _BY_NAMESPACE: Final = "namespace"
 
@@ -78,15 +86,18 @@ class Informers(Mapping[str, Informer]):
         """If some ``gates`` are off, pods are shown without the fields of these gates."""
         self._port = port
         self._informers: dict[str, Informer] = {}
-        self._views: dict[str, _InformerView] = {}
+        self._views: dict[str, Mapping[str, Any]] = {}
+        #: Informers to be left out if their kind is not served.
+        self._if_served: dict[str, Kind] = {}
         #: Plural to informer, for kinds that plugins look up by namespace.
         self._indexed: dict[str, Informer] = {}
         #: Plural to the plugin's handler that passes on the events of the kind.
         self._relays: dict[str, Source] = {}
         #: Informer of all pods that have not finished.
         self.pods = self.of(PODS, _UNFINISHED)
-        if (view := pod_view(gates)) is not None:
-            self.pods.show_as(view)
+        self._view = pod_view(gates)
+        if self._view is not None:
+            self.pods.show_as(self._view)
 
     def __getitem__(self, plural: str) -> Informer:
         return self._informers[plural]
@@ -111,6 +122,48 @@ class Informers(Mapping[str, Informer]):
         """Return the pod as the API server last showed it; None if it is gone, even if another pod has its name."""
         live = self.live_pod(pod.namespace, pod.name)
         return live if live is not None and live.uid == pod.uid else None
+
+    def seen(self, pod: Pod) -> Pod:
+        """Return a pod of the API server as the scheduler sees it."""
+        return pod if self._view is None else self._view(pod)
+
+    def group_of(self, pod: Pod) -> PodGroup | None:
+        """Return the group of a pod that :meth:`seen` returned."""
+        groups = self.objects(POD_GROUPS.plural)
+        group: PodGroup | None = groups.of(pod) if isinstance(groups, ReadGroups) else groups.get(group_key(pod))
+        return group
+
+    def read_groups(self, readers: Mapping[str, GroupReader], states: PodGroupStates) -> None:
+        """Read pod groups by plugins, which are given by scheduler name. Call it before any informer runs."""
+        first = next(iter(readers.values()))
+        found = [self.of(POD_GROUPS)]
+        for kind in first.group_kinds:
+            informer = self._port.informer(kind)
+            informer.show_as(first.group_of)
+            self._informers[kind.group_resource] = informer
+            found.append(informer)
+        native, *others = (_InformerView(informer) for informer in found)
+        self._views[POD_GROUPS.plural] = ReadGroups(native, others, states, readers)
+        self._relays[POD_GROUPS.plural] = GroupSources(found)
+        self._if_served = {POD_GROUPS.plural: POD_GROUPS, **{kind.group_resource: kind for kind in first.group_kinds}}
+        self._view = grouped_view(readers, self._view)
+        self.pods.show_as(self._view)
+
+    async def leave_out_unserved(self) -> None:
+        """Drop the informers of groups whose kinds cannot be listed, and log it.
+
+        Only if a plugin reads groups: without one, the API server has to serve PodGroup objects.
+        """
+        for plural, kind in self._if_served.items():
+            try:
+                why = "" if await self._port.is_served(kind) else "the API server does not serve them"
+            except ApiError as error:
+                why = str(error) if error.code == 403 else ""
+            except OSError:
+                why = ""  # the informer waits for the connection
+            if why:
+                _log.warning("%s %s are not read: %s", kind.api_version, kind.plural, why)
+                del self._informers[plural]
 
     def of(self, kind: Kind, field_selector: str = "") -> Informer:
         """Return the informer of a kind. ``field_selector`` only counts in the call that makes it."""

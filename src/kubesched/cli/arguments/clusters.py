@@ -121,6 +121,11 @@ examples: kubesched up --nodes 1000 --zones 3 -f examples/web-shop
         help="write an annotation on pending pods, kubesched.io/why-pending: why, and what would help",
     )
     parser.add_argument(
+        "--event-why-pending",
+        action="store_true",
+        help="write an event of pending pods, WhyPending: why, and what would help",
+    )
+    parser.add_argument(
         "--annotate-simulator-results",
         action="store_true",
         help="write the verdicts and scores of each attempt as annotations of its pod, with the keys of "

@@ -20,7 +20,7 @@ from .options import (
 )
 from .values import TABLES, count, duration, factor, moment, node_count, positive, saved_table, seconds, setting
 
-__all__ = ["TRACE_FORMATS", "audit", "decisions", "explain", "simulate", "sweep", "trace"]
+__all__ = ["TRACE_FORMATS", "audit", "decisions", "diff", "explain", "simulate", "sweep", "trace"]
 
 
 def _result_files(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +39,17 @@ def _result_files(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help=f"write a table to a .csv, .json or .parquet file: {', '.join(TABLES)}; may be given again",
+    )
+    parser.add_argument(
+        "--save-cluster",
+        metavar="FILE",
+        help="save the cluster at the end to this file, for kubesched up --snapshot, explain --from and others",
+    )
+    parser.add_argument(
+        "--annotate-simulator-results",
+        action="store_true",
+        help="write the verdicts and scores of each attempt as annotations of its pod in the saved cluster, with the keys "
+        "of kube-scheduler-simulator; for debugging: each attempt evaluates all nodes once more",
     )
     parser.add_argument(
         "--profile",
@@ -81,8 +92,15 @@ warnings."""
         metavar="FILE",
         action="append",
         default=[],
-        help="a table (CSV) of pods that arrive over time, with columns such as arrival, name, count, duration, cpu, "
-        "memory; may be given again",
+        help="a table of pods that arrive over time (CSV, .jsonl, .parquet), with columns such as arrival, name, count, "
+        "duration, cpu, memory; or arrivals to generate (YAML of kind Arrivals); may be given again",
+    )
+    parser.add_argument(
+        "--events",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="drains, failures and other changes of nodes by time (YAML of kind Events); may be given again",
     )
     parser.add_argument(
         "--controllers",
@@ -125,7 +143,10 @@ examples: kubesched explain --kubeconfig ~/.kube/config
           kubesched explain --message '0/3 nodes are available: 3 Insufficient cpu.'
 Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named pod or node does not exist."""
     parser.add_argument(
-        "pod", metavar="POD", nargs="*", help="a pod, as NAME or NAMESPACE/NAME (default: all pending pods)"
+        "pod",
+        metavar="POD",
+        nargs="*",
+        help="a pod or a pod group, as NAME or NAMESPACE/NAME (default: all pending pods)",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -164,6 +185,13 @@ Exit code: 0 even if pods are pending; 1 if the input cannot be used, or a named
     server.add_argument("--client-certificate", metavar="FILE", help="certificate to present to it")
     server.add_argument("--client-key", metavar="FILE", help="key of that certificate")
     server.add_argument("--insecure-skip-tls-verify", action="store_true", help="do not check its certificate")
+    server.add_argument(
+        "--request-timeout",
+        metavar="DURATION",
+        type=duration,
+        default=300.0,
+        help="give up when the whole answer takes longer (default: 5m)",
+    )
     real_cluster(parser, "read this cluster")
     start_from(parser)
     manifests(parser)
@@ -238,6 +266,22 @@ used."""
     quiet(parser, "no progress bar")
 
 
+def diff(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Compare two results of kubesched simulate (-o json or yaml), two clusters (dumps, saved clusters, manifests), or two
+recorded runs (--decisions): their figures side by side, and the pods that have a node in one only, moved, ended in
+another way or waited longer, with why as far as the sides tell. The two may be of different forms."""
+    parser.epilog = """\
+examples: kubesched diff before.json after.json
+          kubesched diff monday.yaml tuesday.yaml --report diff.html
+Exit code: 0 even if they differ; with --exit-code 1 if they do; 1 if a side cannot be used."""
+    parser.add_argument("a", metavar="A", help="a result, a file of decisions, a dump, a saved cluster, or manifests")
+    parser.add_argument("b", metavar="B", help="the other side")
+    parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml"), default="table")
+    parser.add_argument("--report", metavar="FILE", help="also write a page of HTML to this file")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if the sides differ")
+
+
 def sweep(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Make many runs with different parameters, on several processes or a Ray cluster, and summarise them in one table. The
@@ -310,7 +354,7 @@ written. docs/traces.md describes the formats. The data is not part of kubesched
     parser.epilog = """\
 examples: kubesched trace alibaba-2020 pai_task_table.csv --limit 10000 >pods.csv
           kubesched trace google-2019 instance_events-*.json.gz --set cpu_milli=96000 --inflate 1.3 >pods.csv
-          kubesched trace philly cluster_job_log -o yaml --gang >jobs.yaml"""
+          kubesched trace philly cluster_job_log --gang >jobs.csv"""
     parser.add_argument("format", metavar="FORMAT", choices=TRACE_FORMATS, help=", ".join(TRACE_FORMATS))
     parser.add_argument("files", metavar="FILE", nargs="+", help="the trace, also gzipped; several for google-2019")
     parser.add_argument("--limit", metavar="N", type=positive, help="read only the first N lines")
@@ -327,6 +371,18 @@ examples: kubesched trace alibaba-2020 pai_task_table.csv --limit 10000 >pods.cs
         action="store_true",
         help="with -o yaml: request parts of GPUs as the example policies read them",
     )
-    parser.add_argument(
-        "--gang", action="store_true", help="with -o yaml: make the pods of a task a group, by coscheduling's labels"
+    gang = parser.add_mutually_exclusive_group()
+    gang.add_argument(
+        "--gang",
+        action="store_const",
+        const="PodGroup",
+        default="",
+        help="make the pods of a job a PodGroup, of which all run or none",
+    )
+    gang.add_argument(
+        "--gang-labels",
+        action="store_const",
+        dest="gang",
+        const="labels",
+        help="with -o yaml: make them a group by labels, for the example policy for coscheduling",
     )

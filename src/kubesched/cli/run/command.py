@@ -70,7 +70,7 @@ from ..busy_plugins import watch_busy_plugins
 from ..console import write
 from ..interrupts import add_signal_handler, run_loop
 from ..loading import load_registry
-from .connections import KUBERNETES_VERSION, Connections
+from .connections import BUILD_INFO, KUBERNETES_VERSION, Connections
 from .flags import FLAG_SET
 from .flagset import FlagError, Flags
 from .logs import VModule, configure, level_of, with_pairs
@@ -109,12 +109,12 @@ def _version(*, raw: bool) -> str:
     if not raw:
         return f"Kubernetes {KUBERNETES_VERSION}"
     fields = {
-        "Major": "1",
-        "Minor": "36",
+        "Major": BUILD_INFO["major"],
+        "Minor": BUILD_INFO["minor"],
         "GitVersion": KUBERNETES_VERSION,
         "KubeschedVersion": __version__,
         "PythonVersion": platform.python_version(),
-        "Platform": f"{sys.platform}/{platform.machine()}",
+        "Platform": BUILD_INFO["platform"],
     }
     return "\n".join(f"{name}: {value}" for name, value in fields.items())
 
@@ -187,7 +187,7 @@ class _Process:
         lease = _lease(config, coordinated=gates.enabled("CoordinatedLeaderElection"))
         if lease is not None:
             lease.check()
-        process_metrics = ProcessMetrics(gates, {"git_version": KUBERNETES_VERSION, "platform": sys.platform})
+        process_metrics = ProcessMetrics(gates, BUILD_INFO)
         observe = process_metrics.kubesched_event_loop_hold_seconds.labels().observe
         self._stack.enter_context(watch_loop(HoldReporter(_log, observe)))
         scheduler_metrics = SchedulerMetrics(gates.values)
@@ -348,7 +348,8 @@ class _Process:
             self._stack.callback(recorder.close)
         return Watchers(
             recorder,
-            why_pending=flags["annotate-why-pending"],
+            annotate_why=flags["annotate-why-pending"],
+            event_why=flags["event-why-pending"],
             simulator_results=flags["annotate-simulator-results"],
         )
 

@@ -23,10 +23,17 @@ from kubesched.client.port import ApiPort
 from kubesched.scheduler.config import KubeSchedulerConfiguration
 from kubesched.scheduler.server.process_metrics import RequestMetrics
 
-__all__ = ["KUBERNETES_VERSION", "Connections"]
+__all__ = ["BUILD_INFO", "KUBERNETES_VERSION", "Connections"]
 
 #: Kubernetes version whose scheduler this program corresponds to, as ``--version`` prints it.
 KUBERNETES_VERSION: Final = "v1.36.0"
+#: Labels of ``kubernetes_build_info``. Those of Go's tools have no value.
+BUILD_INFO: Final = {
+    "git_version": KUBERNETES_VERSION,
+    "major": "1",
+    "minor": "36",
+    "platform": f"{sys.platform}/{platform.machine()}",
+}
 #: The version without its prefix, as lease candidates carry it.
 _SEMANTIC_VERSION: Final = KUBERNETES_VERSION.removeprefix("v")
 _AGENT: Final = f"kube-scheduler/{KUBERNETES_VERSION} ({sys.platform}/{platform.machine()}) kubesched/{__version__}"

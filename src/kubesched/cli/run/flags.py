@@ -90,6 +90,12 @@ _MISC: Final = (
         "to patch pods. (kubesched only)",
     ),
     _misc(
+        "event-why-pending",
+        BOOL,
+        False,
+        "Write an event of pending pods, WhyPending: why, and what would help. (kubesched only)",
+    ),
+    _misc(
         "annotate-simulator-results",
         BOOL,
         False,

@@ -19,6 +19,8 @@ from kubesched.api.equality import json_key
 from kubesched.api.groups import GATES
 from kubesched.api.kinds import LIMIT_RANGES, NAMESPACES, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES, Kind
 from kubesched.api.quantity import parse_quantity
+from kubesched.api.selectors import is_object_name
+from kubesched.api.shared_parts import split_spec
 from kubesched.base.kept import Kept
 
 from ..schema import check_type, drop_gated, encode, fill_defaults
@@ -44,6 +46,13 @@ class PreparedSpec:
     spec: msgspec.Raw
     status: msgspec.Raw
     grace_period_seconds: int
+
+    def on_node(self, node: str) -> PreparedSpec:
+        """Return the spec with the name of a node, which is valid; itself if the name is empty."""
+        if not node:
+            return self
+        spec = msgspec.Raw(b'{"nodeName":"%b",%b' % (node.encode(), bytes(self.spec)[1:]))
+        return PreparedSpec(spec, self.status, self.grace_period_seconds)
 
 
 class Admission:
@@ -84,8 +93,9 @@ class Admission:
         self.limits = Limits(self._limit_ranges)
         self._default_tolerations = default_tolerations
         self._priority_admission = priority_admission
-        #: Defaulted specs, by namespace (empty unless the namespace has limit ranges) and spec in JSON.
-        self._memo: Kept[tuple[str, bytes], PreparedSpec] = Kept(_MEMO_SIZE)
+        #: Defaulted specs without their nodes, by namespace (empty unless the namespace has limit ranges), whether the
+        #: pod is restored, whether it has a node, and spec in JSON.
+        self._memo: Kept[tuple[str, bool, bool, bytes], PreparedSpec] = Kept(_MEMO_SIZE)
         self._memo_of = (-1, -1, -1)
         #: Schemas of the custom resources that are served, by group resource.
         self.custom: dict[str, CustomSchema] = {}
@@ -95,7 +105,8 @@ class Admission:
     def pod_spec(self, namespace: str, raw: bytes, name: str, *, restored: bool = False) -> PreparedSpec:
         """Return the spec that a new pod is stored with.
 
-        If ``restored`` is True, the pod was imported, and keeps its priority and its resources.
+        If ``restored`` is True, the pod was imported, and keeps its priority and its resources. Restored pods whose specs
+        begin with their nodes, and are equal but for these, share one prepared spec.
 
         Raises:
             ApiError: 400 for wrong types, 403 by limit range, priority or runtime class, 422 for invalid fields.
@@ -104,10 +115,11 @@ class Admission:
         if state != self._memo_of:
             self._memo.clear()
             self._memo_of = state
-        key = (namespace if self.limits.rules(namespace) else "", raw)
-        known = None if restored else self._memo.get(key)
-        if known is not None:
-            return known
+        node, text = split_spec(raw) if restored else ("", raw)
+        key = (namespace if self.limits.rules(namespace) else "", restored, bool(node), text)
+        known = self._memo.get(key)
+        if known is not None and (not node or is_object_name(node)):
+            return known.on_node(node)
         spec = msgspec.json.decode(raw)
         check_type("PodSpec", raw, PODS, "spec")
         self.drop_gated("PodSpec", spec, None)
@@ -123,12 +135,12 @@ class Admission:
         if spec.get("ephemeralContainers") and not restored:
             causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
         causes.raise_if_any(PODS, name)
+        if node:
+            del spec["nodeName"]
         prepared = PreparedSpec(
             msgspec.Raw(encode(spec)), msgspec.Raw(encode(_first_status(spec))), spec["terminationGracePeriodSeconds"]
         )
-        if not restored:
-            self._memo.keep(key, prepared, len(raw))
-        return prepared
+        return self._memo.keep(key, prepared, len(raw)).on_node(node)
 
     def drop_gated(self, type_: str, data: dict[str, Any], old: Mapping[str, Any] | None) -> None:
         """Remove, in place, the fields of an object of a type whose gates are off, unless ``old`` has them."""

@@ -87,10 +87,18 @@ def changed_metadata(
 
     Raises:
         ApiError: 409 for a stale version or another UID, 400 for another name, 422 for new finalizers on an
-            object that is being deleted.
+            object that is being deleted, and for a custom object without a version.
     """
     version = given.get("resourceVersion")
-    if version and version != str(old.resource_version):
+    if version in (None, "", "0"):  # unconditional
+        if kind.custom:
+            cause = (
+                "metadata.resourceVersion",
+                "FieldValueInvalid",
+                "Invalid value: 0x0: must be specified for an update",
+            )
+            raise ApiError.invalid(kind, old.name, [cause])
+    elif version != str(old.resource_version):
         why = "the object has been modified; please apply your changes to the latest version and try again"
         raise ApiError.conflict(kind, old.name, why)
     check_preconditions(kind, old, given.get("uid") or "")

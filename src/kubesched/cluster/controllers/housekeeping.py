@@ -24,15 +24,18 @@ from kubesched.api.types import OwnerReference
 from kubesched.api.wire import Item, tolerate
 
 from .base import Controller, ObjectController
-from .context import BY_NODE, Context, owners_of
+from .context import BY_NODE, Context, data_of, owners_of
 from .pods import is_finished
 
-__all__ = ["GarbageCollector", "PodGarbage", "ServiceAccounts"]
+__all__ = ["ABSENT_OWNER", "COLLECTED", "GarbageCollector", "PodGarbage", "ServiceAccounts"]
 
 _DEFAULT: Final = "default"
 _FINISHED, _NODE = "finished", "node:"
 #: Kinds whose objects are deleted when none of their owners exists.
-_COLLECTED: Final = (PODS, REPLICA_SETS, JOBS, REVISIONS, RESOURCE_CLAIMS)
+COLLECTED: Final = (PODS, REPLICA_SETS, JOBS, REVISIONS, RESOURCE_CLAIMS)
+
+#: Annotation of an object that came from elsewhere without its owners: with the value "true" it is not collected.
+ABSENT_OWNER: Final = "kubesched.io/owner-absent"
 
 
 class ServiceAccounts(ObjectController):
@@ -130,6 +133,10 @@ class PodGarbage(Controller):
             await self.context.delete(pod, grace_period_seconds=0)
 
 
+def _is_kept(item: Item) -> bool:
+    return (data_of(item)["metadata"].get("annotations") or {}).get(ABSENT_OWNER) == "true"
+
+
 class GarbageCollector(Controller):
     """Controller that deletes objects without an owner on the server. Keys are ``<group resource>|<object key>``."""
 
@@ -137,14 +144,14 @@ class GarbageCollector(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        for kind in _COLLECTED:
+        for kind in COLLECTED:
             self.each(context.watch(kind, self._changed), self._collect, f"{kind.group_resource}|")
 
     def _changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Enqueue a new object whose owners are in none of our caches, which is rare."""
         if new is not None and old is None:
             owners = owners_of(new)
-            if owners and not any(self._is_cached(owner, new.namespace) for owner in owners):
+            if owners and not any(self._is_cached(owner, new.namespace) for owner in owners) and not _is_kept(new):
                 self.queue.add(f"{new.kind.group_resource}|{new.key}")
 
     def _is_cached(self, reference: OwnerReference, namespace: str) -> bool:

@@ -39,12 +39,15 @@ from .stateful_sets import StatefulSets
 from .taint_eviction import DeviceTaintEviction, TaintEviction
 from .volumes import EphemeralVolumes, Volumes
 
-__all__ = ["ALL", "BATCH", "DEVICES", "STORAGE", "ControllerManager"]
+__all__ = ["ALL", "BATCH", "DEVICES", "NODE_LIFE", "STORAGE", "ControllerManager"]
 
 #: Controllers for Jobs and CronJobs, for storage, and for devices: for clusters that need only these.
 BATCH: Final[tuple[type[Controller], ...]] = (Jobs, JobOrphans, CronJobs)
 STORAGE: Final[tuple[type[Controller], ...]] = (Volumes, Provisioner, CsiNodes, Attachments, EphemeralVolumes)
 DEVICES: Final[tuple[type[Controller], ...]] = (ResourceClaims, DeviceDriver, DeviceTaintEviction)
+
+#: Controllers for failures, drains and removals of nodes, in clusters without controllers of workloads.
+NODE_LIFE: Final[tuple[type[Controller], ...]] = (Budgets, NodeLifecycle, TaintEviction, PodGarbage)
 
 #: Every controller, in the order in which they are notified of changes.
 ALL: Final[tuple[type[Controller], ...]] = (

@@ -1,5 +1,6 @@
 """Objects from and to files: manifests, dumps of a real cluster, saved clusters."""
 
+from .absent_owners import absent_owners_remark, with_marks
 from .dump_import import IMPORTED_KINDS, Import, import_dump, import_manifests
 from .manifests import Manifest, ManifestError, Manifests, load_manifests, object_manifests, parse_manifests, read_text
 from .snapshot_file import Snapshot, SnapshotError, is_saved_cluster, newest_moment, read, save, saving
@@ -13,6 +14,7 @@ __all__ = [
     "Manifests",
     "Snapshot",
     "SnapshotError",
+    "absent_owners_remark",
     "expand_workloads",
     "import_dump",
     "import_manifests",
@@ -25,4 +27,5 @@ __all__ = [
     "read_text",
     "save",
     "saving",
+    "with_marks",
 ]

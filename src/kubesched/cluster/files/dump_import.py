@@ -1,10 +1,10 @@
 """Import of a real cluster's objects, from ``kubectl get -o yaml`` or ``-o json``, into the embedded cluster.
 
 The import keeps nodes, pods, and the objects that decide where pods go. It leaves out Secrets and everything else that
-scheduling does not read, quotas (they would refuse existing objects), and pods that are being deleted. It also leaves
+scheduling does not read, quotas (they would refuse new objects), and pods that are being deleted. It also leaves
 out text that may hold a secret or personal words: environment, command, arguments and probes of containers, messages in
 a status, annotations other than Kubernetes' and our own, and parameters of drivers. A node that was unresponsive
-becomes a failed node. Caller: :mod:`.snapshot_file`.
+becomes a failed node; an object without its owners is marked, so that it is not collected. Caller: :mod:`.snapshot_file`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kubesched.api.kinds import KINDS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_SLICES, STORAGE_CLASSES, Kind
+from kubesched.api.kinds import (
+    KINDS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
+    Kind,
+)
 from kubesched.api.resource import CLAIM_FINALIZER
 from kubesched.api.wire import ApiError
 
@@ -23,6 +33,7 @@ from ..admission import SYSTEM_PRIORITIES
 from ..kubelets import FAILED
 from ..schema import has_condition, table_lines
 from ..store import Store
+from .absent_owners import with_marks
 from .manifests import Manifest, Manifests, manifest_files, parse_manifests, read_text
 
 __all__ = ["IMPORTED_KINDS", "Import", "import_dump", "import_manifests"]
@@ -80,7 +91,7 @@ class Import:
 def import_dump(paths: Iterable[str | Path], *, deleting: bool = False) -> Import:
     """Read dumps: files (also ``.gz``) and the YAML and JSON files below directories. Repeated objects count once.
 
-    ``deleting`` keeps pods that are being deleted.
+    ``deleting`` keeps pods that are being deleted, and quotas: the cluster is only looked at.
 
     Raises:
         ManifestError: for a path that does not exist, text that does not parse, or fields of the wrong type.
@@ -95,14 +106,14 @@ def import_dump(paths: Iterable[str | Path], *, deleting: bool = False) -> Impor
 def import_manifests(found: Manifests, *, deleting: bool = False) -> Import:
     """Choose, clean and order objects that were read. Repeated objects count once.
 
-    ``deleting`` keeps pods that are being deleted.
+    ``deleting`` keeps pods that are being deleted, and quotas: the cluster is only looked at.
     """
     result = Import(warnings=found.warnings)
     seen: set[tuple[Kind, str, str]] = set()
     namespaces: dict[str, str] = {}
     for manifest in found.objects:
         kind = manifest.kind
-        if kind.group_resource not in _ORDER:
+        if kind.group_resource not in _ORDER or (kind == RESOURCE_QUOTAS and not deleting):
             result.left_out[kind.group_resource] += 1
             continue
         key = (kind, manifest.namespace, manifest.name)
@@ -115,6 +126,7 @@ def import_manifests(found: Manifests, *, deleting: bool = False) -> Import:
         if manifest.namespace:
             namespaces.setdefault(manifest.namespace, manifest.source)
         result.objects.append(Manifest(kind, _cleaned(kind, manifest.data), manifest.source))
+    result.objects = with_marks(result.objects)
     result.objects += [
         Manifest(NAMESPACES, {"metadata": {"name": name}}, source)
         for name, source in namespaces.items()
@@ -167,7 +179,12 @@ def _stripped(value: Any, name: str = "") -> Any:
     if name == "opaque":
         return {"driver": value.get("driver", ""), "parameters": {}}
     left_out = _LEFT_OUT.get(name, frozenset())
-    result = {key: _stripped(item, key) for key, item in value.items() if key not in left_out}
+    # Most values are plain, and a dump has millions of them: no call for each.
+    result = {
+        key: _stripped(item, key) if isinstance(item, dict | list) else item
+        for key, item in value.items()
+        if key not in left_out
+    }
     if name == "metadata" and "annotations" in result:
         known = {
             key: value

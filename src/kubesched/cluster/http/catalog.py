@@ -168,7 +168,7 @@ class Catalog:
             versions.setdefault(resource.version, {}).setdefault(resource.kind.plural, resource)
 
         for kind in KINDS:
-            if kind.gate and kind.gate not in self._store.admission.features:
+            if self._is_off(kind):
                 continue
             subresources = _SUBRESOURCES.get(kind.group_resource, ())
             if kind.group_resource in self._store.status_kinds:
@@ -187,7 +187,8 @@ class Catalog:
             has_status = any(resource.subresource("status") for resource in served)
             for resource in served:
                 key = (resource.kind.group, resource.kind.plural)
-                if kind_by_plural(*key) is not None:
+                built_in = kind_by_plural(*key)
+                if built_in is not None and not (built_in.custom and self._is_off(built_in)):
                     continue  # a definition cannot replace a built-in resource
                 present.add(key)
                 add(self._registered(resource, has_status=has_status))
@@ -197,6 +198,9 @@ class Catalog:
             self._drop(self._custom.pop(key))
         self.groups = tree
         self._seen = self._definitions_table.end
+
+    def _is_off(self, kind: Kind) -> bool:
+        return bool(kind.gate) and kind.gate not in self._store.admission.features
 
     def _registered(self, resource: Resource, *, has_status: bool) -> Resource:
         """Register a custom resource with the store, which checks its objects from now on.

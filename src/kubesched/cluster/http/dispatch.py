@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
-from urllib.parse import parse_qs
 
 from aiohttp import web
 
 from kubesched.api.kinds import PODS
 from kubesched.api.wire import ApiError
-from kubesched.base.pages import Page
+from kubesched.base.pages import Page, ask
 
 from ..store import Store
 from .access import Access
@@ -76,7 +75,9 @@ class Dispatcher:
         if first in _HEALTH:
             return self._health(path, query)
         if first in self._pages:
-            return await _added(self._pages[first], request, path, query_text)
+            _only_get(request)
+            answer = await ask(self._pages[first], path, query_text, request.headers.get("Accept", ""))
+            return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
         form = accepted(request.headers.get("Accept", ""))
         found = self.documents.find(path, form)
         if found is None:
@@ -198,13 +199,3 @@ class Dispatcher:
 def _only_get(request: web.BaseRequest) -> None:
     if request.method not in ("GET", "HEAD"):
         raise wrong_method()
-
-
-async def _added(page: Page, request: web.BaseRequest, path: str, query_text: str) -> web.Response:
-    """Answer with a page of the program that serves the store. The query was read before, so it is well-formed."""
-    _only_get(request)
-    answer = await page(path, parse_qs(query_text, errors="replace"), request.headers.get("Accept", ""))
-    headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff"}
-    if answer.retry_after:
-        headers["Retry-After"] = str(answer.retry_after)
-    return web.Response(status=answer.status, body=answer.body, headers=headers)

@@ -139,6 +139,8 @@ def patch(call: Call, raw: bytes) -> web.Response:
     if isinstance(change, list) and not is_tracked(old) and any(map(_is_about_owners, change)):
         # After an apply, even a dry run, kubectl migrates ownership. After a dry run there may be no managedFields yet.
         change = [{"op": "add", "path": "/metadata/managedFields", "value": []}, *change]
+    if patch_type == JSON_PATCH and resource.version == resource.kind.version:
+        _checked(call, replace(body, data=apply_json_patch(old.data(), change)))
     return answer_object(call, patch_object(call, old, change, patch_type))
 
 

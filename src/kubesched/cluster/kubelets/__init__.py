@@ -2,7 +2,7 @@
 
 from .entries import Entry
 from .hollow import DURATION, FAILED, HollowKubelets
-from .nodes import make_nodes, node_template
+from .nodes import make_nodes, node_template, zone_names
 from .pod_status import pod_ip, ready_condition
 from .prerequisites import attachment_name, claim_names
 from .stages import Stage, StageError, choose, default_stages, job_end, load_stages, rules_of

@@ -14,7 +14,7 @@ from kubesched.api.kinds import NODES
 from kubesched.api.types import Pod
 from kubesched.api.wire import MERGE_PATCH, ApiError, Transport
 
-__all__ = ["NodeImages", "kubelet_conditions", "make_nodes", "node_template"]
+__all__ = ["NodeImages", "kubelet_conditions", "make_nodes", "node_template", "zone_names"]
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
@@ -89,6 +89,18 @@ def kubelet_conditions(now: str, given: Iterable[Mapping[str, Any]] = ()) -> lis
         as_healthy = healthy if (condition.get("status"), condition.get("reason", reason)) == (status, reason) else {}
         reported.append({**times, **as_healthy, **condition})
     return reported + [{**times, **condition} for condition in known.values()]
+
+
+def zone_names(count: int) -> list[str]:
+    """Return names for a number of zones: ``zone-a`` to ``zone-z``, then ``zone-aa`` and so on."""
+    names = []
+    for number in range(1, count + 1):
+        letters, left = "", number
+        while left:
+            left, letter = divmod(left - 1, 26)
+            letters = chr(ord("a") + letter) + letters
+        names.append(f"zone-{letters}")
+    return names
 
 
 def make_nodes(

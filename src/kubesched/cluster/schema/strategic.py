@@ -8,7 +8,7 @@ Callers: ``store.patch`` (default patch type), HTTP, and server-side apply for t
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -109,6 +109,7 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any], path: tuple[str
     if "$retainKeys" in patch:
         _retain(target, patch["$retainKeys"], path)
     orders: dict[str, list[Any]] = {}
+    before: dict[str, list[Any]] = {}
     for key, value in patch.items():
         if key[:1] == "$":
             if key.startswith(_ORDER):
@@ -129,12 +130,14 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any], path: tuple[str
             else:
                 target[key] = merged
         elif isinstance(value, list):
-            target[key] = _merge_list(target.get(key), value, (*path, key))
+            found = target.get(key)
+            before[key] = [*found] if isinstance(found, list) else []
+            target[key] = _merge_list(before[key], value, (*path, key))
         else:
             target[key] = value
     for key, order in orders.items():
-        if isinstance(target.get(key), list):
-            target[key] = _ordered(target[key], order, merge_key((*path, key)))
+        if isinstance(target.get(key), list) and (by := merge_key((*path, key))) is not None:
+            target[key] = _ordered(target[key], order, before.get(key, target[key]), by)
     return target
 
 
@@ -161,14 +164,14 @@ def _delete_scalars(target: dict[str, Any], key: str, values: list[Any]) -> None
         target[key] = [item for item in current if json_key(item) not in gone]
 
 
-def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any]:
+def _merge_list(found: list[Any], patch: list[Any], path: tuple[str, ...]) -> list[Any]:
     key = merge_key(path)
-    current: list[Any] = found if isinstance(found, list) else []
     if key is None:
         return [_clean(item) for item in patch]
     if key == "":
-        known = {json_key(item) for item in current}
-        return current + [item for item in patch if json_key(item) not in known]
+        known = {json_key(item) for item in found}
+        return _ordered(found + [item for item in patch if json_key(item) not in known], patch, found, key)
+    current = [*found]
     for item in patch:
         if isinstance(item, dict) and "$patch" in item and item["$patch"] == "replace" and key not in item:
             current = []
@@ -195,7 +198,7 @@ def _merge_list(found: Any, patch: list[Any], path: tuple[str, ...]) -> list[Any
             current.append(_merge_object({}, item, path))
     if deleted:
         current = [item for index, item in enumerate(current) if index >= deleted.get(_key_of(item, key), 0)]
-    return current
+    return _ordered(current, patch, found, key)
 
 
 def _key_of(item: Any, key: str) -> Hashable:
@@ -212,14 +215,25 @@ def _places(items: list[Any], key: str) -> dict[Hashable, int]:
     return places
 
 
-def _ordered(items: list[Any], order: list[Any], key: str | None) -> list[Any]:
-    """Sort the items that ``order`` names, among the places that they have. Other items keep their places."""
-    if key is None:
-        return items
+def _ordered(items: list[Any], order: Sequence[Any], before: Sequence[Any], key: str) -> list[Any]:
+    """Return the items of a merged list in upstream's order.
+
+    The items that ``order`` names follow each other as it says, the others as they stood ``before`` the patch. Of two
+    from both, the one that stood first ``before`` comes first. An item that is new goes ahead of the others that are
+    left.
+    """
     rank = {_key_of(entry, key): position for position, entry in enumerate(order)}
-    named = [item for item in items if _key_of(item, key) in rank]
-    in_order = iter(sorted(named, key=lambda item: rank[_key_of(item, key)]))
-    return [next(in_order) if _key_of(item, key) in rank else item for item in items]
+    stood = {_key_of(entry, key): position for position, entry in enumerate(before)}
+    named = sorted([item for item in items if _key_of(item, key) in rank], key=lambda item: rank[_key_of(item, key)])
+    others = [item for item in items if _key_of(item, key) not in rank]
+    result, taken = [], 0
+    for item in named:
+        place = stood.get(_key_of(item, key), -1)
+        while taken < len(others) and stood.get(_key_of(others[taken], key), len(stood)) < place:
+            result.append(others[taken])
+            taken += 1
+        result.append(item)
+    return result + others[taken:]
 
 
 def _clean(value: Any) -> Any:

@@ -79,6 +79,7 @@ class Deletion:
         elif item.owners != old.owners:
             self._drop_owners(old)
             self._add_owners(item)
+            self._owners_wait_less(old)
 
     def _add_owners(self, item: Stored) -> None:
         for uid in item.owners:
@@ -98,9 +99,7 @@ class Deletion:
         self._drop_owners(old)
         if old.uid in self._dependents:
             self._records.defer(self._collect(old.uid))
-        for uid in old.owners:
-            if uid in self._waiting_owners:
-                self._records.defer(self._finish_foreground(self._waiting_owners[uid]))
+        self._owners_wait_less(old)
         namespace = old.namespace
         if namespace:
             self._population[namespace] -= 1
@@ -109,6 +108,12 @@ class Deletion:
         elif old.kind == NAMESPACES:
             self.terminating.discard(old.name)
             del self._population[old.name]
+
+    def _owners_wait_less(self, old: Stored) -> None:
+        """Look again at the owners that waited for a dependent, which is gone or has other owners now."""
+        for uid in old.owners:
+            if uid in self._waiting_owners:
+                self._records.defer(self._finish_foreground(self._waiting_owners[uid]))
 
     def resume(self, item: Stored) -> None:
         """Continue a deletion that had begun when a cluster was saved."""
@@ -238,31 +243,36 @@ class Deletion:
     def _collect(self, uid: str) -> Iterator[None]:
         """Delete the dependents of an owner that is gone. A dependent with a living owner only loses the reference."""
         for item in self._each_dependent(uid):
-            if len(item.owners) > 1 and self._has_owner(item):
-                self._without_owner(item, uid)
-            elif "deletionTimestamp" not in item.section("metadata"):
+            if not self._kept(item) and "deletionTimestamp" not in item.section("metadata"):
                 self.delete(item)
             yield
 
-    def _has_owner(self, item: Stored) -> bool:
-        """True if an owner in the references of an object exists: by kind, namespace, name and UID.
+    def _kept(self, item: Stored) -> bool:
+        """True if an owner of a dependent stays. The dependent then loses its references to those that go or are gone.
 
-        An owner of a kind that is not served counts as existing: upstream tries again until it can find out.
+        An owner stays if it exists, by kind, namespace, name and UID, and does not wait for its dependents' deletion.
+        An owner of a kind that is not served counts as one that stays: upstream tries again until it can find out.
         """
         tables = {(kind.group, kind.kind): table for kind, table in self._records.tables.items()}
+        going = set()
         for reference in item.section("metadata").get("ownerReferences") or ():
+            uid = reference.get("uid", "")
             table = tables.get(((reference.get("apiVersion") or "").rpartition("/")[0], reference.get("kind")))
             if table is None:
-                return True
+                continue
             owner = table.objects.get((item.namespace if table.kind.namespaced else "", reference.get("name", "")))
-            if owner is not None and owner.uid == reference.get("uid"):
-                return True
-        return False
+            if owner is None or owner.uid != uid or uid in self._waiting_owners:
+                going.add(uid)
+        if going.issuperset(item.owners):
+            return False
+        if going:
+            self._without_owners(item, going)
+        return True
 
-    def _without_owner(self, item: Stored, uid: str) -> None:
+    def _without_owners(self, item: Stored, uids: Collection[str]) -> None:
         document = item.document()
         metadata = document["metadata"]
-        left = [reference for reference in metadata.get("ownerReferences") or () if reference.get("uid") != uid]
+        left = [reference for reference in metadata.get("ownerReferences") or () if reference.get("uid") not in uids]
         metadata.pop("ownerReferences", None)
         if left:
             metadata["ownerReferences"] = left
@@ -271,16 +281,27 @@ class Deletion:
     def _orphan(self, owner: Stored) -> Iterator[None]:
         """Remove the owner reference from all dependents, then release the owner."""
         for item in self._each_dependent(owner.uid):
-            self._without_owner(item, owner.uid)
+            self._without_owners(item, (owner.uid,))
             yield
         self._release(owner, ORPHAN)
 
     def _delete_dependents(self, owner: Stored) -> Iterator[None]:
+        """Delete the dependents of an owner that waits for that, except those that another owner keeps."""
         for item in self._each_dependent(owner.uid):
-            if "deletionTimestamp" not in item.section("metadata"):
-                self.delete(item, propagation_policy="Foreground")
+            if not self._kept(item):
+                circle = any(dependent.uid in self._waiting_owners for dependent in self._each_dependent(item.uid))
+                present = self._unblocked(item) if circle else item  # each would wait for the other
+                if "deletionTimestamp" not in present.section("metadata"):
+                    self.delete(present, propagation_policy="Foreground")
             yield
         yield from self._finish_foreground(owner)
+
+    def _unblocked(self, item: Stored) -> Stored:
+        """Let no owner wait for a dependent."""
+        document = item.document()
+        for reference in document["metadata"]["ownerReferences"]:
+            reference.pop("blockOwnerDeletion", None)
+        return self._records.commit(item.kind, document, item)
 
     def _finish_foreground(self, owner: Stored) -> Iterator[None]:
         """Remove an owner that waited for its dependents, when none blocks it any more."""

@@ -264,8 +264,10 @@ class Store(Records):
     def _add_pod(self, document: Document, namespace: str, obj: Mapping[str, Any], *, restore: bool) -> None:
         """Add the other sections of a pod, as admission leaves them. A restored pod keeps its status."""
         metadata = document["metadata"]
-        spec = encode_clean(obj.get("spec") or {})
-        prepared = self.admission.pod_spec(namespace, spec, metadata["name"], restored=restore)
+        given = obj.get("spec") or {}
+        if restore and isinstance(given, dict) and given.get("nodeName"):
+            given = {"nodeName": given["nodeName"], **given}  # first: the rest is then shared by equal pods
+        prepared = self.admission.pod_spec(namespace, encode_clean(given), metadata["name"], restored=restore)
         labels = metadata.get("labels") or {}
         document["spec"] = prepared.spec if restore else self.admission.merged(prepared.spec, labels)
         document["status"] = prepared.status
@@ -303,7 +305,8 @@ class Store(Records):
     ) -> Stored:
         """Replace an object, or its status or resize subresource.
 
-        A ``resourceVersion`` in the body that is not the current one is 409; without one the write is unconditional.
+        A ``resourceVersion`` in the body that is not the current one is 409. Without one, or with "0", the write is
+        unconditional; custom objects need one.
         """
         _body_metadata(kind, obj)
         if kind.group == EVENTS.group:

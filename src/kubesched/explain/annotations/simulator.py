@@ -9,15 +9,16 @@ plugin that waits is not known here, and a plugin without a question to the pod 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from kubesched.api.types import Pod
+from kubesched.client.port import ApiPort
 from kubesched.scheduler.core.attempt import Attempt
 from kubesched.scheduler.core.diagnosis import NodeStatuses, Rejection
 from kubesched.scheduler.core.observer import AttemptObserver
-from kubesched.scheduler.core.port import Port
 from kubesched.scheduler.core.search import Decision
 from kubesched.scheduler.framework.cycle_state import CycleState
 from kubesched.scheduler.framework.failures import PluginFailedError
@@ -27,7 +28,8 @@ from kubesched.scheduler.nodes.nominating import NominatingInfo
 from kubesched.scheduler.scheduler import Scheduler
 
 from ..scores import ScoreTable, score_table
-from .writer import AnnotationWriter
+from .collected import CollectedAnnotations
+from .writer import PodWriter
 
 __all__ = ["CUT", "SimulatorResults", "key"]
 
@@ -64,11 +66,17 @@ class SimulatorResults(AttemptObserver):
     def __init__(self) -> None:
         self._open: dict[str, dict[str, Any]] = {}
         self._histories: dict[str, list[dict[str, str]]] = {}
-        self._writer: AnnotationWriter | None = None
+        self._writer: PodWriter | None = None
+        self._wish: Callable[[Pod, Mapping[str, str | None]], object] | None = None
 
-    def attach(self, scheduler: Scheduler, port: Port) -> None:
+    def attach(self, scheduler: Scheduler, port: ApiPort) -> None:
         """Begin to note results, to be written through ``port``. Call it before the scheduler starts."""
-        self._writer = AnnotationWriter(port, scheduler.clock)
+        self._writer = PodWriter(port, scheduler.clock)
+        self._wish = self._writer.wish
+
+    def collect(self, collected: CollectedAnnotations) -> None:
+        """Begin to note results, to be collected. Call it before the scheduler starts."""
+        self._wish = collected.wish
 
     async def run(self) -> None:
         """Write until cancelled. Call it after :meth:`attach`."""
@@ -83,7 +91,7 @@ class SimulatorResults(AttemptObserver):
 
     def ended(self, attempt: Attempt, failure: Status | Rejection | None, nominating: NominatingInfo | None) -> None:
         found = self._open.pop(attempt.queued.uid, None)
-        if found is None or self._writer is None:
+        if found is None or self._wish is None:
             return
         found.update(_later(attempt, failure))
         node = nominating.nominated_node_name if nominating is not None else ""
@@ -101,7 +109,7 @@ class SimulatorResults(AttemptObserver):
                 del self._histories[next(iter(self._histories))]
         said = msgspec.json.encode(history)
         results[key(_HISTORY)] = said.decode() if len(said) <= _HISTORY_BYTES else "[]"
-        self._writer.wish(pod, results)
+        self._wish(pod, results)
 
 
 def evaluated(framework: Framework, attempt: Attempt, outcome: Decision | Rejection) -> dict[str, Any]:

@@ -1,23 +1,23 @@
-"""Annotation on a pending pod: one line that says why it is pending, and what would help."""
+"""Annotation or event of a pending pod: one line that says why it is pending, and what would help."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubesched.api.types import Pod
 from kubesched.base.lines import printable
+from kubesched.client.port import ApiPort
 from kubesched.scheduler.core.attempt import Attempt
 from kubesched.scheduler.core.diagnosis import Rejection
 from kubesched.scheduler.core.observer import AttemptObserver
-from kubesched.scheduler.core.port import Port
 from kubesched.scheduler.framework.status import Status
 from kubesched.scheduler.nodes.nominating import NominatingInfo
 from kubesched.scheduler.scheduler import Scheduler
 
 from ..report import Explanation, Pending
-from .writer import AnnotationWriter
+from .writer import PodWriter
 
 __all__ = ["WHY_PENDING", "WhyPending", "why_line"]
 
@@ -29,16 +29,29 @@ _MOST_CHARACTERS: Final = 1000
 _SECONDS: Final = 5.0
 _BATCH: Final = 200
 _MOST: Final = 10_000
+#: Seconds after which an unchanged text is reported once more, because API servers keep events for an hour.
+_REPEAT_SECONDS: Final = 1800.0
+
+
+class _Said(NamedTuple):
+    """Line about a pod, and the moment at which it was handed to the writer."""
+
+    line: str
+    at: float
 
 
 class WhyPending(AttemptObserver):
     """Observer that has the reason of each failed attempt explained and written; removed once the pod has a node."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, annotate: bool = True, event: bool = False) -> None:
+        """``annotate`` has an annotation written, ``event`` an event of the pod."""
+        self._annotate = annotate
+        self._event = event
         self._failed: dict[str, Pod] = {}
-        self._said: dict[str, str] = {}
+        self._said: dict[str, _Said] = {}
         self._some = asyncio.Event()
-        self._writer: AnnotationWriter | None = None
+        self._writer: PodWriter | None = None
+        self._now: Callable[[], float] = lambda: 0.0
         self._live: Callable[[str, str], Pod | None] = lambda namespace, name: None
 
     def ended(self, attempt: Attempt, failure: Status | Rejection | None, nominating: NominatingInfo | None) -> None:
@@ -50,12 +63,13 @@ class WhyPending(AttemptObserver):
             return
         self._failed.pop(pod.uid, None)
         was_said = self._said.pop(pod.uid, None) is not None or WHY_PENDING in (pod.metadata.annotations or {})
-        if was_said and self._writer is not None:
+        if was_said and self._annotate and self._writer is not None:
             self._writer.wish(pod, {WHY_PENDING: None})
 
-    def attach(self, scheduler: Scheduler, port: Port) -> None:
+    def attach(self, scheduler: Scheduler, port: ApiPort) -> None:
         """Begin to note failures, to be written through ``port``. Call it before the scheduler starts."""
-        self._writer = AnnotationWriter(port, scheduler.clock)
+        self._writer = PodWriter(port, scheduler.clock)
+        self._now = scheduler.clock.now
         self._live = scheduler.informers.live_pod
 
     async def run(self, explain: Callable[[Sequence[Pod]], Awaitable[Explanation]]) -> None:
@@ -82,19 +96,23 @@ class WhyPending(AttemptObserver):
             await asyncio.sleep(_SECONDS)
 
     async def write(self) -> None:
-        """Write the annotations until cancelled. Call it after :meth:`attach`."""
+        """Write annotations and events until cancelled. Call it after :meth:`attach`."""
         assert self._writer is not None
         await self._writer.run()
 
-    def _say(self, pod: Pod, line: str, writer: AnnotationWriter) -> None:
-        known = self._said.get(pod.uid) or (pod.metadata.annotations or {}).get(WHY_PENDING)
-        if known == line:
+    def _say(self, pod: Pod, line: str, writer: PodWriter) -> None:
+        """Have a line written, unless it was; an event is repeated after half an hour."""
+        now, said = self._now(), self._said.get(pod.uid)
+        known = said.line if said is not None else (pod.metadata.annotations or {}).get(WHY_PENDING)
+        annotations = {WHY_PENDING: line} if self._annotate and known != line else {}
+        is_due = said is None or said.line != line or now - said.at >= _REPEAT_SECONDS
+        event = line if self._event and is_due else ""
+        if not (annotations or event) or not writer.wish(pod, annotations, event):
             return
         self._said.pop(pod.uid, None)
-        self._said[pod.uid] = line
+        self._said[pod.uid] = _Said(line, now)
         if len(self._said) > _MOST:
             del self._said[next(iter(self._said))]
-        writer.wish(pod, {WHY_PENDING: line})
 
 
 def why_line(group: Pending) -> str:

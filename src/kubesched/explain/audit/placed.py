@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -45,55 +45,70 @@ _MOST_TEXT: Final = 500
 
 @dataclass(slots=True)
 class _Group:
-    """Pods of one workload with the same verdict, and the first of them with its node."""
+    """Pods of one workload with the same verdict, and the first of them with its node and place among all pods."""
 
     pod: PodInfo
     node: NodeInfo | None
+    place: int = 0
     pods: list[str] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
 
 
-class _Incoming:
-    """Pods as they would come anew: without their node. Pods with equal specs share the keys of their questions."""
+class _Placed(NamedTuple):
+    """Pod on a node. ``incoming`` is the pod as it would come anew, without its node; ``place`` is its place in the order
+    of the nodes.
+    """
 
-    def __init__(self) -> None:
-        self._models: dict[bytes, PodInfo] = {}
+    place: int
+    pod: PodInfo
+    node: NodeInfo
+    incoming: PodInfo
 
-    def of(self, pod: PodInfo) -> PodInfo:
-        incoming = pod.on_node("")
-        key = msgspec.msgpack.encode((incoming.namespace, incoming.spec))
-        incoming.model = self._models.setdefault(key, incoming)
-        return incoming
+
+def _in_order(view: View) -> Iterator[_Placed]:
+    """Yield the pods on nodes, those with equal rules about other pods together: counts of the pods that the rules match
+    then stay up to date from one to the next. Pods with equal specs share the keys of their questions.
+    """
+    models: dict[bytes, PodInfo] = {}
+    alike: dict[bytes, list[_Placed]] = {}
+    for place, (pod, node) in enumerate(_running(view)):
+        incoming, spec = pod.on_node(""), pod.spec
+        rules = msgspec.msgpack.encode((pod.namespace, spec.affinity, spec.topology_spread_constraints))
+        incoming.model = models.setdefault(msgspec.msgpack.encode((pod.namespace, incoming.spec)), incoming)
+        alike.setdefault(rules, []).append(_Placed(place, pod, node, incoming))
+    for group in alike.values():
+        yield from group
 
 
 def audit_placed(view: View, on_progress: Callable[[int], None]) -> list[tuple[PodInfo, Asked]]:
     """Add a finding by workload, plugin and reason. Return the pods' questions, which other checks count."""
     groups: dict[tuple[str, str, str, Verdict], _Group] = {}
-    asked: list[tuple[PodInfo, Asked]] = []
+    asked: list[tuple[int, PodInfo, Asked]] = []
     strangers, without = Counter[str](), Counter[str]()
     blind = {name for name, kinds in _NEEDED.items() if any(not _has(view, kind) for kind in kinds)}
-    new = _Incoming()
-    for done, (pod, node) in enumerate(_running(view), 1):
+    for done, (place, pod, node, incoming) in enumerate(_in_order(view), 1):
         profile = view.profile(pod.pod)
         if profile is None:
             strangers[pod.spec.scheduler_name] += 1
             continue
         framework, search = profile
         with _without(search.snapshot, node, pod):
-            verdicts, questions = verdicts_on(framework, search, new.of(pod), node)
+            verdicts, questions = verdicts_on(framework, search, incoming, node)
         if questions is not None:
-            asked.append((pod, questions))
+            asked.append((place, pod, questions))
         for verdict in verdicts:
             if verdict.plugin in blind:
                 without[verdict.plugin] += 1
                 continue
             key = (pod.namespace, view.workloads.of(pod.pod), pod.spec.scheduler_name, verdict)
-            group = groups.setdefault(key, _Group(pod, node))
+            group = groups.setdefault(key, _Group(pod, node, place))
+            if place < group.place:
+                group.pod, group.node, group.place = pod, node, place
             group.pods.append(pod.key)
             group.nodes.append(node.name)
         on_progress(done)
     most = _MOST_DETAILS_WIDE if view.limits.is_wide else _MOST_DETAILS
-    ordered = sorted(groups.items(), key=lambda item: (item[0][-1].is_failure, -len(item[1].pods)))
+    ordered = sorted(groups.items(), key=lambda item: (item[0][-1].is_failure, -len(item[1].pods), item[1].place))
     for place, ((namespace, workload, _, verdict), group) in enumerate(ordered):
         _report(view, namespace, workload, verdict, group, _details(view, group, verdict) if place < most else [])
     for name, count in sorted(without.items()):
@@ -101,7 +116,8 @@ def audit_placed(view: View, on_progress: Callable[[int], None]) -> list[tuple[P
         view.findings.cannot_check(f"{name} for {counted(count, 'pod')}: there is no {missing} in the cluster as read")
     for name, count in sorted(strangers.items()):
         view.findings.cannot_check(f'{counted(count, "pod")} of schedulerName "{name}": no profile has this name')
-    return asked
+    asked.sort(key=lambda item: item[0])
+    return [(pod, questions) for _, pod, questions in asked]
 
 
 def _has(view: View, kind: Kind) -> bool:

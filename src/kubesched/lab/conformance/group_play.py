@@ -208,7 +208,7 @@ class Player:
                 await asyncio.sleep(_JUMP)
                 await self._settle()
                 if self.retries:
-                    self.scheduler.queue.activate(self._waiting())
+                    self._retry()
             cycles = await self._cycles()
             state = self._state()
             quiet = quiet + 1 if state == seen else 0
@@ -219,6 +219,15 @@ class Player:
                 return
             if number and ((not cycles and quiet) or quiet > 1):
                 return
+
+    def _retry(self) -> None:
+        """Have the waiting members tried whatever has changed, as after five minutes."""
+        queue, waiting = self.scheduler.queue, self._waiting()
+        for pod in waiting.values():
+            record = queue.views.get_pod(pod.name, pod.namespace)
+            if record is not None:
+                record.was_flushed_from_unschedulable = True
+        queue.activate(waiting)
 
     def _waiting(self) -> dict[str, Pod]:
         """Return the members of groups that were tried and wait for an event, by key."""

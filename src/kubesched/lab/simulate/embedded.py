@@ -6,9 +6,11 @@ the demonstration and the tests. It runs in real time or in virtual time; the pa
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 from kubesched.api.groups import GATES
@@ -114,17 +116,13 @@ class Embedded:
             event_cache_size=event_cache_size,
             event_refresh_seconds=event_refresh_seconds,
         )
-        self.scheduler = Scheduler(
-            config,
-            registry,
-            self.port,
-            clock=clock,
-            rng=_split(rng),
-            gates=gates,
-            extenders=extenders,
-            wrap_search=wrap_search,
-            observers=observers,
+        parts = partial(Scheduler, registry=registry, port=self.port, clock=clock, gates=gates)
+        scheduler_rng = _split(rng)
+        self._new_scheduler = partial(
+            parts, rng=scheduler_rng, extenders=extenders, wrap_search=wrap_search, observers=observers
         )
+        self.scheduler = self._new_scheduler(config)
+        self._replaced: asyncio.Future[None] | None = None
         chosen = ALL if controllers is True else tuple(controllers or ())
         self.kubelets = self._new_kubelets(_split(rng), chosen, stages, kubelet_options or {}) if kubelets else None
         self.controllers = self._new_controllers(_split(rng), chosen, stages, gates) if chosen else None
@@ -142,6 +140,8 @@ class Embedded:
         self, rng: random.Random, chosen: _Chosen, stages: Sequence[Stage], gates: FeatureGates
     ) -> ControllerManager:
         settings = ControllerSettings(
+            # Among few controllers, finished pods are kept: they are the result of a run.
+            terminated_pods=ControllerSettings().terminated_pods if tuple(chosen) == ALL else 0,
             stages=tuple(stages),
             device_taint_rules=gates.enabled("DRADeviceTaintRules"),
             features=gates.among(GATES),
@@ -167,7 +167,31 @@ class Embedded:
                 await self.controllers.wait_announced()
             if scheduler:
                 await self.scheduler.start()
-                self.tasks.spawn(self.scheduler.run(), "scheduler")
+                self.tasks.spawn(self._schedule(), "scheduler")
+
+    async def _schedule(self) -> None:
+        """Let the scheduler work, and after it those that take its place."""
+        while True:
+            await self.scheduler.run()
+            if self._replaced is None:
+                return
+            await self._replaced
+
+    async def restart_scheduler(self, config: KubeSchedulerConfiguration) -> None:
+        """Stop the scheduler, and start one with another configuration in its place, as in a roll-out of it.
+
+        Its queue and cache begin anew; its metrics go on. Extenders that were closed are not opened again.
+
+        Raises:
+            ConfigError: when a profile cannot be built; nothing is changed then.
+        """
+        old, fresh = self.scheduler, self._new_scheduler(config, metrics=self.scheduler.metrics)
+        replaced = self._replaced = asyncio.get_running_loop().create_future()
+        await old.stop()
+        self.scheduler = fresh
+        await fresh.start()
+        self._replaced = None
+        replaced.set_result(None)
 
     async def stop(self) -> None:
         """Stop everything and wait for it.
@@ -209,8 +233,8 @@ class Embedded:
         return Explainer(self.scheduler, self.objects).pending(pods, on_progress)
 
     def pods(self) -> list[Pod]:
-        """Return all pods in the store."""
-        return [item.typed for item in self.store.list(PODS).items]
+        """Return all pods in the store, as the scheduler sees them."""
+        return [self.scheduler.informers.seen(item.typed) for item in self.store.list(PODS).items]
 
     def nodes(self) -> list[Node]:
         """Return all nodes in the store."""
@@ -262,6 +286,9 @@ class StoredObjects:
 
     def all(self, kind: Kind) -> Iterable[Any]:
         return (item.typed for item in self._store.table(kind).items())
+
+    def documents(self, kind: Kind, namespace: str) -> Iterable[Mapping[str, Any]]:
+        return (item.data() for item in self._store.table(kind).items(namespace))
 
     def controller(self, kind: Kind, namespace: str, name: str) -> tuple[str, str] | None:
         item = self._store.table(kind).objects.get((namespace, name))

@@ -9,25 +9,37 @@ time. :class:`~.stepping.Simulation` takes the same arguments; ``docs/python.md`
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Never, TypedDict, Unpack
 
 from kubesched.api.kinds import NODES
 from kubesched.base.times import parse_duration
-from kubesched.cluster.kubelets import Stage, load_stages
+from kubesched.cluster.kubelets import Stage, load_stages, zone_names
 from kubesched.scheduler.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, parse_feature_gates
 from kubesched.scheduler.extenders.interface import Extender
 from kubesched.scheduler.framework.registry import PluginError
 from kubesched.scheduler.loading import load_configuration, load_registry
 
+from .inputs.events import EventList, PlannedEvent, planned_events, with_configurations
 from .inputs.given import Objects, manifests_of, node_template_of
+from .inputs.trace_files import TraceInput, trace_pods
 from .results.views import SimulationResult
 from .run.own_thread import outside_any_loop
 from .run.simulation import Progress, run_simulation
 
-__all__ = ["MOST_NODES", "Options", "options_of", "seconds_of", "simulate", "unknown_argument"]
+__all__ = [
+    "MOST_NODES",
+    "Options",
+    "arguments_text",
+    "options_of",
+    "seconds_of",
+    "shown_signature",
+    "simulate",
+    "unknown_argument",
+]
 
 #: Most hollow nodes: more do not fit into the memory of a machine.
 MOST_NODES: Final = 1_000_000
@@ -48,6 +60,9 @@ class Options(TypedDict, total=False):
     seed: int
     until: str | float | None
     stages: Path | Sequence[Stage]
+    trace: TraceInput
+    events: EventList
+    controllers: bool
     extenders: Sequence[Extender]
     on_progress: Progress | None
 
@@ -65,6 +80,9 @@ def simulate(
     seed: int = 0,
     until: str | float | None = None,
     stages: Path | Sequence[Stage] = (),
+    trace: TraceInput = (),
+    events: EventList = (),
+    controllers: bool = False,
     extenders: Sequence[Extender] = (),
     on_progress: Progress | None = None,
     **unknown: Never,
@@ -86,6 +104,11 @@ def simulate(
         seed: decides ties. Equal input and seed give equal results.
         until: most virtual time, in seconds or as ``"90m"``; by default a day after the last arrival.
         stages: rules for times and failures of hollow pods, volumes and devices: a path, or loaded ones.
+        trace: pods that arrive over time: a path (CSV, JSON lines, Parquet, or YAML of kind Arrivals), a data frame, a
+            dict of columns, generated arrivals, or a list of these; see ``docs/arrivals.md``.
+        events: drains, failures and other changes by time: a path, or a list such as
+            ``[{"at": "9h", "do": "fail", "nodes": {"zone": "zone-b"}, "for": "2h"}]``; see ``docs/events.md``.
+        controllers: True runs all controllers: they make the pods of workloads, and replace pods that are gone.
         extenders: in-process objects in place of the extenders that ``config`` names.
         on_progress: function called with (pods bound, pods to be bound).
 
@@ -109,6 +132,9 @@ def simulate(
         seed=seed,
         until=until,
         stages=stages,
+        trace=trace,
+        events=events,
+        controllers=controllers,
         extenders=extenders,
         on_progress=on_progress,
         **unknown,
@@ -118,6 +144,22 @@ def simulate(
 
 #: Python's own messages about a call show this name.
 simulate.__qualname__ = "kubesched.simulate"
+
+
+def shown_signature(*, returns: Any) -> inspect.Signature:
+    """Return the arguments of :func:`simulate` as help shows them, for it and for what takes the same arguments."""
+    signature = inspect.signature(simulate)
+    known = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    return signature.replace(parameters=known, return_annotation=returns)
+
+
+def arguments_text() -> str:
+    """Return the part of the docstring of :func:`simulate` that describes the arguments."""
+    text = simulate.__doc__ or ""
+    return text[text.index("    Args:") : text.index("    A plugin that blocks")]
+
+
+simulate.__signature__ = shown_signature(returns="SimulationResult")  # type: ignore[attr-defined]
 
 
 def unknown_argument(name: str, *more: str) -> str:
@@ -149,6 +191,10 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
             for item in others
         ]
         objects.extend(given_nodes)
+    trace = given.get("trace", ())
+    if not isinstance(trace, Sequence) or isinstance(trace, str) or trace:
+        with objects.collecting():
+            objects.objects += trace_pods(trace, _whole("seed", given.get("seed", 0), least=None))
     plugins = given.get("plugins", ())
     if isinstance(plugins, str | os.PathLike | type) or not isinstance(plugins, Iterable):
         raise PluginError(f"plugins={plugins!r}: give a list of plugin classes, module names or paths")
@@ -176,6 +222,10 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
         "seed": _whole("seed", given.get("seed", 0), least=None),
         "until": None if until is None else seconds_of("until", until),
         "stages": _stages(given.get("stages", ())),
+        "events": _events(
+            given.get("events", ()), lambda one: load_configuration(one, registry, own, enable=classes, gates=gates)[0]
+        ),
+        "controllers": _truth("controllers", given.get("controllers", False)),
         "extenders": tuple(given.get("extenders", ())),
         "remarks": [*registry.problems, *remarks],
         "on_progress": given.get("on_progress") or (lambda done, total: None),
@@ -194,9 +244,19 @@ def _stages(given: Path | Iterable[Stage]) -> tuple[Stage, ...]:
     return stages
 
 
+def _events(given: EventList, load: Callable[[Any], KubeSchedulerConfiguration]) -> list[PlannedEvent]:
+    return with_configurations(planned_events(given), load)
+
+
+def _truth(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}={value!r}: must be True or False")
+    return value
+
+
 def _zone_names(zones: int | Iterable[str]) -> list[str]:
     if isinstance(zones, int):
-        return [f"zone-{number}" for number in range(1, _whole("zones", zones) + 1)]
+        return zone_names(_whole("zones", zones))
     if isinstance(zones, str):
         raise ValueError(f"zones={zones!r}: must be a number of zones, or a list of names")
     names = list(zones) if isinstance(zones, Iterable) else [zones]

@@ -7,20 +7,23 @@ Callers: programs and notebooks, as ``kubesched.Simulation``.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, Unpack
 
-from kubesched.api.kinds import KINDS
 from kubesched.api.types import Pod
+from kubesched.cluster.files import Manifests
 from kubesched.explain import Explanation
 
 from .embedded import Embedded
-from .entry import Options, options_of, seconds_of
+from .entry import Options, arguments_text, options_of, seconds_of, shown_signature
+from .inputs.events import NodeChoice, PlannedEvent, kind_named, node_choice
 from .inputs.given import Objects, manifests_of
 from .inputs.intake import gather
+from .inputs.storing import apply_objects
 from .planning.buying import EFFORT
 from .planning.capacity import MOST, capacity_now, capacity_of, copied, missing_objects
 from .planning.capacity_report import Capacity
@@ -28,7 +31,7 @@ from .planning.entry import CapacityResult, Groups, PlanResult, asked_of, groups
 from .planning.plan import demanded, plan_of
 from .planning.removing import removal_of
 from .results.outcome import node_uses
-from .results.result import NodeUse, Refusal, Stopped
+from .results.result import DrainReport, NodeUse, Refusal, Stopped
 from .results.views import SimulationResult
 from .run.own_thread import outside_any_loop
 from .run.simulation import Session, simulate
@@ -131,12 +134,75 @@ class Simulation:
             ValueError: when no kind has this name.
             ApiError: when there is no such object.
         """
-        given = str(kind).lower()
-        found = next((one for one in KINDS if given in (one.kind.lower(), one.plural, one.singular)), None)
+        found = kind_named(str(kind))
         if found is None:
             raise ValueError(f"no kind is named {kind!r}; write for example 'Pod' or 'Node'")
         where = namespace if found.namespaced else ""
         self._do_now(lambda: self.embedded.store.delete(found, where, name))
+
+    def apply(self, objects: Objects) -> list[Refusal]:
+        """Create objects that are not there, and change those that are, as ``kubectl apply``. Returns refused pods.
+
+        Only controllers carry out a change of a workload: with ``controllers=True``, or for Jobs.
+
+        Raises:
+            ManifestError: for objects that cannot be used; nothing is created then. A change that is refused is
+                named, and earlier ones stay.
+        """
+        given = manifests_of(objects, "objects")
+        tables = self.embedded.store.table
+        known = [one for one in given.objects if (one.namespace, one.name) in tables(one.kind).objects]
+        fresh = Manifests([one for one in given.objects if one not in known], given.warnings, given.problems)
+        refused = self.create(fresh)
+        self._do_now(lambda: apply_objects(self.embedded.store, known))
+        return refused
+
+    # -- nodes -----------------------------------------------------------------------------------------
+
+    def drain(self, nodes: Any, *, force: bool = False, timeout: str | float | None = None) -> list[DrainReport]:
+        """Cordon nodes and evict their pods, as disruption budgets allow: the first pods now, others as time passes.
+
+        Args:
+            nodes: a name, a list of names with wildcards, or a mapping such as ``{"zone": "zone-b"}``.
+            force: True evicts pods without a controller, too; otherwise they block the drain.
+            timeout: seconds, or a text such as ``"10m"``, after which it gives up.
+
+        Returns:
+            The state of each drain; ``result().events`` has it at any later time.
+
+        Raises:
+            ManifestError: when ``nodes`` is no choice of nodes.
+            ValueError: when no node matches, or ``timeout`` is no time.
+        """
+        seconds = None if timeout is None else seconds_of("timeout", timeout)
+        self._act("drain", nodes, force=force, timeout=seconds)
+        return self._session.events()[-1].drains
+
+    def cordon(self, nodes: Any) -> list[str]:
+        """Keep new pods off nodes. Returns their names; for ``nodes`` and errors see :meth:`drain`."""
+        return self._act("cordon", nodes)
+
+    def uncordon(self, nodes: Any) -> list[str]:
+        """Let nodes take new pods again. Returns their names; for ``nodes`` and errors see :meth:`drain`."""
+        return self._act("uncordon", nodes)
+
+    def fail(self, nodes: Any) -> list[str]:
+        """Make nodes stop responding: they are NotReady after 40 s, and lose their pods after another 300 s.
+
+        Returns their names; for ``nodes`` and errors see :meth:`drain`.
+        """
+        return self._act("fail", nodes)
+
+    def recover(self, nodes: Any) -> list[str]:
+        """Bring failed nodes back. Returns their names; for ``nodes`` and errors see :meth:`drain`."""
+        return self._act("recover", nodes)
+
+    def _act(self, action: str, nodes: Any, **details: Any) -> list[str]:
+        choice: NodeChoice = node_choice(nodes)
+        if not any(choice.matches(node) for node in self.embedded.nodes()):
+            raise ValueError(f"no node matches {choice.text}")
+        event = PlannedEvent(self.now, action, choice, None, details, action)
+        return self._do(lambda: self._session.act(event))
 
     # -- looking ---------------------------------------------------------------------------------------
 
@@ -163,7 +229,7 @@ class Simulation:
         known = {one.name for one in self.embedded.nodes()}
         found = self._session.explain(names, against)
         if found.absent:
-            raise ValueError(f"there is no such pod: {', '.join(found.absent)}")
+            raise ValueError(f"there is no such pod or pod group: {', '.join(found.absent)}")
         if unknown := [name for name in against if name not in known]:
             raise ValueError(f"there is no such node: {', '.join(unknown)}")
         return found
@@ -289,6 +355,11 @@ class Simulation:
             return answer
 
         return self._do(make)
+
+
+Simulation.__signature__ = shown_signature(returns=inspect.Signature.empty)  # type: ignore[attr-defined]
+if Simulation.__doc__:  # Python leaves docstrings out with -OO
+    Simulation.__doc__ = Simulation.__doc__.replace("    Raises:", f"{arguments_text()}    Raises:", 1)
 
 
 class _Engine:

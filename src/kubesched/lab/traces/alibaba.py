@@ -53,7 +53,7 @@ def read_alibaba_2020(path: str | Path, *, limit: int | None = None) -> Trace:
     """Read ``pai_task_table.csv`` of cluster-trace-gpu-v2020. ``limit`` reads the first lines only.
 
     CPU and GPUs are in percent, memory in GB. Up to 100 percent is a part of one GPU. More is a number of whole GPUs,
-    rounded up.
+    rounded up. The tasks of a job, such as its parameter servers and its workers, are one gang.
 
     Raises:
         TraceError: with every value that cannot be used, by file, line and column.
@@ -68,6 +68,7 @@ def read_alibaba_2020(path: str | Path, *, limit: int | None = None) -> Trace:
             gpus=math.ceil(gpu / 100),
             gpu_milli=max(1, round(10 * gpu)) if 0 < gpu < 100 else 1000,
             gpu_model=cell.text("gpu_type"),
+            job=cell.text("job_name"),
         )
 
     return Trace.of(read_table(path, _TASKS_2020, row, header=False, limit=limit), left_out)

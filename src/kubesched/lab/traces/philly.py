@@ -25,7 +25,7 @@ _STATUSES: Final = ("Pass", "Killed", "Failed")
 
 
 def read_philly(path: str | Path, *, cpu_milli_per_gpu: int = 0, memory_mib_per_gpu: int = 0) -> Trace:
-    """Read a job list. A job becomes one task for each number of GPUs that it had on a machine, so its pods are equal.
+    """Read a job list. A job becomes one task for each number of GPUs that it had on a machine, so a task's pods are equal.
 
     The task arrives when the job was submitted and runs as long as all attempts together. CPU and memory are not in the
     trace; amounts per GPU may be given. Jobs that were never started, and those whose times are unknown, are left out.
@@ -64,6 +64,7 @@ def read_philly(path: str | Path, *, cpu_milli_per_gpu: int = 0, memory_mib_per_
                     memory_mib=gpus * memory_mib_per_gpu,
                     gpus=gpus,
                     failed=job.failed,
+                    job=job.name,
                 )
             )
     return Trace.of(tasks, left_out)

@@ -11,8 +11,10 @@ from typing import Final
 
 from kubesched.api.quantity import QuantityError
 from kubesched.api.types import Pod, PodCondition
+from kubesched.api.wire import NotLeaderError
 
 from ..cache import Cache, CacheError
+from ..framework.queued import QueuedPodInfo
 from ..framework.recorded_events import FAILED_SCHEDULING
 from ..framework.status import Code, Status
 from ..nodes.nominating import NominatingInfo
@@ -23,7 +25,7 @@ from .diagnosis import Rejection
 from .observer import AttemptObserver
 from .status_writer import StatusWriter
 
-__all__ = ["FailureHandler", "is_rejected"]
+__all__ = ["FailureHandler", "is_fenced", "is_rejected"]
 
 _log = logging.getLogger("kubesched.scheduler")
 
@@ -33,6 +35,13 @@ _CLEAR: Final = NominatingInfo.clear()
 def is_rejected(why: Status | Rejection) -> bool:
     """Return True if plugins rejected the pod, False if the attempt ended in an error."""
     return isinstance(why, Rejection) or why.is_rejected
+
+
+def is_fenced(error: BaseException | None) -> bool:
+    """Return True if an attempt failed because this process does not hold the lease."""
+    while error is not None and not isinstance(error, NotLeaderError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 class FailureHandler:
@@ -54,6 +63,7 @@ class FailureHandler:
         self._metrics = metrics
         self._live_pod = live_pod
         self._observers = observers
+        self._has_lost_lease = False
 
     def give_back(self, attempt: Attempt) -> bool:
         """Undo Reserve and Assume; False if the cache did not know the pod as assumed any more."""
@@ -89,7 +99,6 @@ class FailureHandler:
             observer.ended(attempt, why, nominating)
         rejected, text, queued = is_rejected(why), why.message(), attempt.queued
         self._metrics.failed(attempt, rejected=rejected)
-        pod = queued.pod_info.pod
         queued.unschedulable_plugins, queued.pending_plugins = set(), set()
         queued.gating_plugin, queued.gating_plugin_events = "", ()
         if isinstance(why, Rejection):
@@ -98,32 +107,63 @@ class FailureHandler:
         if rejectors is not None:
             queued.unschedulable_plugins = set(rejectors)
             queued.pending_plugins &= queued.unschedulable_plugins
-        live = self._live_pod(pod.namespace, pod.name)
-        if live is not None and live.uid != pod.uid:
-            self._queue.done(pod.uid)  # the pod was deleted, and another pod has its name
+        pod = self._put_back(queued, nominating)
+        if pod is None:
             return
-        if live is None or live.spec.node_name:
-            self._queue.nominator.add(pod, nominating)
-            self._queue.done(pod.uid)
-        else:
-            pod = live
-            try:
-                queued.pod_info = PodInfo.derive(live, queued.pod_info)
-            except QuantityError as problem:
-                _log.error("pod %s is tried again as it was before: %s", pod.key, problem)
-            # The nomination comes first: the events that may help the pod depend on it.
-            self._queue.nominator.add(pod, nominating)
-            try:
-                self._queue.add_unschedulable_if_not_present(queued, self._queue.scheduling_cycle)
-            except QueueError as problem:
-                _log.error("%s", problem)
         if isinstance(why, Status) and why.as_error() is None and why.code is not Code.SKIP:
             return
         if not rejected:
             cause = why.as_error() if isinstance(why, Status) else None
+            if is_fenced(cause):
+                self._say_lease_lost()
+                return
             _log.error("scheduling pod %s failed; it is tried again: %s", pod.key, text, extra={"cause": cause})
         attempt.profile.recorder.record(pod, *FAILED_SCHEDULING, text)
         reason = "Unschedulable" if rejected else "SchedulerError"
         condition = PodCondition(type="PodScheduled", status="False", reason=reason, message=text)
         override = nominating.nominated_node_name if nominating is not None and nominating.mode else None
         self._statuses.write(pod, condition, override)
+
+    def _say_lease_lost(self) -> None:
+        """Log once, for all pods, that nothing may be written: neither their bindings nor why they failed."""
+        if not self._has_lost_lease:
+            self._has_lost_lease = True
+            _log.warning(
+                "this process does not hold the lease any more; pods that it was binding are left to the next leader"
+            )
+
+    def fail_again(self, attempt: Attempt, why: Status) -> None:
+        """Put a rejected pod back, to wait for the same plugins as before. It is told nothing new, and stays nominated.
+
+        ``why`` is for observers.
+        """
+        for observer in self._observers:
+            observer.ended(attempt, why, None)
+        self._metrics.failed(attempt, rejected=True)
+        self._put_back(attempt.queued, None)
+
+    def _put_back(self, queued: QueuedPodInfo, nominating: NominatingInfo | None) -> Pod | None:
+        """Give a pod back to the queue, with this change of its nomination; a pod that needs no node is left out.
+
+        Return the pod as the API server last showed it; None if another pod has its name.
+        """
+        pod = queued.pod_info.pod
+        live = self._live_pod(pod.namespace, pod.name)
+        if live is not None and live.uid != pod.uid:
+            self._queue.done(pod.uid)  # the pod was deleted, and another pod has its name
+            return None
+        if live is None or live.spec.node_name:
+            self._queue.nominator.add(pod, nominating)
+            self._queue.done(pod.uid)
+            return pod
+        try:
+            queued.pod_info = PodInfo.derive(live, queued.pod_info)
+        except QuantityError as problem:
+            _log.error("pod %s is tried again as it was before: %s", live.key, problem)
+        # The nomination comes first: the events that may help the pod depend on it.
+        self._queue.nominator.add(live, nominating)
+        try:
+            self._queue.add_unschedulable_if_not_present(queued, self._queue.scheduling_cycle)
+        except QueueError as problem:
+            _log.error("%s", problem)
+        return live

@@ -29,8 +29,9 @@ from .cycle import Cycle
 from .failure import FailureHandler
 from .group_conditions import GroupConditions
 from .group_preemption import GroupPreemption
+from .group_room import GroupRoom
 from .group_submit import Submission
-from .group_trials import Group, GroupTrials, Outcome
+from .group_trials import Group, GroupTrials, Outcome, unschedulable
 
 __all__ = ["GroupCycle"]
 
@@ -52,6 +53,7 @@ class GroupCycle:
         trials: GroupTrials,
         preemption: GroupPreemption,
         submission: Submission,
+        room: GroupRoom,
         conditions: GroupConditions,
         metrics: SchedulerMetrics,
         clock: Clock,
@@ -64,6 +66,7 @@ class GroupCycle:
         self._trials = trials
         self._preemption = preemption
         self._submission = submission
+        self._room = room
         self._conditions = conditions
         self._attempts = metrics.podgroup_schedule_attempts_total
         self._durations = metrics.podgroup_scheduling_attempt_duration_seconds
@@ -76,6 +79,10 @@ class GroupCycle:
 
     async def _schedule(self, queued: QueuedPodInfo) -> None:
         key = group_key(queued.pod_info.pod)
+        # 0. Nothing has changed that would be enough for the group: leave the others alone.
+        if shortage := self._room.shortage(key, queued):
+            self._fail_again(queued, shortage)
+            return
         # 1. Collect the members that are queued; leave out those that need no attempt.
         attempts = self._attempts_of(self._collected(key, queued))
         if not attempts or not self._have_one_profile(attempts):
@@ -98,8 +105,18 @@ class GroupCycle:
         profile = group.profile.framework.profile_name
         self._attempts.inc(result, profile)
         self._durations.observe(self._clock.now() - start, result, profile)
-        # 5. Tell the group's owner.
-        self._conditions.write(key, status)
+        # 5. Tell the group's owner why not. That the group is scheduled is told when its members are bound.
+        if status is not None:
+            self._conditions.write(key, status)
+
+    def _fail_again(self, queued: QueuedPodInfo, shortage: str) -> None:
+        attempt = self._cycle.begin(queued)
+        if attempt is None:
+            return
+        status, profile = unschedulable(shortage), attempt.profile.framework.profile_name
+        self._failures.fail_again(attempt, status)
+        self._attempts.inc(_result(status), profile)
+        self._durations.observe(self._clock.now() - attempt.start, _result(status), profile)
 
     # -- members ---------------------------------------------------------------------------------------
 

@@ -19,13 +19,12 @@ from .cycle import Cycle
 from .diagnosis import Rejection
 from .failure import FailureHandler
 from .group_member import Member, MemberTrials
+from .group_room import QUORUM
 from .group_trials import Group, GroupTrials, Outcome, unschedulable
 
 __all__ = ["Submission"]
 
 _CLEAR: Final = NominatingInfo.clear()
-#: Plugin for which members wait that others of their group stand for: its events are about the group itself.
-_QUORUM: Final = "GangScheduling"
 
 
 @dataclass(slots=True, eq=False)
@@ -156,7 +155,8 @@ class Submission:
             each.rejectors = _rejectors(each.member)
             rejectors |= each.rejectors
         is_rejected = outcome.status is not None and outcome.status.is_rejected
-        asleep = {_QUORUM} if _QUORUM in group.profile.framework.plugins and not outcome.waiting else rejectors
+        # Events of this plugin are about the group itself.
+        asleep = {QUORUM} if QUORUM in group.profile.framework.plugins and not outcome.waiting else rejectors
         specs: set[int] = set()
         most = max((each.member.attempt.queued.unschedulable_count for each in failed), default=0)
         for each in failed:

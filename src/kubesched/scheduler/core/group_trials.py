@@ -92,7 +92,7 @@ class GroupTrials:
         ``simulated``: no PostFilter plugin is called.
         """
         if not self._has_placements:
-            outcome = await self._run(group, None, simulated=simulated)
+            outcome = await self.run(group, None, simulated=simulated)
             if outcome.status is not None:
                 self.revert(outcome)
             return outcome
@@ -110,7 +110,7 @@ class GroupTrials:
         first: Outcome | None = None
         tried: list[tuple[Placement, Outcome]] = []
         for placement in placements:
-            outcome = await self._run(group, placement.rows, simulated=simulated)
+            outcome = await self.run(group, placement.rows, simulated=simulated)
             keeps = outcome.status is None and len(placements) == 1
             if not keeps:
                 self.revert(outcome)
@@ -159,8 +159,8 @@ class GroupTrials:
                 outcome.status = unschedulable(status.message()) if status.is_rejected else status
                 return
 
-    async def _run(self, group: Group, rows: RowArray | None, *, simulated: bool) -> Outcome:
-        """Try all members, in order, on these rows (None: on all). Members that fit stay assumed."""
+    async def run(self, group: Group, rows: RowArray | None, *, simulated: bool) -> Outcome:
+        """Try all members, in order, on these rows (None: on all). Members that fit stay assumed until :meth:`revert`."""
         trial = GroupTrial(group.key, rows, simulated)
         outcome = Outcome(unschedulable(), trial=trial)
         needs_room = False

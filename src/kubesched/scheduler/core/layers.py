@@ -34,6 +34,7 @@ from ..framework.runtime import Framework
 from ..framework.status import Status
 from ..nodes import NodeList, NodeTable
 from ..nodes.columns import IntpArray, RowArray
+from ..nodes.nominated_rows import requested_by
 from ..nodes.podinfo import PodInfo
 from .changed_rows import Rows, greatest, merged, rows_of
 from .known_rejection import KnownRejection
@@ -157,12 +158,10 @@ class Layer:
         names = columns.names if self.base is None else self.base.columns.names + columns.names
         if len(known) > _KEPT_FINALS:
             known.clear()
-        missing = [row for row in rows if row not in known]
-        if missing:
-            finals = columns.final_at(missing)
-            if self.base is not None:
-                finals = self.base.columns.final_at(missing) + finals
-            known.update(zip(missing, zip(*finals, strict=True) if finals else [()] * len(missing), strict=True))
+        for row in rows:
+            if row not in known:
+                finals = columns.finals(row)
+                known[row] = finals if self.base is None else self.base.columns.finals(row) + finals
         return names, [known[row] for row in rows]
 
     def scores_among(self, rows: RowArray, among: RowArray) -> dict[str, list[int]]:
@@ -172,6 +171,31 @@ class Layer:
         """
         finals = self.columns.final_of(rows, among)
         return {name: scores.tolist() for name, scores in zip(self.columns.names, finals, strict=True)}
+
+    # -- room ------------------------------------------------------------------------------------------
+
+    def room(self, *, alone: bool) -> tuple[IntpArray, IntArray] | None:
+        """Return rows, and how many pods like this one each of them holds at most; None if there is no bound.
+
+        Rows that are left out hold none. Filters that compare amounts alone bound the pods of a row. ``alone``: only
+        such pods come, so a row that rejects the first of them gets none; otherwise other pods may come too, after which
+        a filter might let a row pass. A signature layer answers; it must have been refreshed.
+        """
+        rows = self.feasible_rows() if alone else self._rows_with_hope()
+        table, own = self._table, requested_by([self._pod], self._table)
+        most: IntArray | None = None
+        for entry in self.filters:
+            for at, amount in entry.amounts(self.state, self._pod, table) or ():
+                free = table.allocatable[at, rows] - table.requested[at, rows] - amount
+                if own[at] > 0:
+                    held = np.where(free < 0, 0, free // own[at] + 1)
+                    most = held if most is None else np.minimum(most, held)
+        return None if most is None else (rows, most)
+
+    def _rows_with_hope(self) -> IntpArray:
+        """Return the rows that pass, or are rejected by a filter whose answer depends on the pods there."""
+        owners = [PASSES, *(entry.index + 1 for entry in self.filters if entry.reads_pods)]
+        return np.flatnonzero(np.isin(self.owner, owners))
 
     # -- why not ---------------------------------------------------------------------------------------
 

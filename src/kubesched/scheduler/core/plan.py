@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from ..framework.asking import FastPlugin, Key, PlainPlugin
+from ..framework.asking import ABSENT, FastPlugin, Key, PlainPlugin
 from ..framework.cycle_state import CycleState
 from ..framework.entries import FilterEntry
 from ..framework.outcomes import PreFilterOutcome
@@ -216,6 +216,11 @@ class Questions:
                 every[place] = key
             last = known.last[0] = Asked(keys, every, self._plan(every))
         return last
+
+    def sign_by_spec(self, pod: PodInfo) -> bool:
+        """Return True if all pods with the spec of ``pod``, which was asked about last, have one signature."""
+        known: _BySpec | None = pod.signature
+        return known is not None and not any(len(key or ABSENT) == 1 for key in known.last[0].keys)
 
     def _is_current(self, known: _BySpec) -> bool:
         return known.questions is self and known.version == self._table.questions_version

@@ -20,10 +20,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ..framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
 from ..framework.failures import PluginFailedError
 from ..framework.group_trial import GroupTrial
+from ..framework.interface import IntArray
 from ..framework.outcomes import PreFilterOutcome
 from ..framework.runtime import Framework
 from ..nodes import NodeTable, Snapshot
-from ..nodes.columns import RowArray
+from ..nodes.columns import IntpArray, RowArray
 from ..nodes.nodeinfo import NodeInfo
 from ..nodes.nominated_rows import NominatedPods
 from ..nodes.nominating import Nominations
@@ -36,7 +37,7 @@ from .nominations import NominationFilter, NominationShare
 from .plan import Asked, Plan, Questions, Share
 from .ranking import pick_uniformly
 
-__all__ = ["Decision", "Path", "Search", "prepared"]
+__all__ = ["Decision", "Path", "Room", "Search", "prepared"]
 
 
 T = TypeVar("T")
@@ -60,6 +61,14 @@ class Decision(NamedTuple):
     evaluated: int
     feasible: int
     basis: Layer | Evaluation | None = None
+
+
+class Room(NamedTuple):
+    """Rows, intp[n], and how many pods with this signature each of them holds at most, int64[n]; other rows hold none."""
+
+    signature: Hashable
+    rows: IntpArray
+    most: IntArray
 
 
 class Path(enum.Enum):
@@ -226,6 +235,22 @@ class Search:
             # The next pod with this signature gets the same reasons, until a row is rejected for another reason.
             top.rejection.learn(answer.diagnosis)
         return Path.FULL_SCAN, answer
+
+    def room(self, pod: PodInfo, *, alone: bool) -> Room | None:
+        """Return how many pods like this one each row holds at most; None if there is no bound.
+
+        ``alone``: no other pods come meanwhile. The bound holds for all pods that share the pod's spec. See
+        :meth:`.layers.Layer.room`.
+
+        Raises:
+            PluginFailedError: when a plugin fails.
+        """
+        asked = self.ask(pod)
+        if not self._questions.sign_by_spec(pod):
+            return None
+        layer = self._layer((asked.signature, None), asked.plan.signed, pod)
+        found = layer.room(alone=alone) if layer is not None else None
+        return None if found is None else Room(asked.signature, *found)
 
     def _best_of(self, layer: Layer, rows: RowArray, state: CycleState) -> Decision | None:
         """Choose among some rows by a signature layer that answers for all plugins; None when no row passes."""

@@ -16,7 +16,7 @@ Source: rules/framework (upstream ``staging/src/k8s.io/kube-scheduler/framework`
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
@@ -378,6 +378,13 @@ class Contract:
         """Show, within a block, what a new node has besides its object, such as devices, when it is like another node.
 
         For explanations, which try if one more node of a kind would help. Without the method it has nothing.
+        """
+        raise AssertionError("documentation only")
+
+    def without_pods(self, pods: Collection[PodInfo]) -> AbstractContextManager[Sequence[str]]:
+        """Show, within a block, what is free besides room on nodes when these pods are gone, such as their devices.
+
+        For explanations, which try what evictions would help. The value names what the pods give back, in words.
         """
         raise AssertionError("documentation only")
 

@@ -7,6 +7,7 @@ from importlib import import_module
 
 from ..config.intree import IN_TREE
 from ..framework.registry import Registry
+from .pod_group_migration import PodGroupMigration
 
 __all__ = ["in_tree_registry"]
 
@@ -23,4 +24,5 @@ def _in_tree() -> Registry:
     for row in IN_TREE.values():
         if row.module:
             registry.register(getattr(import_module(f".{row.module}", __name__), row.name))
+    registry.register(PodGroupMigration)  # of our own, so in no default profile
     return registry

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from kubesched.api.groups import PodGroup
+from kubesched.api.groups import MODE_POD_GROUP, PodGroup
 
 from ..config.args import DefaultPreemptionArgs
 from ..extenders.preemption import ask_extenders, interested
@@ -196,6 +196,18 @@ class DefaultPreemption(Plugin):
             return PostFilterResult(nominating, preemption, lambda: self._act(pod, chosen, awaited)), None
         self._act(pod, chosen, awaited)
         return PostFilterResult(nominating, preemption), None
+
+    def may_make_room(self, pod: PodInfo) -> bool:
+        """Return False if as things are no pod can be evicted for ``pod``, nor for its group."""
+        if not self._has_default_hooks:
+            return True
+        priority, groups = pod.priority, self.handle.informed("podgroups")
+        if self._whole_groups and (group := groups.get(group_key(pod.pod))) is not None:
+            priority = group.spec.priority or 0
+            as_a_whole = (each.spec for each in groups.values() if each.spec.disruption_mode == MODE_POD_GROUP)
+            if any((spec.priority or 0) < priority for spec in as_a_whole):
+                return True
+        return self.handle.snapshot.table.placed.has_below(priority)
 
     def _act(self, pod: PodInfo, chosen: Candidate, awaited: FastTrial | None) -> None:
         """Begin the evictions of a preemption; the preemptor is queued again when they help."""

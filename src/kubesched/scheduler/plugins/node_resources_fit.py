@@ -28,6 +28,7 @@ from ..nodes.podinfo import PodInfo
 from .demands import resources
 from .dynamic_resources.class_mapping import class_mapping
 from .dynamic_resources.device_counts import DeviceCounts
+from .many_resources import ManyAmounts
 from .resource_scoring import ResourceScorer
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ class _Fit(Question):
             for name, amount in wanted.scalars.items()
             if amount and name not in unlimited and not plugin.is_ignored(name)
         ]
-        #: Failures of pods with more resources than a verdict has bits; a verdict is the position here, from 1.
-        self._outcomes: list[tuple[str, ...]] = []
+        is_many = len(self._amounts) > _MAX_COLUMN_RESOURCES
+        self._many = ManyAmounts(self._amounts, delegated, _PODS_ROW) if is_many else None
         self.key = (
             (*wanted.as_tuple()[:3], _scalars(wanted, lambda name: name not in unlimited)),
             delegated - unlimited,
@@ -99,9 +100,8 @@ class _Fit(Question):
 
     def verdicts(self, rows: RowArray) -> VerdictArray:
         nodes, delegated = self._nodes, self._delegated
-        if len(self._amounts) > _MAX_COLUMN_RESOURCES:
-            info = nodes.info
-            return np.array([self.verdict(info(row)) for row in rows.tolist()], np.uint64)
+        if self._many is not None:
+            return self._many.verdicts(nodes, rows)
         allocatable, requested = nodes.allocatable, nodes.requested
         full: VerdictArray = (requested[_PODS_ROW, rows] >= allocatable[_PODS_ROW, rows]).astype(np.uint64)
         for position, (name, amount) in enumerate(self._amounts):
@@ -118,10 +118,10 @@ class _Fit(Question):
         return full
 
     def verdict(self, node: NodeInfo) -> int:
+        if self._many is not None:
+            return self._many.verdict(node)
         allocatable, requested = node.allocatable, node.requested
         verdict = _TOO_MANY_PODS if len(node.pods) >= allocatable.allowed_pods else 0
-        if len(self._amounts) > _MAX_COLUMN_RESOURCES:
-            return self._interned(verdict, node)
         bit = 2
         for name, amount in self._amounts:
             if name == CPU:
@@ -135,24 +135,6 @@ class _Fit(Question):
             bit <<= 2
         return verdict
 
-    def _interned(self, verdict: int, node: NodeInfo) -> int:
-        """Verdict for a pod with too many resources for bits: the position of its failures in a list, from 1."""
-        failures = ["Too many pods"] if verdict else []
-        unresolvable = ""
-        for name, amount in self._amounts:
-            capacity = node.allocatable.get(name)
-            if not capacity and name in self._delegated:
-                continue
-            if amount > capacity - node.requested.get(name):
-                failures.append(f"Insufficient {name}")
-                unresolvable = "!" if amount > capacity else unresolvable
-        if not failures:
-            return 0
-        outcome = (unresolvable, *failures)
-        if outcome not in self._outcomes:
-            self._outcomes.append(outcome)
-        return self._outcomes.index(outcome) + 1
-
     def amounts(self) -> Sequence[tuple[int, int]] | None:
         found = [(_PODS_ROW, 1)]
         if self._delegated:
@@ -165,17 +147,16 @@ class _Fit(Question):
         return found
 
     def why(self, verdict: int) -> Status:
-        if len(self._amounts) > _MAX_COLUMN_RESOURCES:
-            unresolvable, *reasons = self._outcomes[verdict - 1]
-        else:
-            reasons = ["Too many pods"] if verdict & _TOO_MANY_PODS else []
-            unresolvable = ""
-            for position, (name, _) in enumerate(self._amounts):
-                outcome = verdict >> (2 * position + 1) & 0b11
-                if outcome:
-                    reasons.append(f"Insufficient {name}")
-                    unresolvable = "!" if outcome == 0b11 else unresolvable
-        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE, *reasons)
+        if self._many is not None:
+            return self._many.why(verdict)
+        reasons = ["Too many pods"] if verdict & _TOO_MANY_PODS else []
+        code = Code.UNSCHEDULABLE
+        for position, (name, _) in enumerate(self._amounts):
+            outcome = verdict >> (2 * position + 1) & 0b11
+            if outcome:
+                reasons.append(f"Insufficient {name}")
+                code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if outcome == 0b11 else code
+        return Status(code, *reasons)
 
     # -- score -----------------------------------------------------------------------------------------
 

@@ -44,6 +44,12 @@ class TopologyPlacementGenerator(Plugin):
             return wanted
         return _domains(nodes, self.handle.snapshot.table, key, wanted)
 
+    def confined_by(self, key: str) -> str:
+        """Return the label whose values are the placements of the group ``key``; "" if it may go anywhere."""
+        group = self.handle.informed("podgroups").get(key)
+        constraints = group.spec.scheduling_constraints if group is not None else None
+        return constraints.topology[0].key if constraints is not None and constraints.topology else ""
+
     def _domain(self, key: str, members: PodGroupState) -> str | Status | None:
         """Return the value that members with a node have in common; None if no member has one."""
         table = self.handle.snapshot.table

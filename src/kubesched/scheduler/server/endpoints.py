@@ -16,7 +16,7 @@ from aiohttp import web
 
 from kubesched.api.wire import ApiError
 from kubesched.api.yamltext import to_yaml
-from kubesched.base.pages import Page
+from kubesched.base.pages import Page, ask
 from kubesched.base.times import Clock
 
 from . import profiling, zpages
@@ -127,7 +127,9 @@ class Endpoints:
         if added is not None:
             if request.method not in _GET:
                 return method_not_allowed(", ".join(_GET))
-            return await _added(added, request)
+            query, accept = request.rel_url.raw_query_string, request.headers.get("Accept", "")
+            answer = await ask(added, request.path, query, accept)
+            return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
         if route is None:
             missing_profile = self._pages.profiling and request.path.startswith("/debug/pprof/")
             return not_found("Unknown profile" if missing_profile else "404 page not found")
@@ -259,15 +261,6 @@ def _accepts_gzip(header: str) -> bool:
         if coding in ("gzip", "*"):
             return not any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
     return False
-
-
-async def _added(page: Page, request: web.BaseRequest) -> web.Response:
-    query = {name: request.query.getall(name) for name in request.query}
-    answer = await page(request.path, query, request.headers.get("Accept", ""))
-    headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff"}
-    if answer.retry_after:
-        headers["Retry-After"] = str(answer.retry_after)
-    return web.Response(status=answer.status, body=answer.body, headers=headers)
 
 
 async def _redirect(_: web.BaseRequest) -> web.Response:

@@ -19,6 +19,8 @@ __all__ = ["DEFINITIONS", "LEASE_NAME", "SLI_DEFINITIONS", "HealthMetrics", "Pro
 _CLIENT: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 _SIZES: Final = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 _SERVER: Final = exponential_buckets(0.001, 2, 15)
+#: Go client's default buckets.
+_DEFAULT: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _HOLDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5)
 _DELEGATED: Final = (0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10)
 #: Label of the leader election metrics. It does not depend on the lease's name.
@@ -57,7 +59,7 @@ DEFINITIONS: Final[tuple[MetricDef, ...]] = (
     _row("authentication_attempts", "counter", "Number of authentications, by result.", ("result",)),
     _row("authentication_duration_seconds", "histogram", "Seconds an authentication took, by result.", ("result",), _SERVER),
     _row("authentication_token_cache_request_total", "counter", "Number of tokens looked up among those reviewed before.", ("status",)),
-    _row("authentication_token_cache_request_duration_seconds", "histogram", "Seconds a token lookup took, its review included.", ("status",), _SERVER),
+    _row("authentication_token_cache_request_duration_seconds", "histogram", "Seconds a token lookup took, its review included.", ("status",), _DEFAULT),
     _row("authentication_token_cache_fetch_total", "counter", "Number of token reviews, by outcome.", ("status",)),
     _row("authentication_token_cache_active_fetch_count", "gauge", "Number of token reviews under way, and of requests that wait for one.", ("status",)),
     _row("authorization_attempts_total", "counter", "Number of authorizations, by result.", ("result",)),

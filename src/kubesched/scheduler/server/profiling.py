@@ -1,7 +1,7 @@
 """Profiles of the process for ``/debug/pprof``: stacks, objects and CPU.
 
-Caller: :mod:`.endpoints`, only when profiling is enabled. A CPU profile samples the stack of the main thread while that
-thread works; it does nearly all of the work. ``go tool pprof URL`` reads the answer. Profiles without a counterpart
+Caller: :mod:`.endpoints`, only when profiling is enabled. A CPU profile samples the stack of the main thread, which does
+nearly all of the work; a sample counts for the CPU time since the last one. ``go tool pprof URL`` reads the answer. Profiles without a counterpart
 here (block, mutex and execution traces) are answered with 501 and the reason.
 """
 
@@ -12,8 +12,10 @@ import faulthandler
 import gzip
 import io
 import re
+import selectors
 import tempfile
 import threading
+import time
 import traceback
 from collections import Counter
 from collections.abc import Mapping
@@ -89,15 +91,15 @@ class Profiler:
         if self._busy:
             raise ProfileBusyError("Could not enable CPU profiling: cpu profiling already in use")
         seconds = max(1, min(seconds, _MAX_SECONDS))
-        samples: Counter[Stack] = Counter()
-        stack = MainStack(lambda frame: samples.update((_stack(frame),)))
+        samples = _Samples()
+        stack = MainStack(samples.note)
         self._busy = True
         try:
             await asyncio.to_thread(self._sample, stack, seconds)
         finally:
             stack.stop()
             self._busy = False
-        return encode_profile(samples, seconds)
+        return encode_profile(samples.counts, seconds)
 
     def close(self) -> None:
         """End a profile under way; it is answered with the samples taken so far."""
@@ -110,12 +112,34 @@ class Profiler:
             stack.request()
 
 
+class _Samples:
+    """Stacks of the main thread, each with the CPU time of that thread since the last one, in periods.
+
+    A thread that waits is sampled when it wakes, in the loop's selector. That sample is left out, and the CPU time
+    before it goes to the next one.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[Stack] = Counter()
+        self._counted = time.thread_time()
+
+    def note(self, frame: FrameType) -> None:
+        """Count a stack. Call it in the main thread."""
+        if frame.f_code.co_filename == selectors.__file__:
+            return
+        periods = int((time.thread_time() - self._counted) * _HERTZ)
+        if periods:
+            self._counted += periods / _HERTZ
+            self.counts[_stack(frame)] += periods
+
+
 def _stack(frame: FrameType | None) -> Stack:
     """Return the places of a stack, innermost first."""
     places = []
     while frame is not None:
         code = frame.f_code
-        places.append((code.co_qualname, code.co_filename, frame.f_lineno))
+        # The line is None between two lines of a function.
+        places.append((code.co_qualname, code.co_filename, frame.f_lineno or code.co_firstlineno))
         frame = frame.f_back
     return tuple(places)
 

@@ -7,20 +7,24 @@ the annotation, :mod:`..run.simulation` creates the objects.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from kubesched.base.times import parse_duration
 from kubesched.cluster.files import Manifest, ManifestError
+from kubesched.cluster.kubelets import DURATION
 
 from ...traces.table import ARRIVAL
 
-__all__ = ["ARRIVAL", "Arrivals", "arrival_of", "template_arrival"]
+__all__ = ["ARRIVAL", "DEFAULT_EPOCH", "Arrivals", "arrival_of", "template_arrival", "wrong_durations"]
+
+#: Start of simulated time by default: 2025-01-01T00:00:00Z.
+DEFAULT_EPOCH: Final = 1_735_689_600.0
 
 
-def _annotation(metadata: Any) -> str | None:
+def _annotation(metadata: Any, name: str = ARRIVAL) -> str | None:
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    text = annotations.get(ARRIVAL) if isinstance(annotations, Mapping) else None
+    text = annotations.get(name) if isinstance(annotations, Mapping) else None
     return text if isinstance(text, str) else None
 
 
@@ -41,6 +45,29 @@ def arrival_of(item: Manifest) -> float:
     if problem:
         raise ManifestError(f"{item.source}: {item.kind.kind} {item.name}: metadata.annotations[{ARRIVAL}]: {problem}")
     return seconds
+
+
+def wrong_durations(items: Iterable[Manifest]) -> Iterator[str]:
+    """Yield a message about each annotation ``kubesched.io/duration`` that is no duration, or negative."""
+    for item in items:
+        data: Any = item.data
+        path = ""
+        while isinstance(data, Mapping):
+            text = _annotation(data.get("metadata"), DURATION)
+            problem = _wrong_duration(text) if text else ""
+            if problem:
+                place = f"{path}metadata.annotations[{DURATION}]"
+                yield f"{item.source}: {item.kind.kind} {item.name}: {place}: {problem}"
+            spec = data.get("spec")
+            field = "jobTemplate" if isinstance(spec, Mapping) and "jobTemplate" in spec else "template"
+            data, path = spec.get(field) if isinstance(spec, Mapping) else None, f"{path}spec.{field}."
+
+
+def _wrong_duration(text: str) -> str:
+    try:
+        return "" if parse_duration(text) >= 0 else f"{text!r} is negative; write how long the pod runs, such as 30s"
+    except ValueError as error:
+        return str(error)
 
 
 def template_arrival(item: Manifest) -> bool:

@@ -33,7 +33,15 @@ from kubesched.cluster.kubelets import node_template
 
 from .intake import wrong_devices
 
-__all__ = ["OWN_KINDS", "Objects", "cluster_of", "manifests_of", "node_template_of"]
+__all__ = [
+    "OWN_KINDS",
+    "Objects",
+    "check_amounts",
+    "cluster_of",
+    "manifests_of",
+    "node_template_of",
+    "wrong_amount",
+]
 
 #: Objects in any form: a path, YAML or JSON as a text of several lines, plain data, an object of a Kubernetes client
 #: library, or several of these.
@@ -174,20 +182,25 @@ def node_template_of(
     if not isinstance(resources, Mapping | None):
         raise ManifestError(f"node_resources: expected a dict of amounts, found {type(resources).__name__}")
     status = dict(template.get("status") or {})
-    problems = [
-        f"node resource {name}={amount}: {problem}"
-        for name, amount in (resources or {}).items()
-        if (problem := _wrong_amount(name, amount))
-    ]
-    if problems:
-        raise ManifestError(*problems)
+    check_amounts({f"node resource {name}={amount}": (name, amount) for name, amount in (resources or {}).items()})
     for amounts in ("capacity", "allocatable"):
         if resources:
             status[amounts] = {**(status.get(amounts) or {}), **{name: str(one) for name, one in resources.items()}}
     return {**template, "status": status}
 
 
-def _wrong_amount(name: Any, amount: Any) -> str:
+def check_amounts(given: Mapping[str, tuple[Any, Any]]) -> None:
+    """Check resources and amounts of a hollow node, each pair by the place where it was given.
+
+    Raises:
+        ManifestError: with every pair that cannot be used.
+    """
+    problems = [f"{where}: {problem}" for where, pair in given.items() if (problem := wrong_amount(*pair))]
+    if problems:
+        raise ManifestError(*problems)
+
+
+def wrong_amount(name: Any, amount: Any) -> str:
     """Return the problem of an amount of a node's resource; empty when there is none."""
     if name not in _NATIVE and not (isinstance(name, str) and is_scalar_resource(name) and is_qualified_name(name)):
         near = get_close_matches(str(name).rpartition("/")[2].lower(), (*_NATIVE, "gpu"), 1)

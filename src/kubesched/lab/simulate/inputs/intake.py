@@ -37,14 +37,17 @@ from kubesched.cluster.files import (
     Manifest,
     ManifestError,
     Manifests,
+    absent_owners_remark,
     expand_workloads,
     load_manifests,
     object_manifests,
+    with_marks,
 )
 from kubesched.cluster.kubelets import make_nodes
 
-from .arrivals import arrival_of
-from .remarks import endless, is_served, not_honoured, unknown_fields, without_gates
+from ..results.node_status import is_failed
+from .arrivals import arrival_of, wrong_durations
+from .remarks import endless, is_served, not_honoured, unknown_fields, unread_groups, without_gates
 from .storing import controller_of, refusals
 
 __all__ = [
@@ -56,6 +59,7 @@ __all__ = [
     "is_served",
     "is_unplaced",
     "unknown_fields",
+    "unread_groups",
     "with_default_class",
     "without_gates",
     "wrong_devices",
@@ -81,6 +85,8 @@ _ORDER: Final = {
     "nodes": 2,
     "workloads.scheduling.k8s.io": 3,
     "podgroups.scheduling.k8s.io": 4,
+    "podgroups.scheduling.volcano.sh": 4,
+    "podgroups.scheduling.x-k8s.io": 4,
     "pods": 9,
 }
 #: Default StorageClass for a cluster without any, as in kind's clusters, so that claims without a class work.
@@ -139,6 +145,11 @@ class Intake:
         return before, after
 
     @property
+    def has_failed_nodes(self) -> bool:
+        """True if there are nodes that are annotated as failed, or whose Ready condition is not True."""
+        return any(item.kind == NODES and is_failed(from_builtins(item.data, Node)) for item in self.everything())
+
+    @property
     def uses_storage(self) -> bool:
         """True if there are storage objects, or pods that use claims."""
         return any(
@@ -184,7 +195,11 @@ def gather(
     objects = [
         Manifest(NODES, data, "hollow nodes") for data in make_nodes(nodes, node_template, zones=zones)
     ] + loaded.objects
-    problems = [*loaded.problems, *wrong_devices(objects)]
+    orphans: list[str] = []
+    if controllers == "all":
+        objects = with_marks(objects)
+        orphans = absent_owners_remark(item.data for item in objects if item.kind == PODS)
+    problems = [*loaded.problems, *wrong_devices(objects), *wrong_durations(objects)]
     names = [node.name for node in present] + [item.name for item in objects if item.kind == NODES]
     typed = [*present] + [from_builtins(item.data, Node) for item in objects if item.kind == NODES]
     made_already = _controllers(objects)
@@ -214,7 +229,7 @@ def gather(
     if problems:
         raise ManifestError(*problems, *refusals(intake.everything(), intake.driven_uids))
     endings = [] if pods_end else endless(objects)
-    intake.warnings = [*not_honoured(objects, features), *endings, *intake.warnings]
+    intake.warnings = [*orphans, *not_honoured(objects, features), *endings, *intake.warnings]
     intake.objects = in_order(intake.objects)
     return intake
 

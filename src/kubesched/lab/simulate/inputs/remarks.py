@@ -9,15 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
 from typing import Any, Final
 
-from kubesched.api.kinds import CRON_JOBS, JOBS, Kind
-from kubesched.cluster.controllers import DEVICES_ANNOTATION
+from kubesched.api.kinds import COSCHEDULING_GROUPS, CRON_JOBS, JOBS, VOLCANO_GROUPS, Kind
+from kubesched.cluster.controllers import ABSENT_OWNER, DEVICES_ANNOTATION
 from kubesched.cluster.files import Manifest
 from kubesched.cluster.kubelets import DURATION, FAILED
 from kubesched.cluster.schema import root_type, unknown_paths
+from kubesched.explain.workloads import WORKLOAD
+from kubesched.scheduler.config import KubeSchedulerConfiguration
 
 from .arrivals import ARRIVAL, template_arrival
 
-__all__ = ["endless", "is_served", "not_honoured", "unknown_fields", "without_gates"]
+__all__ = ["endless", "is_served", "not_honoured", "unknown_fields", "unread_groups", "without_gates"]
 
 #: Kinds that are stored but have no effect here, with their effect in a real cluster.
 _INERT: Final = {
@@ -28,12 +30,14 @@ _INERT: Final = {
     "ingresses.networking.k8s.io": "there is no traffic",
 }
 
+#: Plugin that reads groups of other projects.
+_READER: Final = "PodGroupMigration"
 _ONE_BY_ONE: Final = ": pods are scheduled one by one without the feature gate GenericWorkload; AllPodGroups=true turns on all about groups"
 
 #: Prefix of annotations of our own. An annotation with it that nothing reads or writes is most likely misspelled.
 _PREFIX: Final = "kubesched.io/"
 _ANNOTATIONS: Final = frozenset(
-    {ARRIVAL, DURATION, FAILED, DEVICES_ANNOTATION}
+    {ARRIVAL, DURATION, FAILED, ABSENT_OWNER, DEVICES_ANNOTATION, WORKLOAD}
     | {_PREFIX + name for name in ("exit", "capacity", "capacity-of", "topology", "volumes-per-node", "hollow", "load")}
 )
 
@@ -97,6 +101,20 @@ def without_gates(objects: Sequence[Manifest], features: Set[str]) -> list[str]:
         named = f"{first.kind.kind} {first.name}"
         texts.append(f"{first.source}: {named}: schedulingGroup has no effect{_ONE_BY_ONE}{_also(grouped)}")
     return texts
+
+
+def unread_groups(objects: Iterable[Manifest], config: KubeSchedulerConfiguration, features: Set[str]) -> list[str]:
+    """Return a warning for each kind of groups of other projects, unless a profile has the plugin that reads them."""
+    if any(_READER in profile.plugins.enabled_names() for profile in config.profiles):
+        return []
+    found: dict[str, list[Manifest]] = {}
+    for item in objects:
+        if item.kind in (COSCHEDULING_GROUPS, VOLCANO_GROUPS) and is_served(item.kind, features):
+            found.setdefault(item.kind.api_version, []).append(item)
+    return [
+        f"{items[0].source}: {kind} PodGroup {items[0].name} has no effect: no profile enables {_READER}{_also(items)}"
+        for kind, items in found.items()
+    ]
 
 
 def _unknown_annotations(objects: Sequence[Manifest]) -> list[str]:

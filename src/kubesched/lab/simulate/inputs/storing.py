@@ -9,7 +9,7 @@ import random
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kubesched.api.kinds import NAMESPACES, PODS
+from kubesched.api.kinds import NAMESPACES, NODES, PODS
 from kubesched.api.wire import ApiError
 from kubesched.base.times import FixedClock
 from kubesched.cluster.files import Manifest, ManifestError
@@ -17,7 +17,15 @@ from kubesched.cluster.store import Store
 
 from ..results.result import Refusal
 
-__all__ = ["RefusedError", "check_objects", "controller_of", "ensure_namespace", "refusals", "store_objects"]
+__all__ = [
+    "RefusedError",
+    "apply_objects",
+    "check_objects",
+    "controller_of",
+    "ensure_namespace",
+    "refusals",
+    "store_objects",
+]
 
 #: Objects of a fresh cluster. A manifest of one of them is not a mistake.
 _BUILT_IN: Final = frozenset(
@@ -100,6 +108,26 @@ def store_objects(store: Store, objects: Iterable[Manifest], driven: Container[s
     if problems:
         raise RefusedError(problems, pods)
     return pods
+
+
+def apply_objects(store: Store, objects: Iterable[Manifest]) -> None:
+    """Change objects that exist to what manifests say; fields that they do not mention stay.
+
+    Raises:
+        ManifestError: with every change that is refused.
+    """
+    problems = []
+    for item in objects:
+        body = {name: value for name, value in item.data.items() if name != "status"}
+        try:
+            store.patch(item.kind, item.namespace, item.name, body)
+            if item.kind == NODES and item.data.get("status"):
+                status = {"status": item.data["status"]}
+                store.patch(item.kind, "", item.name, status, subresource="status")
+        except ApiError as error:
+            problems.append(_refusal(item, error))
+    if problems:
+        raise ManifestError(*problems)
 
 
 def check_objects(store: Store, objects: Iterable[Manifest]) -> None:

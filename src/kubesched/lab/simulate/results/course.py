@@ -7,7 +7,7 @@ means and peaks are exact. The moments of the series are thinned out evenly. Cal
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from kubesched.base.change_log import Follower
 from kubesched.scheduler.framework.metrics import Gauge
 from kubesched.scheduler.nodes.node_table import NODE_CHANGED, PODS_ROW, NodeTable
 
+from .node_status import is_failed
 from .result import ResourceShare, Series
 
 __all__ = ["MOST_MOMENTS", "Course", "Shapes"]
@@ -87,6 +88,8 @@ class Course:
         self._pending = [pending.labels(place) for place in _PLACES]
         self._shapes = shapes
         self._most = most
+        #: Rows of nodes that have failed; they count nothing.
+        self._failed: set[int] = set()
         self._journal = Follower(table.journal)
         #: Last sums: requested by resource and row; allocatable and requested by resource.
         self._known: NDArray[np.int64] = np.zeros((0, 0), np.int64)
@@ -100,6 +103,12 @@ class Course:
         self._moments: list[dict[str, Any]] = []
         self._next = 0.0
         self._width = 0.0
+
+    def follow(self, table: NodeTable) -> None:
+        """Go on with another table, of a scheduler that has taken the place of the last."""
+        self._table = table
+        self._journal = Follower(table.journal)
+        self._known = np.zeros((0, 0), np.int64)
 
     @property
     def peak(self) -> dict[str, int]:
@@ -140,18 +149,21 @@ class Course:
         table, entries = self._table, self._journal.read()
         if entries is not None and not entries:
             return
+        self._note_failures(entries)
         if (
             entries is None
             or self._known.shape != table.requested.shape
             or len(entries) > table.capacity // 4
             or any(entry & 1 == NODE_CHANGED for entry in entries)
         ):
-            self._known = table.requested * table.alive
+            counts = self._counting()
+            self._known = table.requested * counts
             self._requested = self._known.sum(axis=1)
-            self._allocatable = (table.allocatable * table.alive).sum(axis=1).tolist()
+            self._allocatable = (table.allocatable * counts).sum(axis=1).tolist()
         else:
-            # Only pods changed, no nodes. A row without a node counts nothing.
-            rows = sorted({entry >> 1 for entry in entries if table.alive[entry >> 1]})
+            # Only pods changed, no nodes. A row without a node, or of a failed one, counts nothing.
+            counts = self._counting()
+            rows = sorted({entry >> 1 for entry in entries if counts[entry >> 1]})
             known, requested = self._known, self._requested
             for row in rows:
                 fresh = table.requested[:, row]
@@ -165,6 +177,24 @@ class Course:
                 self._peak[name] = amount
             if allocatable[index]:
                 self._peak_shares[name] = max(self._peak_shares.get(name, 0.0), amount / allocatable[index])
+
+    def _note_failures(self, entries: Sequence[int] | None) -> None:
+        """Find out which nodes have failed, among those that changed; among all if ``entries`` is None."""
+        table = self._table
+        rows = table.order().tolist() if entries is None else [one >> 1 for one in entries if one & 1 == NODE_CHANGED]
+        if entries is None:
+            self._failed.clear()
+        for row in rows:
+            node = table.info(row).node if table.alive[row] else None
+            (self._failed.add if node is not None and is_failed(node) else self._failed.discard)(row)
+
+    def _counting(self) -> NDArray[np.bool_]:
+        """Return bool[capacity]: True for rows of nodes that count."""
+        if not self._failed:
+            return self._table.alive
+        counts = self._table.alive.copy()
+        counts[list(self._failed)] = False
+        return counts
 
     def _add_time(self, seconds: float) -> None:
         allocatable, requested = self._allocatable, self._requested.tolist()

@@ -9,12 +9,12 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from .durations import seconds
 from .html_view import html_of, html_table
-from .report import seconds
 from .result import Distribution, PodTimes, Result
 from .svg_charts import histogram, step_chart
 
-__all__ = ["render_html"]
+__all__ = ["notebook_view", "page_of", "render_html"]
 
 #: Most pods listed in the page. Tables that can be saved have all of them.
 _MOST_PODS: Final = 500
@@ -29,15 +29,19 @@ svg text{font-size:11px;fill:#444}svg .y{text-anchor:end}svg .x{text-anchor:midd
 """
 
 
+def notebook_view(result: Result) -> str:
+    """Return counts, tables, times and plots as a piece of HTML, for notebooks. All text is escaped."""
+    style = "<style>.kubesched .plots{display:grid;grid-template-columns:repeat(2,minmax(300px,560px));gap:1em}"
+    style += ".kubesched svg{width:100%;height:auto}.kubesched svg .g{stroke:#ccc}.kubesched svg text{font-size:11px;fill:currentColor}"
+    style += ".kubesched svg .y{text-anchor:end}.kubesched svg .x{text-anchor:middle}</style>"
+    plots = "".join(_plots(result)) if len(result.series.times) > 1 else ""
+    return f'<div class="kubesched">{style}{html_of(result)}{_times(result)}<div class="plots">{plots}</div></div>'
+
+
 def render_html(result: Result, title: str = "Simulation") -> str:
     """Return the page. All text is escaped."""
-    name = html.escape(title)
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    return "".join(
+    content = "".join(
         (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name}</title>',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body><h1>{name}</h1>',
             html_of(result),
             "<h2>Times</h2>",
             _times(result),
@@ -45,7 +49,23 @@ def render_html(result: Result, title: str = "Simulation") -> str:
             *_plots(result),
             "</div><h2>Pods</h2>",
             _pods(result.pods),
-            f"<p>kubesched, seed {result.seed}</p></body></html>\n",
+            f"<p>kubesched, seed {result.seed}</p>",
+        )
+    )
+    return page_of(title, content)
+
+
+def page_of(title: str, content: str) -> str:
+    """Return a page with a title, which is escaped, and a content, which is HTML."""
+    name = html.escape(title)
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return "".join(
+        (
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name}</title>',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body><h1>{name}</h1>',
+            content,
+            "</body></html>\n",
         )
     )
 
@@ -65,12 +85,12 @@ def _times(result: Result) -> str:
     if rows:
         parts.append(html_table(("", "pods", "mean", "50 %", "90 %", "95 %", "99 %", "most"), rows))
     shares = [
-        (one.name, f"{one.utilisation:.1%}", f"{one.peak_utilisation:.1%}", f"{one.fragmentation:.1%}")
+        (one.name, *(f"{v:.1%}" for v in (one.utilisation, one.peak_utilisation, one.goodput, one.fragmentation)))
         for one in times.resources
         if one.peak_utilisation
     ]
     if shares:
-        parts.append(html_table(("resource", "mean utilisation", "highest", "mean fragmentation"), shares))
+        parts.append(html_table(("resource", "mean utilisation", "highest", "goodput", "mean fragmentation"), shares))
     return "".join(parts)
 
 

@@ -6,8 +6,8 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kubesched.scheduler.plugins.demands.words import amount_text
-
+from .column_units import unit_of
+from .report import GROUP_HEAD, group_cells
 from .result import Result
 
 __all__ = ["html_of", "html_table"]
@@ -28,22 +28,19 @@ def html_of(result: Result) -> str:
         "failed": totals.failed,
         "pending": totals.pending,
         "on missing nodes": totals.on_missing_nodes,
+        "on failed nodes": totals.on_failed_nodes,
         "refused": totals.refused,
         "removed": totals.removed,
     }
     always = ("nodes", "pods", "placed", "pending")
     shown = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name in always)
     parts = [f"<p><b>{shown}</b><br>{result.virtual_seconds:g} s of virtual time, {result.stopped}</p>"]
-    rows = [
-        (
-            use.name,
-            *(amount_text(use.name, amount) for amount in (use.requested, use.allocatable, use.peak or 0)),
-            f"{use.requested / use.allocatable:.0%}" if use.allocatable else "-",
-        )
-        for use in result.resources
-        if use.requested or use.peak or use.name in ("cpu", "memory", "pods")
-    ]
-    parts.append(html_table(("resource", "requested", "allocatable", "peak", "share"), rows))
+    parts.append(_resources(result))
+    if result.groups:
+        ordered = sorted(result.groups, key=lambda one: not one.waiting)
+        rows = [(*group_cells(one), one.why.summary if one.why is not None else "") for one in ordered[:_MOST]]
+        parts.append(html_table((*(name.lower() for name in GROUP_HEAD), "why"), rows))
+        parts += _more(len(ordered), "pod groups")
     if result.pending:
         pending = [
             (group.workload or group.pods[0], f"{group.count:,}", group.reason, group.message, "; ".join(group.hints))
@@ -57,6 +54,20 @@ def html_of(result: Result) -> str:
     parts += [f"<div{_WARN}>{html.escape(text)}</div>" for text in said[:_MOST]]
     parts += _more(len(said), "remarks")
     return "".join(parts)
+
+
+def _resources(result: Result) -> str:
+    shares = {one.name: one for one in result.times.resources}
+    rows = []
+    for use in result.resources:
+        if not (use.requested or use.peak or use.name in ("cpu", "memory", "pods")):
+            continue
+        unit, share = unit_of(use.name, [use.allocatable, use.peak or 0]), shares.get(use.name)
+        amounts = (unit.text(amount) for amount in (use.requested, use.allocatable, use.peak or 0))
+        means = (f"{share.utilisation:.0%}", f"{share.goodput:.0%}") if share is not None else ("-", "-")
+        rows.append((use.name, *amounts, f"{use.requested / use.allocatable:.0%}" if use.allocatable else "-", *means))
+    head = ("resource", "requested", "allocatable", "peak", "share", "mean over time", "goodput")
+    return html_table(head, rows)
 
 
 def _more(count: int, what: str) -> list[str]:

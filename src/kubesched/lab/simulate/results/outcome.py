@@ -20,8 +20,21 @@ from kubesched.scheduler.nodes.nodeinfo import NodeInfo
 from ..embedded import Embedded
 from .course import Course
 from .device_uses import cluster_devices, node_devices
-from .pod_times import PodBook, run_times
-from .result import MissingNode, NodeUse, Placement, Refusal, ResourceUse, Result, Stopped, Totals
+from .group_outcomes import group_outcomes
+from .node_status import is_failed, node_status
+from .pod_times import FINISHED, PodBook, run_times, useful_parts
+from .result import (
+    MissingNode,
+    NodeUse,
+    Placement,
+    PodTimes,
+    Refusal,
+    ResourceShare,
+    ResourceUse,
+    Result,
+    Stopped,
+    Totals,
+)
 
 __all__ = ["node_uses", "outcome"]
 
@@ -42,14 +55,17 @@ def outcome(
 ) -> Result:
     """Return the result of a run that ended at ``end``, in virtual seconds since the start."""
     pods = embedded.pods()
-    times = book.pods(lambda pod: embedded.scheduler.queue.views.get_pod(pod.name, pod.namespace))
+    scheduler = embedded.scheduler
+    times = book.pods(lambda pod: scheduler.queue.views.get_pod(pod.name, pod.namespace), scheduler.informers.seen)
     series, shares = course.finish(end, len(embedded.scheduler.cache.pods))
     missing = _missing_nodes(embedded, pods)
     lost = {key for item in missing for key in item.pods}
-    placed = [pod for pod in pods if pod.spec.node_name and pod.key not in lost]
+    infos = _infos(embedded)
+    failed = {info.name for info in infos if info.node is not None and is_failed(info.node)}
+    stuck = {pod.key for pod in pods if pod.spec.node_name in failed and pod.status.phase not in FINISHED}
+    placed = [pod for pod in pods if pod.spec.node_name and pod.key not in lost and pod.key not in stuck]
     waiting = [pod for pod in pods if not pod.spec.node_name]
     pending = embedded.explain(waiting)
-    infos = _infos(embedded)
     names = _resource_names(infos)
     attempts = embedded.scheduler.metrics.schedule_attempts_total
     totals = Totals(
@@ -57,6 +73,7 @@ def outcome(
         pods=len(pods),
         placed=len(placed),
         on_missing_nodes=len(lost),
+        on_failed_nodes=len(stuck),
         succeeded=sum(pod.status.phase == "Succeeded" for pod in placed),
         failed=sum(pod.status.phase == "Failed" for pod in placed),
         pending=len(waiting),
@@ -70,14 +87,18 @@ def outcome(
         stopped=stopped,
         virtual_seconds=end,
         totals=totals,
-        resources=[*_cluster_use(infos, names, course.peak), *cluster_devices(embedded)],
+        resources=[
+            *_cluster_use([one for one in infos if one.name not in failed], names, course.peak),
+            *cluster_devices(embedded),
+        ],
         nodes=_node_uses(embedded, infos, names),
         placements=_placements(embedded, book, placed),
         pending=pending,
+        groups=group_outcomes(embedded, pods, times, end),
         refused=refused,
         missing_nodes=missing,
         pods=times,
-        times=msgspec.structs.replace(run_times(times, end), resources=shares),
+        times=msgspec.structs.replace(run_times(times, end), resources=_with_goodput(shares, times, end)),
         series=series,
         warnings=[
             *(
@@ -91,13 +112,20 @@ def outcome(
     )
 
 
+def _with_goodput(shares: Iterable[ResourceShare], pods: list[PodTimes], end: float) -> list[ResourceShare]:
+    parts = useful_parts(pods, end)
+    return [
+        msgspec.structs.replace(one, goodput=round(one.utilisation * parts.get(one.name, 1.0), 6)) for one in shares
+    ]
+
+
 def _missing_nodes(embedded: Embedded, pods: list[Pod]) -> list[MissingNode]:
     """Return nodes that pods are bound to but that do not exist. Finished pods do not count: their node may be gone."""
     nodes = {node.name for node in embedded.nodes()}
     found: dict[str, list[str]] = {}
     for pod in pods:
         name = pod.spec.node_name
-        if name and name not in nodes and pod.status.phase not in ("Succeeded", "Failed"):
+        if name and name not in nodes and pod.status.phase not in FINISHED:
             found.setdefault(name, []).append(pod.key)
     return [MissingNode(node=name, count=len(keys), pods=sorted(keys)) for name, keys in sorted(found.items())]
 
@@ -154,6 +182,7 @@ def _node_use(info: NodeInfo, names: list[str], devices: Iterable[ResourceUse]) 
     return NodeUse(
         name=info.name,
         zone=info.labels.get(_ZONE, ""),
+        status=node_status(info.node) if info.node is not None else "",
         resources=[
             *(
                 ResourceUse(name=name, allocatable=info.allocatable.get(name), requested=_requested(info, name))

@@ -6,14 +6,17 @@ preemption. Caller: :mod:`..run.simulation`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
+from kubesched.api.groups import group_key
 from kubesched.api.kinds import PODS
 from kubesched.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Resources, pod_requests
+from kubesched.api.requests import PODS as POD_COUNT
 from kubesched.api.types import Pod
 from kubesched.cluster.schema import Stored
 from kubesched.scheduler.framework.queued import QueuedPodInfo
@@ -22,8 +25,10 @@ from kubesched.scheduler.nodes.podinfo import PodInfo
 from .result import Distribution, PodTimes, RunTimes
 from .turnover import Turnover
 
-__all__ = ["FINISHED", "PodBook", "amounts", "distribution", "run_times"]
+__all__ = ["FINISHED", "SERVING", "PodBook", "amounts", "distribution", "run_times", "useful_parts"]
 
+#: Workloads whose pods serve while they run, and are replaced when they are gone.
+SERVING: Final = frozenset(("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"))
 #: Phases of a pod that has ended.
 FINISHED: Final = ("Succeeded", "Failed")
 
@@ -136,8 +141,23 @@ class PodBook:
         entry = self._entries.get(uid)
         return None if entry is None else entry.bound
 
-    def pods(self, queued: Callable[[Pod], QueuedPodInfo | None]) -> list[PodTimes]:
-        """Return all pods by creation, namespace and name. ``queued`` finds a waiting pod in the scheduling queue."""
+    def evicted(self) -> dict[str, int]:
+        """Return the number of pods that were deleted or are going, by workload; but for preempted and ended ones."""
+        return Counter(
+            entry.workload
+            for entry in self._entries.values()
+            if not entry.preempted
+            and entry.finished is None
+            and (entry.removed is not None or entry.pod.metadata.deletion_timestamp is not None)
+        )
+
+    def pods(
+        self, queued: Callable[[Pod], QueuedPodInfo | None], seen: Callable[[Pod], Pod] = lambda pod: pod
+    ) -> list[PodTimes]:
+        """Return all pods by creation, namespace and name. ``queued`` finds a waiting pod in the scheduling queue.
+
+        ``seen`` returns a pod as the scheduler sees it.
+        """
         found = []
         for entry in self._entries.values():
             pod = entry.pod
@@ -151,6 +171,7 @@ class PodBook:
                     namespace=pod.namespace,
                     name=pod.name,
                     workload=entry.workload,
+                    group=group_key(seen(pod)).partition("/")[2],
                     node=pod.spec.node_name,
                     phase=pod.status.phase or "Pending",
                     created=entry.created,
@@ -165,6 +186,31 @@ class PodBook:
                 )
             )
         return sorted(found, key=lambda one: (one.created, one.namespace, one.name))
+
+
+def useful_parts(pods: Iterable[PodTimes], end: float) -> dict[str, float]:
+    """Return, by resource, the part of all amounts times seconds on nodes that was not lost, 0 to 1.
+
+    ``end`` is the end of the run. A pod's work is lost when it fails, or is preempted or removed before it succeeded;
+    pods of :data:`SERVING` workloads work as long as they run.
+    """
+    used: dict[str, float] = {}
+    useful: dict[str, float] = {}
+    for pod in pods:
+        begun = pod.bound if pod.bound is not None else pod.created
+        if not pod.node:
+            continue
+        ends = [one for one in (pod.finished, pod.removed) if one is not None]
+        span = max(0.0, min(ends, default=end) - begun)
+        is_lost = pod.phase == "Failed" or (
+            (pod.preempted or pod.removed is not None)
+            and pod.phase != "Succeeded"
+            and pod.workload.partition("/")[0] not in SERVING
+        )
+        for name, amount in (*pod.requests.items(), (POD_COUNT, 1)):
+            used[name] = used.get(name, 0.0) + span * amount
+            useful[name] = useful.get(name, 0.0) + (0.0 if is_lost else span * amount)
+    return {name: useful[name] / amount for name, amount in used.items() if amount}
 
 
 def distribution(seconds: Iterable[float]) -> Distribution | None:

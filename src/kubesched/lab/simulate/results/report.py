@@ -15,13 +15,18 @@ import msgspec
 from kubesched.api.yamltext import to_yaml
 from kubesched.base.large_json import as_text, large_json
 from kubesched.base.lines import Line, table, title
-from kubesched.explain.report import Explanation, PreemptionReport
+from kubesched.explain.pod_groups.text import group_lines
+from kubesched.explain.report import Explanation, Pending, PreemptionReport
 from kubesched.explain.text import explanation_lines, pending_lines, preemption_lines
-from kubesched.scheduler.plugins.demands.words import amount_text, counted
+from kubesched.scheduler.plugins.demands.words import counted
 
+from .column_units import Unit, unit_of
+from .durations import seconds
+from .event_lines import event_lines
 from .plugin_times import plugin_time_lines
 from .result import (
     ErrorReport,
+    GroupOutcome,
     NodeUse,
     Placement,
     Refusal,
@@ -31,7 +36,9 @@ from .result import (
 )
 
 __all__ = [
+    "GROUP_HEAD",
     "error_text",
+    "group_cells",
     "render_json",
     "render_table",
     "render_yaml",
@@ -42,6 +49,20 @@ __all__ = [
 MOST_PODS: Final = 40
 MOST_NODES: Final = 20
 MOST_PREEMPTIONS: Final = 10
+MOST_GROUPS: Final = 20
+#: Columns of :func:`group_cells`.
+GROUP_HEAD: Final = (
+    "NAMESPACE",
+    "GROUP",
+    "POLICY",
+    "MEMBERS",
+    "MIN",
+    "PLACED",
+    "WAITING",
+    "PLACEMENT",
+    "SINCE",
+    "WAIT",
+)
 _BAR: Final = 40
 
 
@@ -61,22 +82,15 @@ def render_table(result: Result, *, wide: bool = False, width: int | None = None
         *_summary(result),
         *_placements(result.placements, wide, width),
         *_nodes(result.nodes, wide, width),
-        *_cluster(result.resources, result.totals.nodes, width),
+        *_cluster(result, width),
+        *event_lines(result.events),
         *_preemptions(result.preemptions, wide),
-        *pending_lines(result.pending),
+        *_groups(result.groups, wide, width),
+        *pending_lines(_alone(result)),
         *(_explained(result.explanation, wide) if result.explanation is not None else ()),
         *_refused(result.refused),
         *plugin_time_lines(result.plugin_times),
     ]
-
-
-def seconds(value: float) -> str:
-    """Return a duration for people: ``45s``, ``2h 5m``."""
-    whole = round(value)
-    if whole < 120:
-        return f"{value:.3g}s"
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}h {minutes}m" if hours else f"{minutes}m {whole % 60}s"
 
 
 _ENDINGS: Final = {
@@ -96,6 +110,8 @@ def _summary(result: Result) -> list[Line]:
     parts.append(f"{totals.pending:,} pending")
     if totals.on_missing_nodes:
         parts.append(f"{totals.on_missing_nodes:,} on missing nodes")
+    if totals.on_failed_nodes:
+        parts.append(f"{totals.on_failed_nodes:,} on failed nodes")
     if totals.gated:
         parts.append(f"{totals.gated:,} of them gated")
     if totals.refused:
@@ -105,7 +121,12 @@ def _summary(result: Result) -> list[Line]:
     text = f"{counted(totals.nodes, 'node')}, {counted(totals.pods, 'pod')}: {', '.join(parts)}"
     end = f"after {seconds(result.virtual_seconds)} of virtual time {_ENDINGS[result.stopped]} (seed {result.seed})"
     return [
-        Line(text, "warn" if totals.pending or totals.refused or totals.on_missing_nodes or result.errors else "good"),
+        Line(
+            text,
+            "warn"
+            if totals.pending or totals.refused or totals.on_missing_nodes or totals.on_failed_nodes or result.errors
+            else "good",
+        ),
         Line(end, "dim"),
         *_times(result.times),
     ]
@@ -169,6 +190,44 @@ def _phases(items: Iterable[Placement]) -> str:
     return ", ".join(f"{count:,} {phase}" for phase, count in sorted(Counter(item.phase for item in items).items()))
 
 
+# -- pod groups --------------------------------------------------------------------------------------------
+
+
+def _groups(groups: Sequence[GroupOutcome], wide: bool, width: int | None) -> list[Line]:
+    """Return the pod groups as a table, those with waiting members first, and why these wait."""
+    if not groups:
+        return []
+    ordered = sorted(groups, key=lambda one: not one.waiting)
+    shown = ordered if wide else ordered[:MOST_GROUPS]
+    lines = title("Pod groups") + table(GROUP_HEAD, [group_cells(one) for one in shown], (3, 4, 5, 6, 8, 9), width)
+    if len(shown) < len(ordered):
+        lines.append(Line(f"and {len(ordered) - len(shown):,} more (--wide lists them all)", "dim"))
+    why = [one.why for one in shown if one.why is not None]
+    return lines + group_lines(why, wide=wide, head="Waiting pod groups")
+
+
+def group_cells(one: GroupOutcome) -> tuple[str, ...]:
+    """Return a row about a pod group: namespace, name, policy, counts of members, placement, times."""
+    return (
+        one.namespace,
+        one.name,
+        one.policy or "-",
+        f"{one.members:,}",
+        f"{one.min_count:,}" if one.min_count else "-",
+        f"{one.placed:,}",
+        f"{one.waiting:,}",
+        one.placement or "-",
+        "-" if one.since is None else seconds(one.since),
+        "-" if one.wait is None else seconds(one.wait),
+    )
+
+
+def _alone(result: Result) -> list[Pending]:
+    """Return the pending pods but those of groups that are explained as a whole."""
+    told = {pod for one in result.groups if one.why is not None for pod in one.why.pods}
+    return [one for one in result.pending if not told.issuperset(one.pods)]
+
+
 # -- nodes -------------------------------------------------------------------------------------------------
 
 
@@ -176,11 +235,9 @@ def _percent(use: ResourceUse) -> str:
     return f"{100 * use.requested / use.allocatable:.0f}%" if use.allocatable else "-"
 
 
-def _cell(use: ResourceUse | None) -> str:
-    if use is None:
-        return "-"
-    requested, allocatable = amount_text(use.name, use.requested), amount_text(use.name, use.allocatable)
-    return f"{requested}/{allocatable} {_percent(use)}"
+def _cell(use: ResourceUse | None, unit: Unit) -> str:
+    """Return requested and allocatable amounts in the column's unit; ``-`` for a resource that the node lacks."""
+    return "-" if use is None else f"{unit.text(use.requested)}/{unit.text(use.allocatable)} {_percent(use)}"
 
 
 def _nodes(nodes: Sequence[NodeUse], wide: bool, width: int | None) -> list[Line]:
@@ -198,11 +255,19 @@ def _nodes(nodes: Sequence[NodeUse], wide: bool, width: int | None) -> list[Line
         if name != "ephemeral-storage"
         or any(use.requested for node in nodes for use in node.resources if use.name == name)
     ]
+    units = {
+        name: unit_of(name, [use.allocatable for node in nodes for use in node.resources if use.name == name])
+        for name in names
+    }
     rows = []
     for node in nodes:
         by_name = {use.name: use for use in node.resources}
-        rows.append((node.name, node.zone or "-", *(_cell(by_name.get(name)) for name in names)))
-    return lines + table(("NODE", "ZONE", *(name.upper() for name in names)), rows, range(2, 2 + len(names)), width)
+        rows.append(
+            (node.name, node.status, node.zone or "-", *(_cell(by_name.get(name), units[name]) for name in names))
+        )
+    return lines + table(
+        ("NODE", "STATUS", "ZONE", *(name.upper() for name in names)), rows, range(3, 3 + len(names)), width
+    )
 
 
 def usage_histogram(nodes: Sequence[NodeUse]) -> list[Line]:
@@ -224,17 +289,22 @@ def usage_histogram(nodes: Sequence[NodeUse]) -> list[Line]:
     return lines
 
 
-def _cluster(resources: Sequence[ResourceUse], nodes: int, width: int | None) -> list[Line]:
-    if not nodes:
+def _cluster(result: Result, width: int | None) -> list[Line]:
+    """Return amounts of the cluster at the end and at the peak; where pods ended, also means over the time."""
+    if not result.totals.nodes:
         return []
+    shares = {one.name: one for one in result.times.resources} if result.times.makespan is not None else {}
     rows = []
-    for use in resources:
+    for use in result.resources:
         if use.name == "ephemeral-storage" and not use.peak:
             continue
-        requested, allocatable = amount_text(use.name, use.requested), amount_text(use.name, use.allocatable)
-        peak = amount_text(use.name, use.peak) if use.peak is not None else "-"
-        rows.append((use.name, requested, allocatable, _percent(use), peak))
-    return title("Cluster") + table(("RESOURCE", "REQUESTED", "ALLOCATABLE", "SHARE", "PEAK"), rows, range(1, 5), width)
+        unit, share = unit_of(use.name, [use.allocatable, use.peak or 0]), shares.get(use.name)
+        peak = unit.text(use.peak) if use.peak is not None else "-"
+        over_time = (f"{share.utilisation:.0%}", f"{share.goodput:.0%}") if share is not None else ("-", "-")
+        amounts = (unit.text(use.requested), unit.text(use.allocatable))
+        rows.append((use.name, *amounts, _percent(use), peak, *(over_time if shares else ())))
+    head = ("RESOURCE", "REQUESTED", "ALLOCATABLE", "SHARE", "PEAK", *(("MEAN", "GOODPUT") if shares else ()))
+    return title("Cluster") + table(head, rows, range(1, len(head)), width)
 
 
 def _explained(document: Explanation, wide: bool) -> list[Line]:

@@ -14,11 +14,15 @@ from typing import Literal
 
 import msgspec
 
-from kubesched.explain.report import Explanation, Pending, PreemptionReport
+from kubesched.explain.report import Explanation, Pending, PodGroupReport, PreemptionReport
 
 __all__ = [
+    "BlockedPod",
     "Distribution",
+    "DrainReport",
     "ErrorReport",
+    "EventReport",
+    "GroupOutcome",
     "MissingNode",
     "NodeUse",
     "Placement",
@@ -47,12 +51,14 @@ class Totals(_Struct, frozen=True, kw_only=True):
     """Counts of pods by their state at the end."""
 
     nodes: int
-    #: Pods that the cluster accepted: placed + pending + those on missing nodes.
+    #: Pods that the cluster accepted: placed + pending + those on missing and on failed nodes.
     pods: int
     #: Pods with a node, finished ones included.
     placed: int
     #: Pods that are not finished, and bound to nodes that do not exist.
     on_missing_nodes: int = 0
+    #: Pods that are not finished, on nodes that have failed.
+    on_failed_nodes: int = 0
     succeeded: int
     failed: int
     #: Pods without a node, for whatever reason.
@@ -99,6 +105,9 @@ class NodeUse(_Struct, frozen=True, kw_only=True):
     name: str
     zone: str
     resources: list[ResourceUse]
+    #: ``Ready``, or ``NotReady`` for a failed node, which counts neither in sums nor in totals; a cordoned node has
+    #: ``,SchedulingDisabled`` after it.
+    status: str = "Ready"
 
 
 class Refusal(_Struct, frozen=True, kw_only=True):
@@ -133,6 +142,34 @@ class ErrorReport(_Struct, frozen=True, kw_only=True):
     count: int
 
 
+class BlockedPod(_Struct, frozen=True, kw_only=True):
+    """Pod, as ``namespace/name``, that keeps a drain from its end, and why."""
+
+    pod: str
+    why: str
+
+
+class DrainReport(_Struct, frozen=True, kw_only=True):
+    """Drain of one node: when it was over (None: it is not), the pods that it evicted, and those that block it."""
+
+    node: str
+    finished: float | None
+    #: ``namespace/name``, in the order of eviction.
+    evicted: list[str]
+    blocked: list[BlockedPod] = []
+
+
+class EventReport(_Struct, frozen=True, kw_only=True):
+    """Event that happened: its time, its action, and the nodes or the object that it changed."""
+
+    at: float
+    action: str
+    targets: list[str]
+    #: Time at which it was undone, for an event that lasts some time.
+    undone: float | None = None
+    drains: list[DrainReport] = []
+
+
 class PodTimes(_Struct, frozen=True, kw_only=True):
     """Times of one pod, also of pods that are gone. Each pod that had the same name has a record of its own.
 
@@ -143,6 +180,8 @@ class PodTimes(_Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     workload: str
+    #: Pod group, in the same namespace; empty for a pod on its own.
+    group: str = ""
     #: Last node; empty when the pod was never bound.
     node: str
     phase: str
@@ -184,6 +223,37 @@ class ResourceShare(_Struct, frozen=True, kw_only=True):
     peak_utilisation: float
     #: Mean over time of :attr:`Series.fragmentation`.
     fragmentation: float
+    #: Part of :attr:`utilisation` by pods whose work was not lost: they succeeded, or still run. Work is lost when a pod
+    #: fails, or is preempted, evicted or deleted before its end; but not of pods that serve, such as a Deployment's.
+    goodput: float = 0.0
+
+
+class GroupOutcome(_Struct, frozen=True, kw_only=True):
+    """Pod group of a run, also one that is gone, and what became of its members.
+
+    ``members`` exist at the end: ``placed`` of them with a node, finished ones included, and ``waiting`` without. ``policy``
+    is empty and ``min_count`` 0 for a group that does not exist at the end.
+    """
+
+    namespace: str
+    name: str
+    policy: Literal["gang", "basic", ""]
+    min_count: int
+    members: int
+    placed: int
+    waiting: int
+    #: Value of the topology label that the nodes of the members share; empty without such a label.
+    placement: str = ""
+    #: Number of nodes that members are on.
+    nodes: int = 0
+    #: Time when the first member entered the active queue, or was created if none did; None if no member was seen.
+    since: float | None = None
+    #: Time when as many members as a gang needs, or the first of a basic group, were bound; None if they were not.
+    bound: float | None = None
+    #: Time from ``since`` to ``bound``, or to the end of the run.
+    wait: float | None = None
+    #: Reason why members wait at the end; for some groups only, where there are many.
+    why: PodGroupReport | None = None
 
 
 class RunTimes(_Struct, frozen=True, kw_only=True):
@@ -255,8 +325,12 @@ class Result(_Struct, frozen=True, kw_only=True):
     pending: list[Pending]
     refused: list[Refusal]
     warnings: list[str]
+    #: Pod groups by namespace and name.
+    groups: list[GroupOutcome] = []
     #: Preemptions in the order in which they happened.
     preemptions: list[PreemptionReport] = []
+    #: Events of the run in the order of time.
+    events: list[EventReport] = []
     #: Explanation of the pods that were asked for.
     explanation: Explanation | None = None
     #: Real time by plugin and extension point, most time first; empty unless it was asked for.

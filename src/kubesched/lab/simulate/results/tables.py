@@ -1,6 +1,7 @@
 """Flat tables of a result, column by column: for data frames, CSV and Parquet.
 
-One row per pod, node and resource, resource, moment, group of pending pods, or preemption. Amounts and times are those
+One row per pod, node and resource, resource, moment, group of pending pods, pod group, or
+preemption. Amounts and times are those
 of :mod:`.result`. Caller: :mod:`.views`.
 """
 
@@ -42,6 +43,7 @@ def _nodes(result: Result) -> Columns:
     return {
         "node": [node.name for node, _ in rows],
         "zone": [node.zone for node, _ in rows],
+        "status": [node.status for node, _ in rows],
         "resource": [use.name for _, use in rows],
         "allocatable": [use.allocatable for _, use in rows],
         "requested": [use.requested for _, use in rows],
@@ -58,7 +60,7 @@ def _resources(result: Result) -> Columns:
     shares = {share.name: share for share in result.times.resources}
     found = _columns(uses, ("name", "allocatable", "requested", "peak"))
     found["share"] = [_share(use.requested, use.allocatable) for use in uses]
-    for name in ("utilisation", "peak_utilisation", "fragmentation"):
+    for name in ("utilisation", "peak_utilisation", "goodput", "fragmentation"):
         found[name] = [getattr(shares[use.name], name) if use.name in shares else None for use in uses]
     return found
 
@@ -88,6 +90,25 @@ def _preemptions(result: Result) -> Columns:
     return found
 
 
+def _groups(result: Result) -> Columns:
+    names = ("namespace", "name", "policy", "members", "min_count", "placed", "waiting", "placement", "nodes")
+    found = _columns(result.groups, (*names, "since", "bound", "wait"))
+    found["why"] = [group.why.summary if group.why is not None else "" for group in result.groups]
+    return found
+
+
+def _events(result: Result) -> Columns:
+    events = result.events
+    found = _columns(events, ("at", "action"))
+    found["targets"] = [", ".join(one.targets) for one in events]
+    found["undone"] = [one.undone for one in events]
+    found["evicted"] = [sum(len(drain.evicted) for drain in one.drains) for one in events]
+    found["blocked"] = [
+        "; ".join(f"{pod.pod} {pod.why}" for drain in one.drains for pod in drain.blocked) for one in events
+    ]
+    return found
+
+
 #: Functions that read a table from a result, by its name.
 TABLES: Final[dict[str, Callable[[Result], Columns]]] = {
     "pods": _pods,
@@ -95,7 +116,9 @@ TABLES: Final[dict[str, Callable[[Result], Columns]]] = {
     "resources": _resources,
     "series": _series,
     "pending": _pending,
+    "groups": _groups,
     "preemptions": _preemptions,
+    "events": _events,
 }
 
 

@@ -12,9 +12,10 @@ import msgspec
 from kubesched.base.large_json import large_json
 
 from .frames import frame_of
-from .html_view import html_of
+from .html_report import notebook_view
 from .plots import plot
 from .result import Result
+from .summary import summary
 from .tables import Columns, table
 
 __all__ = ["SimulationResult"]
@@ -40,7 +41,8 @@ class SimulationResult(Result, frozen=True, kw_only=True):
     def table(self, name: str = "pods") -> Columns:
         """Return values by column name, of one of the tables.
 
-        They are ``pods``, ``nodes``, ``resources``, ``series``, ``pending`` and ``preemptions``.
+        They are ``pods``, ``nodes``, ``resources``, ``series``, ``pending``, ``groups``, ``preemptions`` and
+        ``events``.
 
         Raises:
             ValueError: when no table has this name.
@@ -78,4 +80,7 @@ class SimulationResult(Result, frozen=True, kw_only=True):
         return plot(self, kind, resource=resource, axes=axes)
 
     def _repr_html_(self) -> str:
-        return html_of(self)
+        return notebook_view(self)
+
+    def __repr__(self) -> str:
+        return summary(self)

@@ -21,6 +21,8 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, Final, NoReturn, TypeVar
 
+from ..inputs.arrivals import DEFAULT_EPOCH
+
 __all__ = [
     "VirtualClock",
     "VirtualDeadlockError",
@@ -32,10 +34,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-#: Start of simulated time by default: 2025-01-01T00:00:00Z.
-DEFAULT_EPOCH = 1_735_689_600.0
-
 
 #: Cancelled timers above which they are dropped together, if they are most of all timers.
 _MANY_CANCELLED: Final = 100

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from ...nodes.podinfo import AffinityTerm
 from ...nodes.term_index import CarriedTerm
 from ..compiled_constraints import CompiledConstraints
 from ..topology_constraints import HARD, SOFT
-from .words import always, as_label_selector, compiled_text, listed, selector_text
+from .words import MOST_APART, always, as_label_selector, compiled_text, listed, selector_text
 
 __all__ = ["near_and_far", "spreading"]
 
@@ -35,7 +36,9 @@ _MOST_SKEWS: Final = 5
 _MOST_TERMS: Final = 8
 _MOST_HOLDERS: Final = 256
 #: Rows of a domain that are searched for names of pods.
-_MOST_SEARCHED: Final = 64
+_MOST_SEARCHED: Final = 16
+#: Pods that are looked at for the holders of all domains of a term.
+_MOST_LOOKED_AT: Final = 8192
 
 
 # -- spreading ---------------------------------------------------------------------------------------------
@@ -50,6 +53,12 @@ def spreading(pod: PodInfo, compiled: CompiledConstraints | None) -> Iterator[De
         return
     own = pod.spec.topology_spread_constraints
     hard = [(place, item) for place, item in enumerate(own) if item.when_unsatisfiable == HARD]
+    if len(hard) > MOST_APART:
+        drop = Change.of_spec(
+            "drop all topologySpreadConstraints", lambda spec: replace(spec, topology_spread_constraints=())
+        )
+        yield Demand(always(f"{len(hard):,} required topologySpreadConstraints"), drop)
+        return
     for number, constraint in enumerate(compiled.constraints):
         counts = _spread_counts(compiled, number)
         text = _spread_text(compiled, number, counts)
@@ -137,6 +146,10 @@ def near_and_far(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
     """The anti-affinity of other pods to this one; and each required term of its own affinity and anti-affinity."""
     yield from _others(pod, nodes)
     terms = pod.affinity_terms
+    if len(terms.required) > MOST_APART:
+        yield _all_terms("affinity", "pod_affinity", len(terms.required))
+    if len(terms.required_anti) > MOST_APART:
+        yield _all_terms("anti-affinity", "pod_anti_affinity", len(terms.required_anti))
     for raw, term in _terms(pod, "pod_affinity", terms.required):
         to = f"affinity to pods with {selector_text(raw.label_selector)}"
         there = _Domains.matching(nodes, term)
@@ -152,9 +165,22 @@ def near_and_far(pod: PodInfo, nodes: NodeTable) -> Iterator[Demand]:
 def _terms(
     pod: PodInfo, field: str, compiled: Sequence[AffinityTerm]
 ) -> Iterator[tuple[PodAffinityTerm, AffinityTerm]]:
-    """The required terms of ``pod_affinity`` or ``pod_anti_affinity``, as written and compiled."""
-    rules = getattr(pod.spec.affinity, field, None)
+    """The required terms of ``pod_affinity`` or ``pod_anti_affinity``, as written and compiled; none when they are many."""
+    rules = getattr(pod.spec.affinity, field, None) if len(compiled) <= MOST_APART else None
     return zip(rules.required if rules is not None else (), compiled, strict=False)
+
+
+def _all_terms(word: str, field: str, count: int) -> Demand:
+    """All required terms of ``pod_affinity`` or ``pod_anti_affinity`` as one demand."""
+    text = f"{word} with {count:,} required terms"
+    return Demand(always(text), Change.of_spec(f"drop all required terms of the {word}", partial(_without_all, field)))
+
+
+def _without_all(field: str, spec: PodSpec) -> PodSpec:
+    affinity = spec.affinity
+    assert affinity is not None
+    changed = replace(getattr(affinity, field), required_during_scheduling_ignored_during_execution=())
+    return replace(spec, affinity=replace(affinity, **{field: changed}))
 
 
 def _drop(to: str, field: str, raw: PodAffinityTerm) -> Change:
@@ -186,6 +212,9 @@ class _Domains:
         self._counts = counts
         self.key = key
         self.column: LabelColumn = nodes.labels.column(key)
+        self._by_row = by_row
+        self._held: dict[int, list[tuple[NodeInfo, PodInfo]]] = {}
+        self._left = _MOST_LOOKED_AT
         rows = np.flatnonzero(by_row)
         self._rows = rows[self.column.codes[rows] != ABSENT]
         here = self.column.codes[self._rows]
@@ -218,14 +247,19 @@ class _Domains:
         """The pods of a domain."""
         for row in self._rows[self.column.codes[self._rows] == code][:most_rows].tolist():
             node = self._nodes.info(row)
-            yield from ((node, other) for other in node.pods.values() if self._counts(other))
+            there = ((node, other) for other in node.pods.values() if self._counts(other))
+            yield from islice(there, int(self._by_row[row]))
 
     def holders(self, row: int) -> list[tuple[NodeInfo, PodInfo]]:
-        """The pods in the domain of a row; none when they are too many to be evicted."""
+        """The pods in the domain of a row; none when they are too many to be evicted, or to be looked for."""
         code = int(self.column.codes[row])
         if code == ABSENT or self.counts[code] > _MOST_HOLDERS:
             return []
-        return list(self._pods(code, len(self._rows)))
+        if code not in self._held:
+            rows = self._rows[self.column.codes[self._rows] == code].tolist()
+            self._left -= sum(len(self._nodes.info(one).pods) for one in rows)
+            self._held[code] = list(self._pods(code, len(rows))) if self._left >= 0 else []
+        return self._held[code]
 
     def who(self) -> str:
         """The domains with their pods, each list cut."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from itertools import zip_longest
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -28,8 +28,6 @@ from kubesched.api.resource import (
     ResourceClaim,
 )
 
-from ...dra.allocator import ClaimDemand
-from ...dra.failures import AllocationError
 from ...dra.survey import Survey
 from ...framework.demand import Amounts, Change, Demand
 from ...framework.question import IntArray, RowArray
@@ -37,7 +35,7 @@ from ...nodes import NodeTable, PodInfo
 from ..demands import storage
 from ..demands.resources import ask_less
 from ..demands.words import always, counted, listed
-from .claim_state import ClaimState
+from .device_surveys import PLENTY, DeviceQuestion, Surveys
 from .manager import DeviceManager, NodeAllocator
 
 __all__ = ["device_demands"]
@@ -47,96 +45,36 @@ _MOST_LISTED: Final = 3
 _MOST_NODES: Final = 20
 #: Weaker forms of each kind that are proposed for one request.
 _MOST_WEAKER: Final = 4
+#: Subrequests that are looked at; Kubernetes allows no more.
+_MOST_SUBREQUESTS: Final = 8
 #: Longest part of a selector's expression in a text.
 _MOST_CHARACTERS: Final = 80
 _NANOS: Final = 10**9
-#: More devices than a pod can ask for.
-_PLENTY: Final = 1 << 40
 _QUANTITY: Final = re.compile(r"""quantity\(\s*["']([^"']+)["']\s*\)""")
 
 _Exact = ExactDeviceRequest | DeviceSubRequest
 
 
-class _Question(Protocol):
-    """Question about a pod's devices, as far as it is read here."""
-
-    @property
-    def attempt(self) -> ClaimState: ...
-    @property
-    def problem(self) -> str: ...
-    def demands(self, rows: RowArray) -> Iterator[tuple[RowArray | slice, ClaimDemand]]: ...
-
-
 def device_demands(
-    question: _Question, allocator: NodeAllocator, manager: DeviceManager, pod: PodInfo, nodes: NodeTable
+    question: DeviceQuestion, allocator: NodeAllocator, manager: DeviceManager, pod: PodInfo, nodes: NodeTable
 ) -> Iterator[Demand]:
     """The demands of a pod's claims. A claim that cannot be looked at, or has devices, is one demand."""
     attempt = question.attempt
     if not attempt.claims:
         yield from storage.claims(pod, question.problem)
         return
-    found = _Surveys(question, allocator, manager, nodes)
+    found = Surveys(question, allocator, manager, nodes)
     for each in attempt.claims:
         if each.is_special:
             yield from _resources(found, pod, attempt.resources)
         elif each.is_allocated:
-            yield _allocated(pod, each.claim)
+            yield _allocated(found, pod, each.claim)
         else:
             devices = each.claim.spec.devices
             for constraint in devices.constraints:
                 yield _constraint(found, each.claim, constraint)
             for request in devices.requests:
                 yield _request(found, each.claim, request)
-
-
-class _Surveys:
-    """Surveys of all nodes, one for nodes in equal states."""
-
-    def __init__(self, question: _Question, allocator: NodeAllocator, manager: DeviceManager, nodes: NodeTable) -> None:
-        self.manager = manager
-        self._nodes = nodes
-        self._kind_of = np.full(nodes.capacity, -1, np.int64)
-        #: Keys of the claims, and the surveys, by kind of node.
-        self._kinds: list[tuple[Sequence[str], list[Survey]]] = []
-        order = nodes.order()
-        numbers: dict[int, int] = {}
-        with suppress(AllocationError):  # the nodes after this one have no numbers
-            for positions, demand in question.demands(order):
-                rows = order[positions].tolist()
-                keys = [claim.key for claim in demand.claims]
-                for row, found in zip(rows, allocator.surveys(demand, map(nodes.info, rows)), strict=False):
-                    number = numbers.get(id(found))
-                    if number is None:
-                        number = numbers[id(found)] = len(self._kinds)
-                        self._kinds.append((keys, found))
-                    self._kind_of[row] = number
-
-    def of(self, rows: RowArray, claim: str, requests: Callable[[str], bool]) -> list[tuple[str, list[Survey]]]:
-        """The surveys of a claim's requests at some rows: (name of the first node, surveys) for each kind of node."""
-        kinds, first = np.unique(self._kind_of[rows], return_index=True)
-        found = []
-        for kind, place in zip(kinds.tolist(), first.tolist(), strict=True):
-            if kind >= 0:
-                keys, surveys = self._kinds[kind]
-                mine = [one for one in surveys if keys[one.claim] == claim and requests(one.request)]
-                found.append((self._nodes.info(int(rows[place])).name, mine))
-        return found
-
-    def of_class(self, class_name: str, rows: RowArray) -> tuple[IntArray, IntArray]:
-        """Free and matching devices of a class at some rows, int64[len(rows)]; plenty where nothing is asked of devices."""
-        counts = np.full((2, len(self._kinds) + 1), _PLENTY, np.int64)
-        for kind, (_, surveys) in enumerate(self._kinds):
-            for one in surveys:
-                if one.class_name == class_name:
-                    counts[:, kind] = one.free, one.matching
-        free, matching = counts[:, self._kind_of[rows]]
-        return free, matching
-
-    def name(self, row: int) -> str:
-        return self._nodes.info(row).name
-
-    def everywhere(self, claim: str, requests: Callable[[str], bool]) -> list[Survey]:
-        return [one for _, mine in self.of(self._nodes.order(), claim, requests) for one in mine]
 
 
 def _requested(name: str) -> Callable[[str], bool]:
@@ -147,27 +85,38 @@ def _requested(name: str) -> Callable[[str], bool]:
 # -- requests ----------------------------------------------------------------------------------------------
 
 
-def _request(found: _Surveys, claim: ResourceClaim, request: DeviceRequest) -> Demand:
+def _request(found: Surveys, claim: ResourceClaim, request: DeviceRequest) -> Demand:
     where = f"request {request.name} of claim {claim.metadata.name}"
-    exact = request.exactly
-    weaker = tuple(_weaker(found, claim, request.name, exact, where)) if exact is not None else ()
+    each = [
+        _weaker(found, claim, name, exact, f"request {name} of claim {claim.metadata.name}")
+        for name, exact in _parts(request)
+    ]
+    # The smallest changes of every subrequest come before the greater ones of the first.
+    weaker = tuple(change for some in zip_longest(*each) for change in some if change is not None)
     return Demand(
         partial(_request_text, found, claim, request),
         _of_claim(found, claim, f"do without {where}", partial(_without_request, request.name)),
         weaker,
         data=partial(_request_data, found, claim, request),
+        holders=partial(found.holders.at, claim.key, request.name),
     )
 
 
-def _request_text(found: _Surveys, claim: ResourceClaim, request: DeviceRequest, rows: RowArray) -> str:
+def _parts(request: DeviceRequest) -> list[tuple[str, _Exact]]:
+    """The request, or its subrequests, by the names that results have."""
+    if request.exactly is not None:
+        return [(request.name, request.exactly)]
+    return [(f"{request.name}/{sub.name}", sub) for sub in request.first_available[:_MOST_SUBREQUESTS]]
+
+
+def _request_text(found: Surveys, claim: ResourceClaim, request: DeviceRequest, rows: RowArray) -> str:
     what = f"claim {claim.metadata.name}, request {request.name}"
-    parts: list[tuple[str, _Exact]] = [(request.name, request.exactly)] if request.exactly is not None else []
-    parts += [(f"{request.name}/{sub.name}", sub) for sub in request.first_available]
     texts = []
-    for name, exact in parts:
+    for name, exact in _parts(request):
         best = _best([(node, one) for node, mine in found.of(rows, claim.key, name.__eq__) for one in mine])
         asked = f"asks for {_number(exact)} of class {exact.device_class_name}{_selected(exact)}"
-        texts.append(f"{asked}; {_nearest(found, *best, exact)}" if best is not None else asked)
+        part = f"{name.partition('/')[2]} " if request.exactly is None else ""
+        texts.append(f"{part}{asked}; {_nearest(found, *best, exact)}" if best is not None else part + asked)
     return f"{what}: {'; or '.join(texts)}"
 
 
@@ -201,7 +150,7 @@ def _cut(text: str) -> str:
     return plain if len(plain) <= _MOST_CHARACTERS else f"{plain[: _MOST_CHARACTERS - 1]}…"
 
 
-def _nearest(found: _Surveys, node: str, best: Survey, exact: _Exact) -> str:
+def _nearest(found: Surveys, node: str, best: Survey, exact: _Exact) -> str:
     """The numbers of the node that comes nearest."""
     if not best.matching:
         if not best.of_class:
@@ -228,7 +177,7 @@ def _nearest(found: _Surveys, node: str, best: Survey, exact: _Exact) -> str:
     return f"{of}, {', '.join(parts)}" if parts else of
 
 
-def _users(found: _Surveys, best: Survey) -> str:
+def _users(found: Surveys, best: Survey) -> str:
     holders = found.manager.holders_of(best.holders)
     shown = [
         f"claim {key} of {listed(users[:_MOST_LISTED], len(users))}" if users else f"claim {key}"
@@ -245,7 +194,7 @@ def _amount(nanos: int) -> str:
     return format_bytes(nanos // _NANOS)
 
 
-def _request_data(found: _Surveys, claim: ResourceClaim, request: DeviceRequest, rows: RowArray) -> Mapping[str, Any]:
+def _request_data(found: Surveys, claim: ResourceClaim, request: DeviceRequest, rows: RowArray) -> Mapping[str, Any]:
     by_node = [(node, one) for node, mine in found.of(rows, claim.key, _requested(request.name)) for one in mine]
     by_node.sort(key=lambda one: (-one[1].free, -one[1].matching, -one[1].others, one[0]))
     exact = request.exactly
@@ -254,6 +203,11 @@ def _request_data(found: _Surveys, claim: ResourceClaim, request: DeviceRequest,
         "request": request.name,
         "deviceClass": exact.device_class_name if exact is not None else "",
         "count": exact.count if exact is not None else 0,
+        "firstAvailable": [
+            {"request": name, "deviceClass": sub.device_class_name, "count": sub.count}
+            for name, sub in _parts(request)
+            if exact is None
+        ],
         "nodes": [
             {
                 "node": node, "request": one.request, "matching": one.matching, "free": one.free, "used": one.used,
@@ -268,9 +222,7 @@ def _request_data(found: _Surveys, claim: ResourceClaim, request: DeviceRequest,
 # -- weaker requests ---------------------------------------------------------------------------------------
 
 
-def _weaker(
-    found: _Surveys, claim: ResourceClaim, name: str, exact: ExactDeviceRequest, where: str
-) -> Iterator[Change]:
+def _weaker(found: Surveys, claim: ResourceClaim, name: str, exact: _Exact, where: str) -> Iterator[Change]:
     """Smaller changes of a request: tolerate taints, fewer devices, less capacity, a selector less."""
     surveys = found.everywhere(claim.key, name.__eq__)
     taints = list(dict.fromkeys(taint for one in surveys for taint in one.taints))[:_MOST_WEAKER]
@@ -300,7 +252,7 @@ def _weaker(
 
 
 def _fewer(
-    found: _Surveys, claim: ResourceClaim, name: str, exact: ExactDeviceRequest, where: str, surveys: list[Survey]
+    found: Surveys, claim: ResourceClaim, name: str, exact: _Exact, where: str, surveys: list[Survey]
 ) -> Iterator[Change]:
     """Fewer devices: as many as are free on the node that has most, or have one value of a constraint's attribute."""
     sizes = [one.free for one in surveys]
@@ -312,24 +264,28 @@ def _fewer(
         yield _changed(found, claim, name, words, count=count)
 
 
-def _changed(found: _Surveys, claim: ResourceClaim, name: str, words: str, **members: Any) -> Change:
-    """A change of one request of a claim."""
+def _changed(found: Surveys, claim: ResourceClaim, name: str, words: str, **members: Any) -> Change:
+    """A change of one request of a claim, or of one subrequest."""
+    request, _, part = name.partition("/")
 
-    def of(devices: DeviceClaim) -> DeviceClaim:
-        made = tuple(
-            replace(one, exactly=replace(one.exactly, **members)) if one.name == name and one.exactly else one
-            for one in devices.requests
-        )
-        return replace(devices, requests=made)
+    def changed(one: DeviceRequest) -> DeviceRequest:
+        if one.name != request:
+            return one
+        if one.exactly is not None:
+            return replace(one, exactly=replace(one.exactly, **members))
+        subs = tuple(replace(sub, **members) if sub.name == part else sub for sub in one.first_available)
+        return replace(one, first_available=subs)
 
-    return _of_claim(found, claim, words, of)
+    return _of_claim(
+        found, claim, words, lambda devices: replace(devices, requests=tuple(map(changed, devices.requests)))
+    )
 
 
 def _without_request(name: str, devices: DeviceClaim) -> DeviceClaim:
     return replace(devices, requests=tuple(one for one in devices.requests if one.name != name))
 
 
-def _of_claim(found: _Surveys, claim: ResourceClaim, words: str, of: Callable[[DeviceClaim], DeviceClaim]) -> Change:
+def _of_claim(found: Surveys, claim: ResourceClaim, words: str, of: Callable[[DeviceClaim], DeviceClaim]) -> Change:
     def change(now: ResourceClaim) -> ResourceClaim:
         return replace(now, spec=replace(now.spec, devices=of(now.spec.devices)))
 
@@ -351,7 +307,7 @@ class _Values:
         return max(self.devices.values(), default=0) if match else len(self.devices)
 
 
-def _constraint(found: _Surveys, claim: ResourceClaim, constraint: DeviceConstraint) -> Demand:
+def _constraint(found: Surveys, claim: ResourceClaim, constraint: DeviceConstraint) -> Demand:
     is_match = constraint.match_attribute is not None
     word, name = ("matchAttribute", constraint.match_attribute) if is_match else (
         "distinctAttribute", constraint.distinct_attribute
@@ -372,7 +328,7 @@ def _without_constraint(constraint: DeviceConstraint, devices: DeviceClaim) -> D
 
 
 def _by_value(
-    found: _Surveys, claim: ResourceClaim, constraint: DeviceConstraint, rows: RowArray
+    found: Surveys, claim: ResourceClaim, constraint: DeviceConstraint, rows: RowArray
 ) -> tuple[int, list[_Values]]:
     """The devices that the constraint's requests need together, and the free devices by value, best node first."""
     attribute = constraint.match_attribute or constraint.distinct_attribute or ""
@@ -401,7 +357,7 @@ def _value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _constraint_text(found: _Surveys, claim: ResourceClaim, constraint: DeviceConstraint, rows: RowArray) -> str:
+def _constraint_text(found: Surveys, claim: ResourceClaim, constraint: DeviceConstraint, rows: RowArray) -> str:
     needed, nodes = _by_value(found, claim, constraint, rows)
     attribute = constraint.match_attribute or constraint.distinct_attribute or ""
     is_match = constraint.match_attribute is not None
@@ -419,7 +375,7 @@ def _constraint_text(found: _Surveys, claim: ResourceClaim, constraint: DeviceCo
 
 
 def _constraint_data(
-    found: _Surveys, claim: ResourceClaim, constraint: DeviceConstraint, rows: RowArray
+    found: Surveys, claim: ResourceClaim, constraint: DeviceConstraint, rows: RowArray
 ) -> Mapping[str, Any]:
     needed, nodes = _by_value(found, claim, constraint, rows)
     return {
@@ -434,7 +390,7 @@ def _constraint_data(
 # -- claims with devices, and extended resources -----------------------------------------------------------
 
 
-def _allocated(pod: PodInfo, claim: ResourceClaim) -> Demand:
+def _allocated(found: Surveys, pod: PodInfo, claim: ResourceClaim) -> Demand:
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
     held = sorted({f"{one.device} of pool {one.pool}" for one in results})
@@ -450,10 +406,10 @@ def _allocated(pod: PodInfo, claim: ResourceClaim) -> Demand:
         for one in pod.spec.resource_claims
         if claim.metadata.name in (one.resource_claim_name, recorded.get(one.name))
     )
-    return Demand(always(text), storage.without_claim(name))
+    return Demand(always(text), storage.without_claim(name), holders=partial(found.holders.users, claim))
 
 
-def _resources(found: _Surveys, pod: PodInfo, classes: Mapping[str, str | None]) -> Iterator[Demand]:
+def _resources(found: Surveys, pod: PodInfo, classes: Mapping[str, str | None]) -> Iterator[Demand]:
     """Each extended resource that devices serve."""
     for resource, class_name in classes.items():
         asked = pod.fit_requests.get(resource)
@@ -463,16 +419,16 @@ def _resources(found: _Surveys, pod: PodInfo, classes: Mapping[str, str | None])
         yield Demand(text, less(asked), amounts=Amounts(asked, lacking, less))
 
 
-def _resource_lacking(found: _Surveys, class_name: str, asked: int, rows: RowArray) -> IntArray:
+def _resource_lacking(found: Surveys, class_name: str, asked: int, rows: RowArray) -> IntArray:
     free, _ = found.of_class(class_name, rows)
     lacking: IntArray = np.clip(asked - free, 0, asked)
     return lacking
 
 
-def _resource_text(found: _Surveys, resource: str, class_name: str, asked: int, rows: RowArray) -> str:
+def _resource_text(found: Surveys, resource: str, class_name: str, asked: int, rows: RowArray) -> str:
     text = f"{resource}: asks for {counted(asked, 'device')} of class {class_name}"
     free, matching = found.of_class(class_name, rows)
-    here = np.flatnonzero((matching > 0) & (matching < _PLENTY))
+    here = np.flatnonzero((matching > 0) & (matching < PLENTY))
     if not len(here):
         return f"{text}, and none of these nodes has any"
     place = int(here[free[here].argmax()])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -142,6 +142,39 @@ class DeviceManager:
         finally:
             for new in made:
                 self._inventory.remove(new.metadata.name)
+
+    @contextmanager
+    def without_pods(self, pods: Iterable[Pod]) -> Iterator[list[str]]:
+        """Show claims within the block as if these pods were gone: a claim that only they use gives its devices back.
+
+        The value is these claims, in words.
+        """
+        leaving = {pod.uid: pod for pod in pods}
+        released: list[str] = []
+        with ExitStack() as stack:
+            for key in dict.fromkeys(key for pod in leaving.values() for key in self._claims_of(pod)):
+                claim = self.claims.find(key)
+                users = claim.status.reserved_for if claim is not None else ()
+                if claim is None or claim.status.allocation is None or not users:
+                    continue
+                if all(user.uid in leaving for user in users):
+                    released.append(f"claim {key}")
+                    stack.enter_context(self.claims.what_if(key, _released))
+                    stack.callback(self._recount, claim.metadata.uid)
+                    self.allocated.set_claim(claim.metadata.uid, None)
+                    self.allocated.set_claim(_in_flight_key(claim.metadata.uid), None)
+            yield released
+
+    def _claims_of(self, pod: Pod) -> Iterator[str]:
+        """Yield the keys of a pod's claims."""
+        recorded = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
+        for wanted in pod.spec.resource_claims:
+            name = wanted.resource_claim_name or recorded.get(wanted.name)
+            if name:
+                yield f"{pod.namespace}/{name}"
+        special = self.special_claim_of(pod)
+        if special is not None:
+            yield special.key
 
     def holders_of(self, devices: Collection[DeviceID]) -> dict[str, tuple[str, ...]]:
         """Return the claims that hold one of these devices, by key, with the names of the pods that use them."""
@@ -273,6 +306,11 @@ class DeviceManager:
             pending = None
         self.allocated.set_claim(uid, written)
         self.allocated.set_claim(_in_flight_key(uid), pending)
+
+
+def _released(claim: ResourceClaim) -> ResourceClaim:
+    """The claim without devices and users."""
+    return replace(claim, status=replace(claim.status, allocation=None, reserved_for=()))
 
 
 def _in_flight_key(uid: str) -> str:

@@ -11,7 +11,7 @@ Source: rules/devices §5 and §11.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
@@ -320,6 +320,9 @@ class DynamicResources(Plugin):
     def new_node(self, name: str, like: NodeInfo) -> AbstractContextManager[object]:
         return self._manager.new_node(name, like.name)
 
+    def without_pods(self, pods: Collection[PodInfo]) -> AbstractContextManager[Sequence[str]]:
+        return self._manager.without_pods([one.pod for one in pods])
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return self._hints.events()
 
@@ -364,6 +367,10 @@ class DynamicResources(Plugin):
         if claimed is not None:
             return _done(state, partial(self._binding.release_group, claimed), UNRESERVED)
         return None, Status.unschedulable("still not schedulable")
+
+    def may_make_room(self, pod: PodInfo) -> bool:
+        """Return False if the pod has nothing to do with devices: there is no claim to deallocate for it."""
+        return pod.has_device_requests
 
     def _claim_of_group(self, state: CycleState, attempt: ClaimState) -> PodClaim | None:
         """Return an allocated claim of the pod's group that keeps the group from other nodes; None if there is none.
