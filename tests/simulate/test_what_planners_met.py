@@ -145,6 +145,15 @@ def test_a_long_run_tells_its_progress_where_stderr_is_no_terminal(monkeypatch: 
     assert stderr.getvalue().splitlines() == [f"kubesched: pods bound: {done} of 100" for done in (10, 20, 30)]
 
 
+def test_progress_is_told_while_pods_are_tried_in_vain(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "_LINE_SECONDS", 0.0)
+    file = written(tmp_path / "pods.yaml", *(pod(f"p{number}", cpu="9") for number in range(3)))
+    assert main(["simulate", "-f", str(file), "--nodes", "1"]) == 0
+    assert capsys.readouterr().err.count("kubesched: pods bound: 0") >= 3
+
+
 def test_pods_of_a_table_have_a_workload() -> None:
     table = "name,count,cpu,workload\ntrain,2,1,\nsingle,1,1,\nextra,1,1,nightly\n"
     result = kubesched.simulate(parse_table(table, "pods.csv"), nodes=2)

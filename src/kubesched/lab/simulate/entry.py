@@ -204,13 +204,8 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
     classes: list[str] = [one.name for one in plugins if isinstance(one, type)]  # type: ignore[attr-defined]
     config, remarks = load_configuration(given.get("config"), registry, own, enable=classes, gates=gates)
     until = given.get("until")
-    if not isinstance(given.get("extenders", ()), Iterable):
-        raise ValueError(f"extenders={given['extenders']!r}: expected a list of objects such as InProcessExtender")
     if not callable(given.get("on_progress") or print):
         raise ValueError(f"on_progress={given['on_progress']!r}: expected a function of two numbers")
-    for extender in given.get("extenders", ()):
-        if not hasattr(extender, "name"):
-            raise ValueError(f"extenders: expected objects such as InProcessExtender, found {extender!r}")
     return {
         "manifests": objects,
         "registry": registry,
@@ -226,11 +221,20 @@ def options_of(manifests: Objects, **given: Unpack[Options]) -> dict[str, Any]:
             given.get("events", ()), lambda one: load_configuration(one, registry, own, enable=classes, gates=gates)[0]
         ),
         "controllers": _truth("controllers", given.get("controllers", False)),
-        "extenders": tuple(given.get("extenders", ())),
+        "extenders": _extenders(given.get("extenders", ())),
         "remarks": [*registry.problems, *remarks],
         "on_progress": given.get("on_progress") or (lambda done, total: None),
         "on_slow_plugin": _say,
     }
+
+
+def _extenders(given: Iterable[Extender]) -> tuple[Extender, ...]:
+    if not isinstance(given, Iterable):
+        raise ValueError(f"extenders={given!r}: expected a list of objects such as InProcessExtender")
+    extenders = tuple(given)
+    if wrong := [one for one in extenders if not hasattr(one, "name")]:
+        raise ValueError(f"extenders: expected objects such as InProcessExtender, found {wrong[0]!r}")
+    return extenders
 
 
 def _stages(given: Path | Iterable[Stage]) -> tuple[Stage, ...]:

@@ -100,16 +100,14 @@ def outcome(
         pods=times,
         times=msgspec.structs.replace(run_times(times, end), resources=_with_goodput(shares, times, end)),
         series=series,
-        warnings=[
-            *(
-                f"node {item.node} does not exist, but pods are bound to it, which are not counted as placed: "
-                + ", ".join(item.pods[:_MOST_NAMES])
-                + (f" and {item.count - _MOST_NAMES:,} more" if item.count > _MOST_NAMES else "")
-                for item in missing
-            ),
-            *said_once(text for one in embedded.movers for text in one.problems),
-        ],
+        warnings=[*map(_missing_text, missing), *said_once(text for one in embedded.movers for text in one.problems)],
     )
+
+
+def _missing_text(item: MissingNode) -> str:
+    more = f" and {item.count - _MOST_NAMES:,} more" if item.count > _MOST_NAMES else ""
+    text = f"node {item.node} does not exist, but pods are bound to it, which are not counted as placed"
+    return f"{text}: {', '.join(item.pods[:_MOST_NAMES])}{more}"
 
 
 def _with_goodput(shares: Iterable[ResourceShare], pods: list[PodTimes], end: float) -> list[ResourceShare]:
