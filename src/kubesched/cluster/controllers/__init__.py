@@ -11,14 +11,14 @@ from .daemon_sets import daemon_spec
 from .deployments import replica_set_body
 from .device_pools import DEVICES as DEVICES_ANNOTATION
 from .device_pools import DevicesError, parse_devices
-from .housekeeping import ABSENT_OWNER, COLLECTED
+from .housekeeping import ABSENT_OWNER, COLLECTED, RootCertificates
 from .job_groups import is_eligible
 from .jobs import COMPLETION_INDEX, TRACKING, completed_indexes, finished_as, indexed_spec, job_labels
 from .manager import ALL, BATCH, DEVICES, NODE_LIFE, STORAGE, ControllerManager
 from .pods import pod_body
 
 __all__ = ["ALL", "BATCH", "DEVICES", "NODE_LIFE", "STORAGE", "Attachments", "Controller", "ControllerManager"]
-__all__ += ["ControllerSettings"]
+__all__ += ["ControllerSettings", "RootCertificates"]
 __all__ += ["ABSENT_OWNER", "COLLECTED", "DEVICES_ANNOTATION", "DevicesError", "parse_devices"]
 __all__ += ["COMPLETION_INDEX", "TRACKING", "completed_indexes", "daemon_spec", "finished_as", "indexed_spec"]
 __all__ += ["MOST_PODS", "is_eligible", "job_labels", "pod_body", "replica_set_body"]
