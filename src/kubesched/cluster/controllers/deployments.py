@@ -274,13 +274,25 @@ class Deployments(ObjectController):
         if failure is not None:
             conditions.append({**failure, "lastUpdateTime": failure.get("lastTransitionTime", now)})
         complete = updated == rollout.replicas == total == available
-        status["conditions"] = conditions
+        status["conditions"] = self._paused(conditions, paused=rollout.paused)
         if not rollout.paused:
             name = new.item.name if new else ""
             status["conditions"] = self._progress(item, rollout, status, name, complete=complete)
         await self.context.write_status(item, status)
         if complete:
             await self._clean_up(rollout, old)
+
+    def _paused(self, conditions: list[Data], *, paused: bool) -> list[Data]:
+        """Return the conditions with Progressing saying that the deployment was paused, or resumed.
+
+        Rules: upstream ``checkPausedConditions``.
+        """
+        known = next((entry.get("reason") for entry in conditions if entry.get("type") == "Progressing"), "")
+        if known == "ProgressDeadlineExceeded" or paused is (known == "DeploymentPaused"):
+            return conditions
+        word = "paused" if paused else "resumed"
+        condition = ("Progressing", "Unknown", f"Deployment{word.capitalize()}", f"Deployment is {word}")
+        return self.context.with_condition(conditions, *condition, updated=True)
 
     def _progress(self, item: Item, rollout: Rollout, status: Data, name: str, *, complete: bool) -> list[Data]:
         """Return the conditions with Progressing set: progressed, complete, or past the deadline."""
