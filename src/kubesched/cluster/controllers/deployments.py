@@ -19,6 +19,7 @@ from kubesched.client.event_writer import NORMAL
 
 from .base import ObjectController
 from .context import BY_OWNER, Context, Data, data_of, owner_key, spec_of, status_of
+from .ownership import Ownership
 from .pods import is_finished, owner_reference, resolve_count, template_hash
 
 __all__ = ["Deployments", "Rollout", "replica_set_body"]
@@ -159,6 +160,7 @@ class Deployments(ObjectController):
         self._sets = context.owned_cache(REPLICA_SETS)
         context.watch(REPLICA_SETS, self.enqueue_owner)
         context.watch(PODS, self._pod_changed)
+        self._ownership = Ownership(self, self._sets)
 
     def _pod_changed(self, item: Item, old: Item | None, new: Item | None) -> None:
         """Enqueue a Recreate deployment when a pod is gone. All other changes show in the status of the sets."""
@@ -169,6 +171,7 @@ class Deployments(ObjectController):
     async def reconcile_object(self, item: Item) -> None:
         if self.context.is_going(item):
             return
+        await self._ownership.settle(item)
         spec = spec_of(item)
         rollout = Rollout(spec)
         members = sorted(map(Member, self._sets.indexed(BY_OWNER, item.uid)), key=lambda member: member.order)
